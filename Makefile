@@ -1,0 +1,59 @@
+# Everything runs in .venv, which is made on first use from what constraints.txt names.
+# Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := -m pip --disable-pip-version-check --no-input --quiet --quiet
+UV := uv==0.13.9
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## Make .venv; the targets below do so by themselves
+	@:
+
+demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
+	@$(BIN)/foldlog demo $(ARGS)
+
+test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## Check style, types and the layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock: build/lock/bin/uv ## Bring constraints.txt in line with pyproject.toml; ARGS=--upgrade for newer versions
+	@build/lock/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+		--generate-hashes --annotation-style line --custom-compile-command "make lock" \
+		--quiet --output-file constraints.txt $(ARGS)
+
+clean: ## Remove what make and the tools made; never a data directory
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src projections tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A half-made environment is removed, so that the next run starts over.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"foldlog needs Python 3.11 or newer; this is %d.%d. Name another: make PYTHON=python3.13 ..." \
+		% sys.version_info[:2])'
+	@echo "Making $(VENV) and installing what constraints.txt names, once"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# --require-hashes: nothing that was not reviewed gets in. The package itself is built without
+# isolation, from the build tools that were just installed, so this step is the last that needs
+# a network.
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@$(BIN)/python $(PIP) install --require-hashes --requirement constraints.txt
+	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+build/lock/bin/uv: Makefile
+	@$(PYTHON) -m venv --clear build/lock
+	@build/lock/bin/python $(PIP) install '$(UV)'

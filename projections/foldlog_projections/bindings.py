@@ -1,0 +1,47 @@
+"""The remote bindings of one trace: the last save of each, and whether it has ended."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from foldlog.envelope import Recorded
+
+name = "bindings"
+version = 1
+latest_only = False
+
+TERMINAL = "binding.terminal"
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What a binding is upserted on, inside its trace."""
+
+    context_id: str | None
+    task_id: str
+
+
+class Bound(NamedTuple):
+    """A saved binding. `ended` overrides what the save itself says."""
+
+    saved: Recorded
+    ended: bool
+
+
+_decoder = msgspec.msgpack.Decoder(Key)
+
+
+def initial() -> dict[Key, Bound]:
+    """No bindings."""
+    return {}
+
+
+def apply(state: dict[Key, Bound], envelope: Recorded, /) -> dict[Key, Bound]:
+    """A save replaces; a terminal mark ends what is there and is nothing without it."""
+    key = _decoder.decode(envelope.payload)
+    if envelope.type != TERMINAL:
+        state[key] = Bound(envelope, ended=False)
+    elif key in state:
+        state[key] = Bound(state[key].saved, ended=True)
+    return state

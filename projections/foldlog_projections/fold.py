@@ -1,0 +1,109 @@
+"""What every fold shares: repeats are dropped, and a cleared subject stays cleared.
+
+A projection only sees each id once (promise 3 of the architecture), so that none of them needs
+to think of retries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from foldlog.envelope import CLEARED, Recorded, content_id
+
+S = TypeVar("S")
+
+_REFUSAL_BYTES: Final = 8
+_REFUSALS_AN_ENVELOPE: Final = 16_384
+
+
+class Projection(Protocol[S]):
+    """A fold. Raising `version` discards what was folded by an older one.
+
+    `latest_only`: the state follows from the subject's last envelope alone, so one get loads it.
+    `apply` may change and return the state it is given; the caller keeps only what it returns.
+    """
+
+    name: str
+    version: int
+    latest_only: bool
+
+    def initial(self) -> S:
+        """The state before the first envelope."""
+        ...
+
+    def apply(self, state: S, envelope: Recorded, /) -> S:
+        """The state after `envelope`."""
+        ...
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """The payload of `subject.cleared`: 8-byte hashes of every content id that was removed."""
+
+    refused: bytes
+
+
+@dataclass(slots=True)
+class Folded(Generic[S]):
+    """A projection's state, with what it takes to apply each id once.
+
+    `seen` maps an envelope id to its ordinal among those applied since the last clearing.
+    """
+
+    state: S
+    seen: dict[str, int] = field(default_factory=dict)
+    refused: set[bytes] = field(default_factory=set)
+
+    def admits(self, id: str) -> bool:
+        """Whether an envelope with this id would take effect."""
+        if id in self.seen:
+            return False
+        return not self.refused or refusal(id) not in self.refused
+
+
+def start(projection: Projection[S]) -> Folded[S]:
+    """The fold of nothing."""
+    return Folded(projection.initial())
+
+
+def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
+    """Fold one envelope in. Return whether it took effect."""
+    if envelope.type == CLEARED:
+        refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
+        folded.refused.update(
+            refused[i : i + _REFUSAL_BYTES] for i in range(0, len(refused), _REFUSAL_BYTES)
+        )
+        folded.seen = {}
+        folded.state = projection.initial()
+        return True
+    if not folded.admits(envelope.id):
+        return False
+    folded.state = projection.apply(folded.state, envelope)
+    folded.seen[envelope.id] = len(folded.seen)
+    return True
+
+
+def clearing(folded: Folded[S]) -> list[bytes]:
+    """The payloads of the `subject.cleared` that remove, for ever, all that was applied."""
+    refused = sorted(folded.refused.union(refusal(id) for id in folded.seen))
+    return [
+        msgspec.msgpack.encode(Cleared(b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE])))
+        for start in range(0, len(refused), _REFUSALS_AN_ENVELOPE)
+    ]
+
+
+def refusal(id: str) -> bytes:
+    """The hash under which a cleared subject remembers a content id."""
+    return hashlib.blake2b(content_id(id).encode(), digest_size=_REFUSAL_BYTES).digest()
+
+
+def fold(projection: Projection[S], envelopes: Iterable[Recorded]) -> Folded[S]:
+    """Fold a whole log, in order."""
+    folded = start(projection)
+    for envelope in envelopes:
+        step(projection, folded, envelope)
+    return folded

@@ -1,0 +1,36 @@
+"""Which bindings a router session has made, in the order of their first save.
+
+An index only: the bindings themselves stand under their traces.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from foldlog.envelope import Recorded
+
+name = "routes"
+version = 1
+latest_only = False
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where a binding stands: its trace, and its key there."""
+
+    trace_id: str
+    context_id: str | None
+    task_id: str
+
+
+_decoder = msgspec.msgpack.Decoder(Route)
+
+
+def initial() -> dict[Route, int]:
+    """No routes."""
+    return {}
+
+
+def apply(state: dict[Route, int], envelope: Recorded, /) -> dict[Route, int]:
+    """Note the sequence at which the route was saved last; its place stays that of its first."""
+    state[_decoder.decode(envelope.payload)] = envelope.seq
+    return state

@@ -1,0 +1,216 @@
+"""Payloads as bytes, and back, exactly.
+
+MessagePack holds None, bool, 64-bit int, float, str, bytes, list and dict by itself. The rest that
+a payload may hold travels as extension types: int of any size, datetime with its offset, date,
+time, timedelta, tuple, set, frozenset, Decimal and UUID. Whatever else is refused with the path at
+which it stands, before anything is appended. Decoding builds these types and nothing else: it
+imports nothing and calls nothing that a payload names.
+
+A string or integer `Enum` is held as its value, a `bytearray` as bytes, a dict subclass as a dict.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from foldlog.errors import PayloadError
+
+MAX_DEPTH: Final = 100
+"""How deep lists and dicts may nest. Every reader can follow that far without its stack giving."""
+
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**64 - 1
+
+_BIG_INT, _DATETIME, _DATE, _TIME, _DELTA = 1, 2, 3, 4, 5
+_TUPLE, _SET, _FROZENSET, _DECIMAL, _UUID = 6, 7, 8, 9, 10
+
+# The first bytes of MessagePack arrays and maps; each level of nesting takes one of them.
+_CONTAINER_HEADERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
+
+_encoder = msgspec.msgpack.Encoder()
+_sorting_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def encode(value: object, path: str = "payload") -> bytes:
+    """Return `value` as MessagePack.
+
+    Raises:
+        PayloadError: some part cannot be held exactly; `.path` names it, beginning with `path`.
+    """
+    return _encode(value, path)[0]
+
+
+def encode_with_fingerprint(value: object, path: str = "payload") -> tuple[bytes, str]:
+    """Return `value` as MessagePack, and a digest of its content (order of dict keys aside)."""
+    raw, native = _encode(value, path)
+    try:
+        canonical = _sorting_encoder.encode(native)
+    except TypeError:  # keys of several types have no order of their own
+        canonical = _encoder.encode(_sorted_by_encoding(native))
+    return raw, digest(canonical)
+
+
+def decode(raw: bytes | msgspec.Raw) -> Any:
+    """Return the value that `encode` was given: new objects, shared with nobody."""
+    return _decoder.decode(raw)
+
+
+def digest(data: bytes) -> str:
+    """A 160-bit content hash in hexadecimal. Contents with one digest are taken to be the same."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def fingerprint(parts: tuple[object, ...]) -> str:
+    """A digest of several plain values, in order."""
+    return digest(_encoder.encode(parts))
+
+
+def _encode(value: object, path: str) -> tuple[bytes, object]:
+    # Nearly every payload is plain JSON-like data. Encoding it natively and looking whether it
+    # decodes to an equal value proves that it is held exactly, several times faster than walking
+    # it in Python. What proves nothing takes the walk: NaN (unequal to itself), a type that
+    # msgspec writes as another (date, tuple, UUID ...), a timestamp (equal, but its offset would
+    # be lost), or nesting that might be too deep for a reader's stack.
+    try:
+        raw = _encoder.encode(value)
+        if not _needs_walk(raw) and _decoder.decode(raw) == value:
+            return raw, value
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass  # the walk below says what and where
+    native = _to_native(value, path, MAX_DEPTH)
+    return _encoder.encode(native), native
+
+
+def _needs_walk(raw: bytes) -> bool:
+    """Whether `raw` may hold a timestamp or nest deeper than MAX_DEPTH. Errs towards yes."""
+    if b"\xff" in raw and (b"\xd6\xff" in raw or b"\xd7\xff" in raw or b"\xc7\x0c\xff" in raw):
+        return True
+    return len(raw) - len(raw.translate(None, _CONTAINER_HEADERS)) > MAX_DEPTH
+
+
+def _to_native(value: Any, path: str, depth: int) -> Any:
+    if depth < 0:
+        raise PayloadError(path, f"nested deeper than {MAX_DEPTH} levels")
+    kind = type(value)
+    if value is None or kind is bool or kind is float or kind is bytes:
+        return value
+    if kind is str:
+        return _checked_text(value, path)
+    if kind is int:
+        return value if _INT_MIN <= value <= _INT_MAX else _big_int(value)
+    if kind is list:
+        return [_to_native(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {
+            _to_key(key, path): _to_native(item, _join(path, key), depth - 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, Enum) and isinstance(value.value, str | int):
+        return _to_native(value.value, path, depth)
+    if kind is tuple:
+        items = [_to_native(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
+        return _extension(_TUPLE, items)
+    if kind is set or kind is frozenset:
+        encoded = (_encoder.encode(_to_native(item, f"{path}{{}}", depth - 1)) for item in value)
+        members = [msgspec.Raw(item) for item in sorted(encoded)]
+        return _extension(_SET if kind is set else _FROZENSET, members)
+    to_scalar = _SCALARS.get(kind)
+    if to_scalar is not None:
+        code, write = to_scalar
+        return msgspec.msgpack.Ext(code, write(value))
+    for plain in _PLAIN:
+        if isinstance(value, plain):  # a subclass: held as what it extends
+            return _to_native(plain(value), path, depth)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise PayloadError(path, f"{kind.__module__}.{kind.__qualname__} cannot be held")
+
+
+def _to_key(key: Any, path: str) -> Any:
+    if isinstance(key, Enum):
+        key = key.value
+    if key is None or isinstance(key, bool | float | bytes):
+        return key
+    if isinstance(key, str):
+        return _checked_text(str(key), f"{path} key")
+    if isinstance(key, int) and _INT_MIN <= key <= _INT_MAX:
+        return int(key)
+    raise PayloadError(path, f"a key of {type(key).__qualname__} {key!r:.40} cannot be held")
+
+
+def _checked_text(text: str, path: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(path, f"a lone surrogate at character {error.start}") from None
+    return text
+
+
+def _join(path: str, key: object) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f"{path}.{key}"
+    return f"{path}[{key!r:.80}]"
+
+
+def _extension(code: int, native: object) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(code, _encoder.encode(native))
+
+
+def _big_int(value: int) -> msgspec.msgpack.Ext:
+    length = value.bit_length() // 8 + 1
+    return msgspec.msgpack.Ext(_BIG_INT, value.to_bytes(length, "big", signed=True))
+
+
+def _sorted_by_encoding(native: Any) -> Any:
+    if isinstance(native, Mapping):
+        pairs = [(_encoder.encode(k), _sorted_by_encoding(v)) for k, v in native.items()]
+        return [[key, item] for key, item in sorted(pairs, key=lambda pair: pair[0])]
+    if isinstance(native, list):
+        return [_sorted_by_encoding(item) for item in native]
+    return native
+
+
+_PLAIN: Final[tuple[Any, ...]] = (str, int, float, bytes, list)
+
+_SCALARS: Final[dict[type, tuple[int, Callable[[Any], bytes]]]] = {
+    dt.datetime: (_DATETIME, lambda value: value.isoformat().encode()),
+    dt.date: (_DATE, lambda value: value.isoformat().encode()),
+    dt.time: (_TIME, lambda value: value.isoformat().encode()),
+    dt.timedelta: (
+        _DELTA,
+        lambda value: _encoder.encode([value.days, value.seconds, value.microseconds]),
+    ),
+    Decimal: (_DECIMAL, lambda value: str(value).encode()),
+    UUID: (_UUID, lambda value: value.bytes),
+}
+
+_FROM_EXTENSION: Final[dict[int, Callable[[bytes], object]]] = {
+    _BIG_INT: lambda data: int.from_bytes(data, "big", signed=True),
+    _DATETIME: lambda data: dt.datetime.fromisoformat(data.decode()),
+    _DATE: lambda data: dt.date.fromisoformat(data.decode()),
+    _TIME: lambda data: dt.time.fromisoformat(data.decode()),
+    _DELTA: lambda data: dt.timedelta(*_decoder.decode(data)),
+    _TUPLE: lambda data: tuple(_decoder.decode(data)),
+    _SET: lambda data: set(_decoder.decode(data)),
+    _FROZENSET: lambda data: frozenset(_decoder.decode(data)),
+    _DECIMAL: lambda data: Decimal(data.decode()),
+    _UUID: lambda data: UUID(bytes=data),
+}
+
+
+def _from_extension(code: int, data: memoryview) -> object:
+    read = _FROM_EXTENSION.get(code)
+    if read is None:
+        raise msgspec.ValidationError(f"extension type {code} is not known to this version")
+    return read(bytes(data))
+
+
+_decoder: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ext_hook=_from_extension)

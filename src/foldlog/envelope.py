@@ -1,0 +1,128 @@
+"""What the log holds: envelopes, packed in records, each at a position.
+
+A *draft* is what a writer appends; a *recorded* envelope is what the log gives back, with its
+position and the log's time. One JetStream message is one *record*: one or more envelopes of one
+subject, in order. `docs/log-format.md` describes the bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from foldlog import codec
+
+RECORD_FORMAT: Final = 1
+CLEARED: Final = "subject.cleared"
+"""The envelope type that empties a subject: see `foldlog_projections.fold`."""
+
+
+class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An envelope as a writer makes it.
+
+    `id` is the idempotency key: one effect per id and subject, for ever. `v` is the version of the
+    payload's schema for that `type`. `ts` is the writer's clock in Unix seconds. `payload` stays
+    encoded until somebody reads it. `keys` are the subject's keys where the subject hashes them.
+    """
+
+    id: str
+    type: str
+    v: int
+    ts: float
+    payload: msgspec.Raw
+    keys: tuple[str, ...] | None = None
+
+
+class Position(msgspec.Struct, frozen=True, order=True):
+    """Where an envelope stands: the stream sequence, the index in its record, and its id.
+
+    The id lets a resume notice a log that was restored or rewound under it.
+    """
+
+    seq: int
+    index: int
+    id: str
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An envelope as the log holds it. `time` is the log's clock, RFC 3339."""
+
+    id: str
+    type: str
+    v: int
+    ts: float
+    payload: msgspec.Raw
+    keys: tuple[str, ...] | None
+    seq: int
+    index: int
+    time: str
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in its stream."""
+        return Position(self.seq, self.index, self.id)
+
+    @property
+    def recorded_at(self) -> float:
+        """The log's clock when it was stored, in Unix seconds."""
+        return dt.datetime.fromisoformat(self.time).timestamp()
+
+
+class _Record(msgspec.Struct, array_like=True, frozen=True):
+    format: int
+    envelopes: list[Draft]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Record)
+
+
+def draft(
+    type: str,
+    payload: bytes,
+    *,
+    id: str,
+    v: int = 1,
+    ts: float | None = None,
+) -> Draft:
+    """Make an envelope around an encoded payload; `ts` is now unless given."""
+    return Draft(id, type, v, time.time() if ts is None else ts, msgspec.Raw(payload))
+
+
+def upsert_id(payload: bytes) -> str:
+    """An id for a save that replaces what was there: new each time, and it tells the content.
+
+    Saving A, B, A takes effect three times, so the id must differ; after a subject was cleared, a
+    late writer's A must be recognised, so the id must be comparable. Hence `~<content>~<nonce>`.
+    """
+    return f"~{codec.digest(payload)}~{secrets.token_hex(8)}"
+
+
+def content_id(id: str) -> str:
+    """The part of an envelope id that two saves of the same content share."""
+    return id[: id.rindex("~")] if id.startswith("~") and id.count("~") > 1 else id
+
+
+def pack(envelopes: Sequence[Draft]) -> bytes:
+    """Encode one record."""
+    return _encoder.encode(_Record(RECORD_FORMAT, list(envelopes)))
+
+
+def unpack(data: bytes, seq: int, time: str) -> list[Recorded]:
+    """Decode one record as stored at `seq`.
+
+    Raises:
+        msgspec.MsgspecError: the bytes are no record of a known format.
+    """
+    record = _decoder.decode(data)
+    if record.format != RECORD_FORMAT:
+        raise msgspec.ValidationError(f"record format {record.format} is newer than this version")
+    return [
+        Recorded(e.id, e.type, e.v, e.ts, e.payload, e.keys, seq, index, time)
+        for index, e in enumerate(record.envelopes)
+    ]

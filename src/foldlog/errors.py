@@ -1,0 +1,168 @@
+"""Every error that foldlog raises. All of them derive from `FoldlogError`.
+
+Each exception builds its own message from the facts it carries, so that raise sites stay short
+and handlers can read the facts instead of parsing text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class FoldlogError(Exception):
+    """The base of every error that foldlog raises."""
+
+
+class ConfigurationError(FoldlogError):
+    """Options that cannot work together, or with what is already stored."""
+
+
+class StoreClosed(FoldlogError):
+    """The store, or the connection under it, was closed by its owner."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed")
+
+
+# --- bad input: nothing was appended ---------------------------------------------------------
+
+
+class InvalidId(FoldlogError, ValueError):
+    """An id that is empty, not a string, or cannot be written as UTF-8."""
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        super().__init__(f"{field} {value!r:.80} is refused: {reason}")
+        self.field = field
+        self.value = value
+
+
+class PayloadError(FoldlogError, ValueError):
+    """A value that the log cannot hold exactly. `path` names where it stands in the payload."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class PayloadTooLarge(FoldlogError, ValueError):
+    """An envelope that exceeds what one message of the server may hold. Sizes in bytes."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{what} takes {size} bytes; the server accepts {limit} a message")
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+
+class SteeringValidationError(FoldlogError, ValueError):
+    """A steering payload that breaks the rules of its event type; `errors` lists each breach."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("invalid steering payload: " + "; ".join(errors))
+        self.errors = list(errors)
+
+
+class MissingCapability(FoldlogError, TypeError):
+    """A store lacks methods that a feature needs."""
+
+    def __init__(self, feature: str, missing: Sequence[str]) -> None:
+        super().__init__(f"feature {feature!r} needs methods the store lacks: {', '.join(missing)}")
+        self.feature = feature
+        self.missing = list(missing)
+
+
+class ArtifactTooLarge(FoldlogError, ValueError):
+    """One artifact exceeds the retention's `max_artifact_bytes`. Sizes in bytes."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the artifact takes {size} bytes; the retention allows {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class ArtifactLimitExceeded(FoldlogError):
+    """A session's or trace's artifact budget is spent and the clean-up strategy may not evict."""
+
+    def __init__(self, scope: str, limit: str, allowed: int) -> None:
+        super().__init__(f"{scope} would exceed {limit}={allowed} and nothing may be evicted")
+        self.scope = scope
+        self.limit = limit
+        self.allowed = allowed
+
+
+# --- appends: the three outcomes --------------------------------------------------------------
+
+
+class AppendFailed(FoldlogError):
+    """Not committed: the log refused the append, or never received it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not committed: {reason}")
+        self.reason = reason
+
+
+class AppendConflict(AppendFailed):
+    """Not committed: the subject moved on. `expected` and `actual` are its last sequences.
+
+    `actual` is None where the server did not say.
+    """
+
+    def __init__(self, subject: str, expected: int, actual: int | None) -> None:
+        super().__init__(
+            f"{subject} was expected to end at sequence {expected}, "
+            + (f"it ends at {actual}" if actual is not None else "it has moved on")
+        )
+        self.subject = subject
+        self.expected = expected
+        self.actual = actual
+
+
+class AppendUnknown(FoldlogError):
+    """Whether the append was committed is not known, and reading back did not settle it in time.
+
+    `ids` are the envelope ids concerned. Saving the same thing again is safe: the fold applies
+    an id once.
+    """
+
+    def __init__(self, ids: Sequence[str], reason: str) -> None:
+        super().__init__(f"outcome unknown for {len(ids)} envelope(s): {reason}")
+        self.ids = list(ids)
+        self.reason = reason
+
+
+# --- the log ----------------------------------------------------------------------------------
+
+
+class LogUnavailable(FoldlogError):
+    """The log cannot be reached."""
+
+
+class LogTimeout(LogUnavailable):
+    """The log did not answer in time. `timeout` in seconds."""
+
+    def __init__(self, what: str, timeout: float) -> None:
+        super().__init__(f"{what} took longer than {timeout:g} s")
+        self.timeout = timeout
+
+
+class LogCorrupt(FoldlogError):
+    """A message of the log cannot be read as what it should be."""
+
+    def __init__(self, stream: str, sequence: int, reason: str) -> None:
+        super().__init__(f"{stream} at sequence {sequence}: {reason}")
+        self.stream = stream
+        self.sequence = sequence
+        self.reason = reason
+
+
+class UnsupportedServer(FoldlogError):
+    """The server is too old or lacks JetStream; the message says what to do."""
+
+
+class ServerStartFailed(FoldlogError):
+    """The embedded server did not start; the message ends with the tail of its log."""
+
+
+class ImportFailed(FoldlogError):
+    """A file that holds no readable conversation."""

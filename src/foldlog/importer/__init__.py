@@ -1,0 +1,32 @@
+"""Real agent conversations, from JSON or JSONL files into a store."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from foldlog.importer.conversation import BrokenLine, Conversation
+from foldlog.importer.importing import import_conversations
+from foldlog.importer.planning import ImportPlan, plan
+from foldlog.importer.reading import read_conversations
+from foldlog.importer.report import Counts, ImportProgress, ImportReport
+from foldlog.importer.saving import ImportTarget
+
+__all__ = [
+    "BrokenLine",
+    "Conversation",
+    "Counts",
+    "ImportPlan",
+    "ImportProgress",
+    "ImportReport",
+    "ImportTarget",
+    "demo_transcript",
+    "import_conversations",
+    "plan",
+    "read_conversations",
+]
+
+
+def demo_transcript() -> Path:
+    """The small transcript that comes with foldlog: six conversations, JSONL."""
+    return Path(str(resources.files(__name__) / "demo.jsonl"))

@@ -1,0 +1,151 @@
+"""Import whole files: a bounded number of conversations at a time, each told apart and counted."""
+
+from __future__ import annotations
+
+from asyncio import Semaphore, TaskGroup
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from foldlog.errors import (
+    ImportFailed,
+    InvalidId,
+    PayloadError,
+    PayloadTooLarge,
+    SteeringValidationError,
+)
+from foldlog.importer.conversation import BrokenLine, Conversation
+from foldlog.importer.planning import plan
+from foldlog.importer.reading import Item, read_conversations
+from foldlog.importer.report import ImportProgress, ImportReport
+from foldlog.importer.saving import ImportTarget, TraceTaken, first_error, save
+
+# An item that a store refuses is a broken item. Every other error is the store's and ends the run.
+_REFUSED = (InvalidId, PayloadError, PayloadTooLarge, SteeringValidationError, TraceTaken)
+
+
+async def import_conversations(
+    store: ImportTarget,
+    paths: Iterable[str | Path],
+    *,
+    prefix: str = "",
+    on_progress: Callable[[ImportProgress], None] | None = None,
+    concurrency: int = 16,
+) -> ImportReport:
+    """Save every conversation of the files; `concurrency` of them are under way at a time.
+
+    An item's session and trace id is `<prefix><task_id>-<trial>`, and where it lacks either,
+    `<prefix><index>`: its place among all items of this run, from 0, broken ones included. Give
+    files that lack ids a prefix of their own each, when they are not imported together.
+
+    Importing again appends nothing, and completes what an earlier run was cut short in. An item
+    is left out and named in the report if it is broken, if the store cannot hold it, if its id
+    occurred before in this run, or if its trace already holds another conversation.
+
+    Raises `ImportFailed` for a file that cannot be read or holds nothing, and whatever the store
+    raises; what was saved until then stays. Files are read on the event loop, an item at a time.
+    """
+    files = [Path(path) for path in paths]
+    run = _Run(store, prefix, on_progress, total=sum(map(_size, files)))
+    free = Semaphore(concurrency)
+
+    async def import_one(conversation: Conversation) -> None:
+        try:
+            await run.save(conversation)
+        finally:
+            free.release()
+
+    with first_error():
+        async with TaskGroup() as group:
+            for item in _items(files):
+                if isinstance(item, BrokenLine):
+                    run.leave_out(item)
+                elif (taken := run.taken_before(item)) is not None:
+                    run.leave_out(taken)
+                else:
+                    await free.acquire()
+                    group.create_task(import_one(item))
+    return run.finished_report(files)
+
+
+class _Run:
+    """The state of one import: the ids it has seen and what it has counted."""
+
+    def __init__(
+        self,
+        store: ImportTarget,
+        prefix: str,
+        on_progress: Callable[[ImportProgress], None] | None,
+        *,
+        total: int,
+    ) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._on_progress = on_progress
+        self._total = total
+        self._done = 0
+        self._first: dict[str, str] = {}
+        self._report = ImportReport()
+
+    def taken_before(self, item: Conversation) -> BrokenLine | None:
+        """The item as a broken one, if an earlier item of this run has the same id."""
+        first = self._first.get(item.name)
+        if first is None:
+            self._first[item.name] = f"{item.source}:{item.number}"
+            return None
+        return _broken(item, f"id {self._prefix + item.name!r} was used before, at {first}")
+
+    async def save(self, item: Conversation) -> None:
+        try:
+            appended, present = await save(self._store, plan(item, prefix=self._prefix))
+        except _REFUSED as error:
+            self.leave_out(_broken(item, str(error)))
+            return
+        self._report.conversations += 1
+        self._report.messages += len(item.messages)
+        self._report.appended.add(appended)
+        self._report.present.add(present)
+        self._advance(item.size)
+
+    def leave_out(self, broken: BrokenLine) -> None:
+        self._report.broken.append(broken)
+        self._advance(broken.size)
+
+    def _advance(self, size: int) -> None:
+        self._done += size
+        if self._on_progress is not None:
+            self._on_progress(
+                ImportProgress(
+                    done=self._done,
+                    total=self._total,
+                    conversations=self._report.conversations,
+                    broken=len(self._report.broken),
+                )
+            )
+
+    def finished_report(self, paths: list[Path]) -> ImportReport:
+        # What no item accounts for: blank lines, what stands between the items of an array.
+        if rest := self._total - self._done:
+            self._advance(rest)
+        # Conversations finish in any order; the input's order is the one a person looks for.
+        order = {str(path): place for place, path in enumerate(paths)}
+        self._report.broken.sort(key=lambda broken: (order[broken.source], broken.number))
+        return self._report
+
+
+def _items(paths: Iterable[Path]) -> Iterator[Item]:
+    index = 0
+    for path in paths:
+        for item in read_conversations(path, first_index=index):
+            index += 1
+            yield item
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise ImportFailed(f"{path}: {error.strerror or error}") from error
+
+
+def _broken(item: Conversation, reason: str) -> BrokenLine:
+    return BrokenLine(item.source, item.number, item.size, reason)

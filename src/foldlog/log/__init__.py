@@ -1,0 +1,1 @@
+"""The log: the storage promise (`port`) and the backends that keep it."""

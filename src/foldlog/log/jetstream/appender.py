@@ -1,0 +1,363 @@
+"""Group commit: the write path of one stream.
+
+Concurrent appends wait for no timer. While one group is in flight the next gathers, and envelopes
+of one subject share a record. A group of few records goes as plain publishes side by side, a large
+one as an atomic batch, which costs more to open and less per record (ADR 0004). The batch is only
+a vehicle there; an atomic append alone relies on its all-or-nothing.
+
+How an append ends:
+1. The ack says stored: committed.
+2. The ack says refused, or nothing was sent: not committed.
+3. The connection broke or time passed after sending: the records are published again, each with
+   the message id it had. The server stores what is missing and acknowledges what is there, so
+   that the outcome is known. If time runs out before that: unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import msgspec
+
+from foldlog.envelope import pack
+from foldlog.errors import AppendConflict, AppendFailed, AppendUnknown, LogUnavailable, StoreClosed
+from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.connection import Connection, ReplyLost
+from foldlog.log.packing import OVERHEAD, RECORD_BYTES, Batch, check_atomic, check_sizes
+from foldlog.log.port import Append
+
+_RETRY_PAUSE: Final = 0.05
+"""Seconds between attempts while a stream has no leader or a batch was lost half-way."""
+
+_BATCH_FROM: Final = 40
+"""Records from which one batch is cheaper than as many publishes (ADR 0004)."""
+
+_EXCLUSIVE_IN_FLIGHT: Final = 32
+"""Compare-and-set appends under way at once; the server takes 50 batches a stream."""
+
+_ack_decoder = msgspec.json.Decoder(wire.PubAck)
+_LAST_SEQUENCE = re.compile(r"wrong last sequence: (\d+)")
+
+
+class _Kind(Enum):
+    CONFLICT = auto()
+    REFUSED = auto()
+    UNREACHABLE = auto()
+    UNKNOWN = auto()
+
+
+class _Failure(NamedTuple):
+    kind: _Kind
+    reason: str
+    actual: int | None = None
+
+
+class _Message(NamedTuple):
+    subject: str
+    payload: bytes
+    id: str
+    expect: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {"Nats-Msg-Id": self.id}
+        if self.expect is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(self.expect)
+        return headers
+
+
+_Outcome = int | _Failure
+_CLOSED_IN_FLIGHT: Final = _Failure(_Kind.UNKNOWN, "closed while it was in flight")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    appends: Sequence[Append]
+    atomic: bool
+    deadline: float
+    done: asyncio.Future[list[int]]
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Appender:
+    """Appends to one stream, in order. Its task lives from the first append until `close`."""
+
+    def __init__(self, connection: Connection, *, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._queue: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._pump: asyncio.Task[None] | None = None
+        self._exclusive = asyncio.Semaphore(_EXCLUSIVE_IN_FLIGHT)
+        self._closed = False
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
+        """See the port. All subjects must belong to this stream."""
+        check_sizes(appends, self._connection.max_payload)
+        if atomic:
+            check_atomic(appends)
+        if self._closed:
+            raise StoreClosed
+        done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(appends, atomic, time.monotonic() + self._timeout, done)
+        if any(append.expect is not None for append in appends):
+            # Its order is decided by what it expects, so it need not queue; and it must not share
+            # a batch, which one mismatch would fail for everybody.
+            async with self._exclusive:
+                try:
+                    await self._commit(self._new_batch(), [waiting])
+                except asyncio.CancelledError:
+                    done.exception()  # the one who would be told is gone
+                    raise
+            return await done
+        self._queue.append(waiting)
+        self._idle.clear()
+        self._wake.set()
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run(), name="foldlog-appender")
+        return await done
+
+    async def close(self) -> None:
+        """Let queued appends finish within their time, then stop. Idempotent."""
+        self._closed = True
+        if self._pump is None:
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            pass  # what still waits is told below
+        self._pump.cancel()
+        await asyncio.wait([self._pump])
+        for waiting in self._queue:
+            if not waiting.done.done():
+                waiting.done.set_exception(StoreClosed())
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                batch, riders = self._take()
+                if riders:
+                    await self._commit(batch, riders)
+            self._idle.set()
+
+    def _take(self) -> tuple[Batch, list[_Waiting]]:
+        batch, riders = self._new_batch(), list[_Waiting]()
+        now = time.monotonic()
+        while self._queue:
+            waiting = self._queue[0]
+            if waiting.done.done():  # its caller was cancelled before it was sent
+                self._queue.popleft()
+                continue
+            if waiting.deadline < now:
+                self._queue.popleft()
+                waiting.done.set_exception(LogUnavailable("not sent in time: the log is away"))
+                continue
+            spans = batch.add(waiting.appends)
+            if spans is None:
+                break
+            waiting.spans = spans
+            riders.append(self._queue.popleft())
+        return batch, riders
+
+    def _new_batch(self) -> Batch:
+        return Batch(min(RECORD_BYTES, self._connection.max_payload - OVERHEAD))
+
+    async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
+        for rider in riders:
+            if not rider.spans:
+                rider.spans = batch.add(rider.appends) or []
+        expects = {a.subject: a.expect for rider in riders for a in rider.appends}
+        messages = [
+            # Only a subject's first record can stand where `expect` says.
+            _Message(subject.name, pack(drafts), secrets.token_hex(12), expects.pop(subject, None))
+            for subject, drafts in batch.records
+        ]
+        try:
+            outcomes = await self._store(
+                messages,
+                atomic=any(rider.atomic for rider in riders),
+                deadline=max(rider.deadline for rider in riders),
+            )
+        except asyncio.CancelledError:
+            _tell(riders, [_CLOSED_IN_FLIGHT] * len(messages))
+            raise
+        except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this batch
+            for rider in riders:
+                if not rider.done.done():
+                    rider.done.set_exception(error)
+            return
+        _tell(riders, outcomes)
+
+    async def _store(
+        self, messages: list[_Message], *, atomic: bool, deadline: float
+    ) -> list[_Outcome]:
+        """Publish until every message has an outcome or time is up."""
+        in_doubt = False
+        as_batch = _goes_as_batch(messages, atomic=atomic)
+        outcomes: list[_Outcome | None] = [None] * len(messages)
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                await self._connection.ready(left)
+                if left <= 0:
+                    raise LogUnavailable("time is up")
+                # Half of what is left, so that the other half can settle a lost reply.
+                if as_batch:
+                    outcomes = list(await self._publish_batch(messages, timeout=left / 2))
+                else:
+                    outcomes = await self._publish_each(messages, outcomes, timeout=left / 2)
+            except ReplyLost:
+                in_doubt = True
+                as_batch = as_batch and atomic
+            except StoreClosed:
+                if not in_doubt:
+                    raise
+                return [o if o is not None else _CLOSED_IN_FLIGHT for o in outcomes]
+            except LogUnavailable as error:
+                if time.monotonic() + _RETRY_PAUSE >= deadline:
+                    kind = _Kind.UNKNOWN if in_doubt else _Kind.UNREACHABLE
+                    return [o if o is not None else _Failure(kind, str(error)) for o in outcomes]
+                await asyncio.sleep(_RETRY_PAUSE)
+            except _Again as again:
+                # A duplicate id means that the batch, or part of it, is stored: complete it one
+                # by one. Anything else means that none of it is.
+                as_batch = as_batch and not again.duplicate
+                await asyncio.sleep(0 if again.duplicate else _RETRY_PAUSE)
+            if all(outcome is not None for outcome in outcomes):
+                return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _publish_each(
+        self, messages: list[_Message], outcomes: list[_Outcome | None], *, timeout: float
+    ) -> list[_Outcome | None]:
+        if len(messages) == 1:
+            return [await self._publish(messages[0], timeout)]
+        replies = await asyncio.gather(
+            *(
+                self._publish(message, timeout)
+                for message, outcome in zip(messages, outcomes, strict=True)
+                if outcome is None
+            ),
+            return_exceptions=True,
+        )
+        settled = iter(replies)
+        lost: BaseException | None = None
+        for index, outcome in enumerate(outcomes):
+            if outcome is not None:
+                continue
+            reply = next(settled)
+            if isinstance(reply, BaseException):
+                lost = reply
+            else:
+                outcomes[index] = reply
+        if lost is not None:
+            raise lost
+        return outcomes
+
+    async def _publish(self, message: _Message, timeout: float) -> _Outcome:
+        reply = await self._connection.request(
+            message.subject, message.payload, headers=message.headers, timeout=timeout
+        )
+        ack = _ack_decoder.decode(reply.data)
+        return ack.seq if ack.error is None else _failure(ack.error)
+
+    async def _publish_batch(
+        self, messages: list[_Message], *, timeout: float
+    ) -> list[int] | list[_Failure]:
+        batch_id = secrets.token_hex(12)
+        *body, final = messages
+        for number, message in enumerate(body, 1):
+            await self._connection.publish(
+                message.subject, message.payload, _in_batch(message, batch_id, number)
+            )
+        headers = _in_batch(final, batch_id, len(messages))
+        headers["Nats-Batch-Commit"] = "1"
+        reply = await self._connection.request(
+            final.subject, final.payload, headers=headers, timeout=timeout
+        )
+        ack = _ack_decoder.decode(reply.data)
+        if ack.error is None:
+            return list(range(ack.seq - len(messages) + 1, ack.seq + 1))
+        return [_failure(ack.error)] * len(messages)
+
+
+def _goes_as_batch(messages: list[_Message], *, atomic: bool) -> bool:
+    if len(messages) == 1:
+        return False
+    if atomic or len(messages) >= _BATCH_FROM:
+        return True
+    # Side by side, one of two records of a subject could fail alone and be stored late, out of
+    # order; in a batch it cannot.
+    return len({message.subject for message in messages}) < len(messages)
+
+
+class _Again(Exception):
+    def __init__(self, *, duplicate: bool) -> None:
+        super().__init__()
+        self.duplicate = duplicate
+
+
+def _in_batch(message: _Message, batch_id: str, number: int) -> dict[str, str]:
+    headers = message.headers
+    headers["Nats-Batch-Id"] = batch_id
+    headers["Nats-Batch-Sequence"] = str(number)
+    return headers
+
+
+def _failure(error: wire.ApiError) -> _Failure:
+    """What an error ack means.
+
+    Raises:
+        _Again: nothing is decided yet; another attempt may succeed.
+        LogUnavailable: the stream cannot take writes now.
+    """
+    if error.err_code in (wire.WRONG_LAST_SEQUENCE, wire.WRONG_LAST_SEQUENCE_OR_BUSY):
+        found = _LAST_SEQUENCE.search(error.description)
+        return _Failure(_Kind.CONFLICT, error.description, int(found[1]) if found else None)
+    if error.err_code in (wire.DUPLICATE_IN_BATCH, wire.BATCH_INCOMPLETE):
+        raise _Again(duplicate=error.err_code == wire.DUPLICATE_IN_BATCH)
+    if error.code == 503:
+        raise LogUnavailable(error.description)
+    return _Failure(_Kind.REFUSED, f"{error.description} ({error.err_code})")
+
+
+def _tell(riders: Sequence[_Waiting], outcomes: Sequence[_Outcome]) -> None:
+    for rider in riders:
+        if rider.done.done():
+            continue
+        failures = [
+            outcome
+            for first, last in rider.spans
+            for outcome in outcomes[first : last + 1]
+            if isinstance(outcome, _Failure)
+        ]
+        if not failures:
+            seqs = [outcomes[last] for _, last in rider.spans]
+            rider.done.set_result([seq for seq in seqs if isinstance(seq, int)])
+        else:
+            stored = sum(last - first + 1 for first, last in rider.spans) - len(failures)
+            rider.done.set_exception(_error(rider, failures[0], partly=stored > 0))
+
+
+def _error(rider: _Waiting, failure: _Failure, *, partly: bool) -> Exception:
+    if failure.kind is _Kind.UNKNOWN or partly:
+        ids = [draft.id for append in rider.appends for draft in append.drafts]
+        return AppendUnknown(ids, failure.reason)
+    if failure.kind is _Kind.UNREACHABLE:
+        return LogUnavailable(failure.reason)
+    if failure.kind is _Kind.CONFLICT:
+        subject, _, expect = next(a for a in rider.appends if a.expect is not None)
+        return AppendConflict(subject.name, expect or 0, failure.actual)
+    return AppendFailed(failure.reason)

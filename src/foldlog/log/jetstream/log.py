@@ -1,0 +1,210 @@
+"""The log on JetStream: the port's first backend, one stream a shard."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from foldlog.errors import LogCorrupt, LogUnavailable
+from foldlog.log.jetstream import streams, wire
+from foldlog.log.jetstream.appender import Appender
+from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream.reader import Reader
+from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.subjects import Namespace, Subject, live
+
+
+class JetStreamLog:
+    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`."""
+
+    def __init__(
+        self, connection: Connection, namespace: Namespace, *, replicas: int, timeout: float
+    ) -> None:
+        self.namespace = namespace
+        self.connection = connection
+        self.timeout = timeout
+        shards = range(namespace.shards)
+        self._appenders = [Appender(connection, timeout=timeout) for _ in shards]
+        self._readers = [
+            Reader(connection, namespace.stream(shard), replicas=replicas, timeout=timeout)
+            for shard in shards
+        ]
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        namespace: str,
+        *,
+        shards: int = 1,
+        replicas: int | None = None,
+        timeout: float = 5.0,
+        options: dict[str, Any] | None = None,
+    ) -> JetStreamLog:
+        """Connect, and make or check the namespace's streams.
+
+        Raises:
+            LogUnavailable, UnsupportedServer, ConfigurationError: as the message says.
+        """
+        Namespace(namespace)  # a bad name is refused before anything is opened
+        connection = await Connection.open(url, timeout=timeout, options=options or {})
+        try:
+            if not connection.server.get("jetstream"):
+                await streams.api_level(connection, timeout=timeout)
+            made, replicas = await streams.open_streams(
+                connection, namespace, shards, replicas=replicas, timeout=timeout
+            )
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, made, replicas=replicas, timeout=timeout)
+
+    @property
+    def epoch(self) -> int:
+        """See the port."""
+        return self.connection.epoch
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        """See the port."""
+        shards = {append.subject.shard for append in appends}
+        if len(shards) == 1 or atomic:
+            return await self._appenders[shards.pop()].append(appends, atomic=atomic)
+        by_shard = {s: [a for a in appends if a.subject.shard == s] for s in shards}
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                shard: group.create_task(self._appenders[shard].append(part, atomic=False))
+                for shard, part in by_shard.items()
+            }
+        seqs = {shard: iter(task.result()) for shard, task in tasks.items()}
+        return [next(seqs[append.subject.shard]) for append in appends]
+
+    def read(
+        self, subject: Subject, *, after: int = 0, strong: bool = True
+    ) -> AsyncIterator[list[Record]]:
+        """See the port."""
+        return self._readers[subject.shard].read(subject, after, strong=strong)
+
+    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+        """See the port."""
+        return await self._readers[subject.shard].last(subject, strong=strong)
+
+    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+        """See the port."""
+        reader = self._readers[subject.shard]
+
+        async def on_message(msg: Msg) -> None:
+            headers = msg.headers or {}
+            try:
+                record = reader.parse(msg, previous=int(headers["Nats-Last-Sequence"]))
+            except (LogCorrupt, KeyError, ValueError):
+                # Not a record as the server republishes it: a hint that is worth nothing. Reading
+                # the log tells what is there, or raises.
+                self.connection.miss()
+                return
+            on_record(record)
+
+        subscription = await self.connection.subscribe(live(subject.name), on_message)
+
+        async def unfollow() -> None:
+            await self.connection.unsubscribe(subscription)
+
+        return unfollow
+
+    async def purge(self, subject: Subject, *, before: int) -> None:
+        """See the port."""
+        answer = await streams.api(
+            self.connection,
+            f"STREAM.PURGE.{self.namespace.stream(subject.shard)}",
+            wire.PurgeAnswer,
+            {"filter": subject.name, "seq": before},
+            timeout=self.timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"purging {subject.name}: {answer.error.description}")
+
+    async def subjects(self, family: str | None = None) -> list[Subject]:
+        """See the port."""
+        found: list[Subject] = []
+        for shard in range(self.namespace.shards):
+            found += [
+                self.namespace.parse(name) or await self._unhash(name, shard)
+                for name in await self._subject_names(shard, family)
+            ]
+        return found
+
+    async def streams(self) -> list[StreamInfo]:
+        """See the port."""
+        return [await self._describe(shard) for shard in range(self.namespace.shards)]
+
+    async def server(self) -> ServerInfo:
+        """See the port."""
+        start = time.perf_counter()
+        level = await streams.api_level(self.connection, timeout=self.timeout)
+        return ServerInfo(
+            url=self.connection.url,
+            version=str(self.connection.server.get("version", "")),
+            api_level=level,
+            max_payload=self.connection.max_payload,
+            rtt=time.perf_counter() - start,
+        )
+
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """See the port."""
+        self.connection.on_epoch(notify)
+
+    async def close(self) -> None:
+        """Let what is in flight end, then disconnect. Idempotent."""
+        try:
+            for appender in self._appenders:
+                await appender.close()
+        finally:
+            await self.connection.close()
+
+    async def _subject_names(self, shard: int, family: str | None) -> list[str]:
+        stream, names = self.namespace.stream(shard), list[str]()
+        while True:
+            answer = await streams.api(
+                self.connection,
+                f"STREAM.INFO.{stream}",
+                wire.StreamDescription,
+                {
+                    "subjects_filter": self.namespace.wildcard(shard, family),
+                    "offset": len(names),
+                },
+                timeout=self.timeout,
+            )
+            if answer.error is not None:
+                raise LogUnavailable(f"{stream}: {answer.error.description}")
+            names.extend(answer.state.subjects)
+            if not answer.state.subjects or len(names) >= answer.total:
+                return names
+
+    async def _unhash(self, name: str, shard: int) -> Subject:
+        record = await self._readers[shard].last(Subject(name, shard, ()), strong=True)
+        keys = record.envelopes[-1].keys if record else None
+        if not keys:
+            raise LogCorrupt(self.namespace.stream(shard), record.seq if record else 0, "no keys")
+        return Subject(name, shard, tuple(keys))
+
+    async def _describe(self, shard: int) -> StreamInfo:
+        stream = self.namespace.stream(shard)
+        answer = await streams.describe(self.connection, stream, timeout=self.timeout)
+        if answer.error is not None:
+            raise LogUnavailable(f"{stream}: {answer.error.description}")
+        cluster = answer.cluster or wire.Cluster()
+        return StreamInfo(
+            name=stream,
+            shard=shard,
+            messages=answer.state.messages,
+            bytes=answer.state.bytes,
+            subjects=answer.state.num_subjects,
+            first_seq=answer.state.first_seq,
+            last_seq=answer.state.last_seq,
+            replicas=answer.config.num_replicas,
+            leader=cluster.leader or None,
+            peers_lag={peer.name: peer.lag for peer in cluster.replicas},
+        )

@@ -1,0 +1,147 @@
+"""The streams of a namespace: made once, checked at every connect, never loosened.
+
+Deletes of single messages are denied; rollups, message TTLs and schedules stay off: each is a way
+to lose an acked envelope. Purging stays allowed, for clearing and erasure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable, UnsupportedServer
+from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.connection import Connection
+from foldlog.subjects import Namespace, live
+
+_SHARDS: Final = "foldlog.shards"
+_FORMAT: Final = "foldlog.format"
+_DUPLICATE_WINDOW: Final = 120 * 1_000_000_000
+
+T = TypeVar("T")
+
+
+async def api(
+    connection: Connection, verb: str, answer: type[T], body: object = None, *, timeout: float
+) -> T:
+    """Ask JetStream's API; the caller looks at the answer's `error`."""
+    payload = b"" if body is None else msgspec.json.encode(body)
+    msg = await connection.request(f"$JS.API.{verb}", payload, timeout=timeout)
+    return msgspec.json.decode(msg.data, type=answer)
+
+
+async def api_level(connection: Connection, *, timeout: float) -> int:
+    """Return the server's JetStream API level.
+
+    Raises:
+        UnsupportedServer: JetStream is off, for the server or for this account.
+    """
+    try:
+        answer = await api(connection, "INFO", wire.AccountAnswer, timeout=timeout)
+    except LogUnavailable as error:
+        raise UnsupportedServer(
+            f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
+            "enable JetStream for this account"
+        ) from error
+    if answer.error is not None:
+        raise UnsupportedServer(f"{connection.url}: {answer.error.description}")
+    return answer.api.level
+
+
+async def describe(
+    connection: Connection, stream: str, *, timeout: float
+) -> wire.StreamDescription:
+    """Return a stream's settings and state; its `error` is set where it is not there."""
+    return await api(connection, f"STREAM.INFO.{stream}", wire.StreamDescription, timeout=timeout)
+
+
+async def open_streams(
+    connection: Connection, name: str, shards: int, *, replicas: int | None, timeout: float
+) -> tuple[Namespace, int]:
+    """Make or check the streams of namespace `name`; return it and the number of replicas.
+
+    `shards` counts when the namespace is made; later 1 means "as it is".
+
+    Raises:
+        ConfigurationError: the namespace exists with other shards, or its streams with settings
+            on which the log cannot rely.
+    """
+    first = Namespace(name).stream(0)
+    found = await describe(connection, first, timeout=timeout)
+    if found.error is None:
+        existing = int(found.config.metadata.get(_SHARDS, "0"))
+        if not existing:
+            raise ConfigurationError(f"stream {first} exists and is not foldlog's")
+        if shards not in (1, existing):
+            raise ConfigurationError(
+                f"namespace {name!r} was made with {existing} shard(s) and cannot have {shards}"
+            )
+        shards = existing
+    elif found.error.err_code != wire.NO_STREAM:
+        raise LogUnavailable(f"{first}: {found.error.description}")
+    if replicas is None:
+        replicas = 3 if connection.server.get("cluster") else 1
+    namespace = Namespace(name, shards)
+    for shard in range(shards):
+        found = await _make(connection, namespace, shard, replicas, timeout)
+    return namespace, found.config.num_replicas
+
+
+async def _make(
+    connection: Connection, namespace: Namespace, shard: int, replicas: int, timeout: float
+) -> wire.StreamDescription:
+    stream = namespace.stream(shard)
+    found = await describe(connection, stream, timeout=timeout)
+    if found.error is not None:
+        config = _config(namespace, shard, replicas)
+        found = await api(
+            connection, f"STREAM.CREATE.{stream}", wire.StreamDescription, config, timeout=timeout
+        )
+    if found.error is not None:
+        raise _creation_error(stream, replicas, found.error)
+    _check(found.config, namespace, shard)
+    return found
+
+
+def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
+    subjects = namespace.wildcard(shard)
+    return {
+        "name": namespace.stream(shard),
+        "subjects": [subjects],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_atomic": True,
+        "deny_delete": True,
+        "duplicate_window": _DUPLICATE_WINDOW,
+        "republish": {"src": subjects, "dest": live(subjects)},
+        "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},
+    }
+
+
+def _check(config: wire.StreamConfig, namespace: Namespace, shard: int) -> None:
+    subjects = namespace.wildcard(shard)
+    wanted = {
+        "subjects": (config.subjects, [subjects]),
+        "allow_direct": (config.allow_direct, True),
+        "allow_atomic": (config.allow_atomic, True),
+        "deny_delete": (config.deny_delete, True),
+        "republish": (config.republish, wire.Republish(subjects, live(subjects))),
+        _SHARDS: (config.metadata.get(_SHARDS), str(namespace.shards)),
+        _FORMAT: (config.metadata.get(_FORMAT), "1"),
+    }
+    wrong = [name for name, (actual, needed) in wanted.items() if actual != needed]
+    if wrong:
+        raise ConfigurationError(
+            f"stream {config.name} has other settings than foldlog relies on: {', '.join(wrong)}"
+        )
+
+
+def _creation_error(stream: str, replicas: int, error: wire.ApiError) -> FoldlogError:
+    return ConfigurationError(
+        f"stream {stream} with {replicas} replica(s) was refused: {error.description} "
+        f"({error.err_code}); foldlog.connect(replicas=...) chooses their number"
+    )

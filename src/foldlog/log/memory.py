@@ -1,0 +1,137 @@
+"""The log in this process's memory: the port's second backend, held to the same contract.
+
+For tests, and for programs that want the store's semantics without its durability. Records pass
+through the same bytes as on a server, so that what memory accepts a server accepts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from foldlog.envelope import Draft, pack, unpack
+from foldlog.errors import AppendConflict
+from foldlog.log.packing import check_atomic, check_sizes
+from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.subjects import Namespace, Subject
+
+MAX_PAYLOAD: Final = 8 * 1024 * 1024
+"""Bytes a message may hold, as on the embedded server."""
+
+_PAGE: Final = 1000
+
+
+class MemoryLog:
+    """A log that lasts as long as the object. Several stores may share one; `close` keeps it."""
+
+    def __init__(self, namespace: Namespace | None = None) -> None:
+        self.namespace = namespace or Namespace()
+        self._heads = [0] * self.namespace.shards
+        self._stored: dict[Subject, list[tuple[int, str, bytes]]] = defaultdict(list)
+        self._last: dict[Subject, int] = {}
+        self._followers: dict[Subject, list[OnRecord]] = defaultdict(list)
+
+    @property
+    def epoch(self) -> int:
+        """Always 0: no push is ever missed."""
+        return 0
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        """See the port. Every append is atomic here."""
+        # A server is never reached without giving way; neither is this one, so that code which
+        # only works when an append does not suspend fails in tests.
+        await asyncio.sleep(0)
+        check_sizes(appends, MAX_PAYLOAD)
+        if atomic:
+            check_atomic(appends)
+        for subject, _, expect in appends:
+            actual = self._last.get(subject, 0)
+            if expect is not None and expect != actual:
+                raise AppendConflict(subject.name, expect, actual)
+        return [self._store(subject, drafts) for subject, drafts, _ in appends]
+
+    async def read(
+        self, subject: Subject, *, after: int = 0, strong: bool = True
+    ) -> AsyncIterator[list[Record]]:
+        """See the port."""
+        await asyncio.sleep(0)
+        found = [stored for stored in self._stored.get(subject, ()) if stored[0] > after]
+        for start in range(0, len(found), _PAGE):
+            yield [_record(*stored) for stored in found[start : start + _PAGE]]
+
+    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+        """See the port."""
+        await asyncio.sleep(0)
+        stored = self._stored.get(subject)
+        return _record(*stored[-1]) if stored else None
+
+    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+        """See the port. Records are pushed before their append returns, as JetStream does."""
+        self._followers[subject].append(on_record)
+
+        async def unfollow() -> None:
+            self._followers[subject].remove(on_record)
+            if not self._followers[subject]:
+                del self._followers[subject]
+
+        return unfollow
+
+    async def purge(self, subject: Subject, *, before: int) -> None:
+        """See the port."""
+        kept = [stored for stored in self._stored.get(subject, ()) if stored[0] >= before]
+        if kept:
+            self._stored[subject] = kept
+        else:
+            self._stored.pop(subject, None)
+            self._last.pop(subject, None)
+
+    async def subjects(self, family: str | None = None) -> list[Subject]:
+        """See the port."""
+        return [s for s in self._stored if family is None or s.family == family]
+
+    async def streams(self) -> list[StreamInfo]:
+        """See the port. One stream a shard, without replicas."""
+        return [self._info(shard) for shard in range(self.namespace.shards)]
+
+    async def server(self) -> ServerInfo:
+        """See the port. There is none."""
+        return ServerInfo("memory:", "", 0, MAX_PAYLOAD, 0.0)
+
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """See the port. It never grows."""
+
+    async def close(self) -> None:
+        """Does nothing: the log belongs to whoever made it."""
+
+    def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
+        self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
+        time = dt.datetime.now(dt.UTC).isoformat()
+        stored = (seq, time, pack(drafts))
+        previous = self._last.get(subject, 0)
+        self._stored[subject].append(stored)
+        self._last[subject] = seq
+        for on_record in list(self._followers.get(subject, ())):
+            on_record(_record(*stored)._replace(previous=previous))
+        return seq
+
+    def _info(self, shard: int) -> StreamInfo:
+        held = {s: stored for s, stored in self._stored.items() if s.shard == shard and stored}
+        return StreamInfo(
+            name=self.namespace.stream(shard),
+            shard=shard,
+            messages=sum(len(stored) for stored in held.values()),
+            bytes=sum(len(data) for stored in held.values() for _, _, data in stored),
+            subjects=len(held),
+            first_seq=min((stored[0][0] for stored in held.values()), default=0),
+            last_seq=self._heads[shard],
+            replicas=1,
+            leader=None,
+            peers_lag={},
+        )
+
+
+def _record(seq: int, time: str, data: bytes) -> Record:
+    return Record(seq, unpack(data, seq, time))

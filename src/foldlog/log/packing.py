@@ -1,0 +1,114 @@
+"""Pure decisions about appends: what fits, what may share a record, what goes in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from foldlog.envelope import Draft
+from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
+from foldlog.log.port import Append
+from foldlog.subjects import Subject
+
+MAX_BATCH_MESSAGES: Final = 1000
+"""What nats-server accepts in one atomic batch."""
+
+OVERHEAD: Final = 512
+"""Bytes kept free in a message for its headers and the framing of its record."""
+
+RECORD_BYTES: Final = 256 * 1024
+"""A record is closed at this size: small enough to page, large enough to cost nothing more."""
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""A batch is closed at this size, which bounds what one fsync makes others wait for."""
+
+
+def size_of(draft: Draft) -> int:
+    """An upper bound of an envelope's bytes in a record."""
+    keys = sum(4 * len(key) for key in draft.keys) if draft.keys else 0
+    return len(memoryview(draft.payload)) + 4 * len(draft.id) + len(draft.type) + keys + 48
+
+
+def check_sizes(appends: Sequence[Append], max_payload: int) -> None:
+    """Raise PayloadTooLarge where one envelope exceeds a message."""
+    limit = max_payload - OVERHEAD
+    for subject, drafts, _ in appends:
+        for draft in drafts:
+            size = size_of(draft)
+            if size > limit:
+                raise PayloadTooLarge(f"{draft.type} for {subject.keys[0]!r:.80}", size, limit)
+
+
+def check_atomic(appends: Sequence[Append]) -> None:
+    """Raise where one batch of the server cannot hold the appends."""
+    shards = {append.subject.shard for append in appends}
+    if len(shards) > 1:
+        raise ConfigurationError(
+            "an atomic append covers one shard, and these subjects live on shards "
+            + ", ".join(map(str, sorted(shards)))
+        )
+    messages = sum(len(split(append.drafts)) for append in appends)
+    if messages > MAX_BATCH_MESSAGES:
+        raise AppendFailed(
+            f"{messages} messages in one atomic append; the server takes {MAX_BATCH_MESSAGES}"
+        )
+
+
+def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draft, ...]]:
+    """Cut envelopes of one subject into records, keeping their order."""
+    records: list[tuple[Draft, ...]] = []
+    start = size = 0
+    for end, draft in enumerate(drafts):
+        bytes_ = size_of(draft)
+        if end > start and size + bytes_ > limit:
+            records.append(tuple(drafts[start:end]))
+            start, size = end, 0
+        size += bytes_
+    records.append(tuple(drafts[start:]))
+    return records
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one fsync carries: records in order, each of at most `record_bytes`."""
+
+    record_bytes: int = RECORD_BYTES
+    records: list[tuple[Subject, list[Draft]]] = field(default_factory=list)
+    bytes: int = 0
+    _open: dict[Subject, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, appends: Sequence[Append]) -> list[tuple[int, int]] | None:
+        """Take the appends in, all or none; None means that the batch is full.
+
+        Returns, for each append, the indexes of the first and last record that hold it.
+
+        Envelopes for a subject share its latest record while it has room. That keeps their order:
+        nothing about another subject depends on where a record stands inside the batch.
+        """
+        sizes = [sum(map(size_of, append.drafts)) for append in appends]
+        if self.records and (
+            self.bytes + sum(sizes) > BATCH_BYTES
+            or len(self.records) + sum(map(self._most_records, sizes)) > MAX_BATCH_MESSAGES
+        ):
+            return None
+        return [self._place(append, size) for append, size in zip(appends, sizes, strict=True)]
+
+    def _most_records(self, size: int) -> int:
+        # Two neighbours that were not joined exceed one record together.
+        return 2 * (size // self.record_bytes) + 1
+
+    def _place(self, append: Append, size: int) -> tuple[int, int]:
+        subject, drafts, _ = append
+        self.bytes += size
+        index, filled = self._open.get(subject, (-1, self.record_bytes))
+        if filled + size <= self.record_bytes:
+            self.records[index][1].extend(drafts)
+            self._open[subject] = (index, filled + size)
+            return index, index
+        first = len(self.records)
+        for part in split(drafts, self.record_bytes):
+            self.records.append((subject, list(part)))
+        index = len(self.records) - 1
+        self._open[subject] = (index, sum(map(size_of, self.records[index][1])))
+        return first, index

@@ -1,0 +1,142 @@
+"""The storage promise: what a log must do. Two backends keep it, JetStream and memory.
+
+- **Order.** Records of one subject are totally ordered by sequence; sequences of one shard never
+  repeat and never go back.
+- **Durability.** When `append` returns, its envelopes are stored, byte-identical, and every read
+  that begins afterwards sees them.
+- **Three outcomes.** `append` returns (committed), raises `AppendFailed` or `LogUnavailable` (not
+  committed), or raises `AppendUnknown`. It settles a lost acknowledgement by itself where it can.
+- **Compare-and-set.** With `expect`, an append succeeds only if its subject ends at that sequence.
+- **Completeness.** `read` is complete to a head that the log vouches for, or raises. It never
+  returns less in silence.
+- **Push is a hint.** `follow` may drop, repeat or stay silent; `previous` in each record and
+  `epoch` let the reader notice. The log is the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from foldlog.envelope import Draft, Recorded
+from foldlog.subjects import Namespace, Subject
+
+
+class Append(NamedTuple):
+    """Envelopes for one subject, in order. `expect`: the subject's last sequence, 0 for none."""
+
+    subject: Subject
+    drafts: tuple[Draft, ...]
+    expect: int | None = None
+
+
+class Record(NamedTuple):
+    """One stored message. `previous` is the sequence before it in its subject, where known."""
+
+    seq: int
+    envelopes: list[Recorded]
+    previous: int | None = None
+
+
+class StreamInfo(NamedTuple):
+    """A shard as an operator sees it. Sizes in bytes; `peers_lag` counts operations, by peer."""
+
+    name: str
+    shard: int
+    messages: int
+    bytes: int
+    subjects: int
+    first_seq: int
+    last_seq: int
+    replicas: int
+    leader: str | None
+    peers_lag: dict[str, int]
+
+
+class ServerInfo(NamedTuple):
+    """Where the log lives. `max_payload` in bytes, `rtt` in seconds; `url` without credentials."""
+
+    url: str
+    version: str
+    api_level: int
+    max_payload: int
+    rtt: float
+
+
+OnRecord = Callable[[Record], None]
+Unfollow = Callable[[], Awaitable[None]]
+
+
+class Log(Protocol):
+    """An append-only log of one namespace. It lives until `close`."""
+
+    namespace: Namespace
+
+    @property
+    def epoch(self) -> int:
+        """Grows whenever pushes may have been missed: a lost connection, a dropped message."""
+        ...
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        """Append, and return the sequence at which each append's last envelope stands.
+
+        Appends for the same subject keep the order in which they were given, and in which
+        concurrent callers came. With `atomic`, all or nothing; every subject must then belong to
+        one shard. An append with `expect` stands alone or is atomic.
+
+        Raises:
+            AppendConflict: a subject does not end where `expect` says. Nothing was appended.
+            PayloadTooLarge: an envelope exceeds one message. Nothing was appended.
+            AppendFailed, LogUnavailable: not committed.
+            AppendUnknown: not settled in time.
+        """
+        ...
+
+    def read(
+        self, subject: Subject, *, after: int = 0, strong: bool = True
+    ) -> AsyncIterator[list[Record]]:
+        """Yield pages of the records after sequence `after`, up to the subject's head.
+
+        `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
+        any replica knows.
+
+        Raises:
+            LogTimeout, LogUnavailable: the head was not reached.
+            LogCorrupt: a message is no record.
+        """
+        ...
+
+    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+        """Return the subject's last record, or None. Errors as `read`."""
+        ...
+
+    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+        """Call `on_record` for records stored from now on, until the returned function is awaited.
+
+        `on_record` must not block and must not raise.
+        """
+        ...
+
+    async def purge(self, subject: Subject, *, before: int) -> None:
+        """Remove the subject's records whose sequence is below `before`."""
+        ...
+
+    async def subjects(self, family: str | None = None) -> list[Subject]:
+        """Return every subject that holds records. For operators: its cost grows with the log."""
+        ...
+
+    async def streams(self) -> list[StreamInfo]:
+        """Return what the shards look like now."""
+        ...
+
+    async def server(self) -> ServerInfo:
+        """Ask the server what it is, and how long it takes to answer."""
+        ...
+
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever `epoch` has grown."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the log. Idempotent."""
+        ...

@@ -1,0 +1,56 @@
+"""References to stored bytes, who may see them, and how long they are kept."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ArtifactScope(BaseModel):
+    """Whom an artifact belongs to. A store keeps this; whoever serves the bytes enforces it."""
+
+    # Validators are built on first use: importing foldlog stays cheap.
+    model_config = ConfigDict(defer_build=True)
+
+    tenant_id: str | None = None
+    user_id: str | None = None
+    session_id: str | None = None
+    trace_id: str | None = None
+
+
+class ArtifactRef(BaseModel):
+    """The compact stand-in for an artifact's bytes, small enough to show to a model.
+
+    `filename` suggests a name for a download and is never used as a path. `sha256` is the hex
+    digest of the whole content.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    id: str
+    mime_type: str | None = None
+    size_bytes: int | None = None
+    filename: str | None = None
+    sha256: str | None = None
+    scope: ArtifactScope | None = None
+    namespace: str | None = None
+    source: dict[str, Any] = Field(default_factory=dict)
+
+
+class ArtifactRetentionConfig(BaseModel):
+    """How long and how much a store keeps. Sizes in bytes, time in seconds.
+
+    When a limit is reached, "lru" removes the least recently read artifact and "fifo" the oldest;
+    "none" refuses the new one.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    ttl_seconds: int = 3600
+    max_artifact_bytes: int = 50_000_000
+    max_session_bytes: int = 500_000_000
+    max_trace_bytes: int = 100_000_000
+    max_artifacts_per_trace: int = 100
+    max_artifacts_per_session: int = 1000
+    cleanup_strategy: Literal["lru", "fifo", "none"] = "lru"

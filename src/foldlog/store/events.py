@@ -1,0 +1,103 @@
+"""Runtime events: the audit log of a trace (StateStore specification 2.11, Required Methods)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+import msgspec
+
+from foldlog import codec
+from foldlog.envelope import Draft, Recorded, draft
+from foldlog.models import StoredEvent
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import EventSaved, dump, finite, load
+from foldlog.subjects import Subject
+from foldlog.views import Consistency
+from foldlog_projections import events
+
+GLOBAL_TRACE: Final = "__global__"
+"""The name under which events without a trace are read."""
+
+
+class Events:
+    """Events by trace, each content once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def save_event(self, event: StoredEvent) -> None:
+        """Append an event. Saving the same content again, ever, has no effect.
+
+        `payload` may hold what `foldlog.codec` lists; any `kind` is accepted. An event with
+        `trace_id=None` is read by `load_history("__global__")`.
+
+        Raises:
+            PayloadError: a field or part of the payload cannot be held. Nothing was appended.
+            InvalidId: the trace id is empty. Nothing was appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        """
+        subject, envelope = self._drafted(event)
+        await self._journal.append((subject, [envelope]))
+
+    async def save_events(self, events: Iterable[StoredEvent]) -> None:
+        """Append many events; every one is checked before the first is appended.
+
+        Each event's effect is atomic, the call is not: use `atomic()` for that. Errors as
+        `save_event`; after AppendUnknown, saving all again is safe.
+        """
+        by_subject: dict[Subject, list[Draft]] = defaultdict(list)
+        for event in events:
+            subject, envelope = self._drafted(event)
+            by_subject[subject].append(envelope)
+        if by_subject:
+            await self._journal.append(*by_subject.items())
+
+    async def load_history(
+        self, trace_id: str, *, consistency: Consistency = "session"
+    ) -> list[StoredEvent]:
+        """Return a trace's events in ascending `ts`, ties in log order; [] for an unknown trace.
+
+        Raises:
+            InvalidId: the trace id is empty.
+            LogUnavailable, LogCorrupt: the history could not be read whole.
+        """
+        folded = await self._journal.read(events, trace_id, consistency=consistency)
+        return [_event(item) for item in sorted(folded.state, key=_writers_clock)]
+
+    async def watch_events(self, trace_id: str) -> AsyncIterator[StoredEvent]:
+        """Yield a trace's events in log order, then each new one, without gap or repeat.
+
+        It outlives reconnects and ends when the store is closed (StoreClosed) or the iterator is.
+        """
+        async for item in self._journal.watch(events, trace_id, since_id=None):
+            yield _event(item)
+
+    def _drafted(self, event: StoredEvent) -> tuple[Subject, Draft]:
+        trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id
+        subject = self._journal.subject(events, trace_id)
+        payload, content = codec.encode_with_fingerprint(dict(event.payload))
+        ts = finite(event.ts, "ts")
+        saved = EventSaved(
+            event.trace_id, ts, event.kind, event.node_name, event.node_id, msgspec.Raw(payload)
+        )
+        identity = (event.trace_id, ts, event.kind, event.node_name, event.node_id, content)
+        body = dump(saved)
+        return subject, draft("event.saved", body, id=codec.fingerprint(identity), ts=ts)
+
+
+def _writers_clock(item: Recorded) -> float:
+    return item.ts
+
+
+def _event(item: Recorded) -> StoredEvent:
+    saved = load(EventSaved, item.payload)
+    return StoredEvent(
+        trace_id=saved.trace_id,
+        ts=saved.ts,
+        kind=saved.kind,
+        node_name=saved.node_name,
+        node_id=saved.node_id,
+        payload=codec.decode(saved.payload),
+    )

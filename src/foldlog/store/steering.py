@@ -1,0 +1,101 @@
+"""Steering: what users and systems ask of a running session (specification 2.11, section 9)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator
+
+from foldlog import codec
+from foldlog.envelope import Recorded, draft
+from foldlog.models import SteeringEvent, SteeringEventType
+from foldlog.steering import sanitize_steering_event, validate_steering_event
+from foldlog.store.cursor import page
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import SteeringSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.views import Consistency
+from foldlog_projections import steering
+
+
+class Steering:
+    """Steering events by session, sanitised, each `event_id` once.
+
+    Args:
+        strict: refuse events whose payload breaks the rules of their type.
+    """
+
+    def __init__(self, journal: Journal, *, strict: bool) -> None:
+        self._journal = journal
+        self._strict = strict
+
+    async def save_steering(self, event: SteeringEvent) -> None:
+        """Append a steering event with its payload sanitised. A seen `event_id` has no effect.
+
+        Raises:
+            SteeringValidationError: strict, and the payload breaks a rule. Nothing was appended.
+            Others as `Tasks.save_task`.
+        """
+        if self._strict:
+            validate_steering_event(event)
+        event_id = checked_id(event.event_id, "event_id")
+        subject = self._journal.subject(steering, event.session_id)
+        event = sanitize_steering_event(event)
+        body = dump(
+            SteeringSaved(
+                session_id=event.session_id,
+                task_id=checked_id(event.task_id, "task_id"),
+                event_id=event_id,
+                event_type=enum_text(event.event_type),
+                payload=raw(event.payload, "payload"),
+                source=event.source,
+                created_at=time_text(event.created_at, "created_at"),
+                trace_id=event.trace_id,
+            )
+        )
+        await self._journal.append((subject, [draft("steering.saved", body, id=event_id)]))
+
+    async def list_steering(
+        self,
+        session_id: str,
+        *,
+        task_id: str | None = None,
+        since_id: str | None = None,
+        limit: int = 500,
+        consistency: Consistency = "strong",
+    ) -> list[SteeringEvent]:
+        """Return a page of steering events, ascending: see `foldlog.store.cursor.page`.
+
+        Errors as `Events.load_history`.
+        """
+        folded = await self._journal.read(steering, session_id, consistency=consistency)
+        matches = None if task_id is None else lambda item: _task_id(item) == task_id
+        return [_event(i) for i in page(folded, since_id=since_id, limit=limit, matches=matches)]
+
+    async def watch_steering(
+        self, session_id: str, since_id: str | None = None, task_id: str | None = None
+    ) -> AsyncIterator[SteeringEvent]:
+        """Yield the events after `since_id` (from the first, if None or unknown), then new ones.
+
+        Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
+        or the iterator is.
+        """
+        async for item in self._journal.watch(steering, session_id, since_id=since_id):
+            if task_id is None or _task_id(item) == task_id:
+                yield _event(item)
+
+
+def _task_id(item: Recorded) -> str:
+    return load(SteeringSaved, item.payload).task_id
+
+
+def _event(item: Recorded) -> SteeringEvent:
+    saved = load(SteeringSaved, item.payload)
+    return SteeringEvent.model_construct(
+        session_id=saved.session_id,
+        task_id=saved.task_id,
+        event_id=saved.event_id,
+        event_type=SteeringEventType(saved.event_type),
+        payload=codec.decode(saved.payload),
+        trace_id=saved.trace_id,
+        source=saved.source,
+        created_at=dt.datetime.fromisoformat(saved.created_at),
+    )

@@ -1,0 +1,188 @@
+"""The Store: every capability over one log, joined. Reads like a table of contents.
+
+A new capability is a module beside this one and a line in `Store.__init__`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, ParamSpec, Self, TypeVar
+
+from foldlog.errors import ConfigurationError
+from foldlog.log.blobs import Blobs
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.port import Log
+from foldlog.models import ArtifactRetentionConfig, PlannerEvent, StoredEvent
+from foldlog.store.artifacts import Artifacts
+from foldlog.store.bindings import Bindings
+from foldlog.store.clearing import Clearing
+from foldlog.store.degrade import Degrade
+from foldlog.store.events import Events
+from foldlog.store.health import HealthCheck
+from foldlog.store.journal import Journal
+from foldlog.store.memory import Memory
+from foldlog.store.pauses import Pauses
+from foldlog.store.planner import PlannerEvents
+from foldlog.store.rebuild import Rebuild
+from foldlog.store.steering import Steering
+from foldlog.store.tasks import Tasks
+from foldlog.store.trajectories import Trajectories
+from foldlog.store.updates import Updates
+from foldlog.views import Views
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store behaves, whatever its log. `pause_ttl` in seconds."""
+
+    on_error: Literal["raise", "degrade"] = "raise"
+    pause_ttl: float = 3600.0
+    strict_steering: bool = False
+    retention: ArtifactRetentionConfig = field(default_factory=ArtifactRetentionConfig)
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "degrade"):
+            raise ConfigurationError(f'on_error is "raise" or "degrade", not {self.on_error!r}')
+
+
+class Store:
+    """Agent state over one log: the StateStore of PenguiFlow's specification 2.11, and more.
+
+    Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
+    `async with`. Safe to share between tasks of one event loop. Each method's contract stands in
+    the capability class named on its line.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        blobs: Blobs,
+        options: StoreOptions,
+        *,
+        server: EmbeddedServer | None = None,
+    ) -> None:
+        self.log = log
+        self._views = Views(log)
+        self._server = server
+        self._degrade = Degrade() if options.on_error == "degrade" else None
+        log.on_epoch(self._views.wake)
+        journal = self._journal = Journal(log, self._views)
+        read, write = self._reading, self._writing
+
+        events = self._events = Events(journal)
+        self.save_events = self.save_events_bulk = write(events.save_events)
+        self.load_history = read(events.load_history, list)
+        self.watch_events = events.watch_events
+
+        bindings = Bindings(journal)
+        self.save_remote_binding = write(bindings.save_remote_binding)
+        self.list_trace_bindings = read(bindings.list_trace_bindings, list)
+        self.list_bindings = read(bindings.list_bindings, list)
+        self.find_binding = read(bindings.find_binding, _nothing)
+        self.mark_binding_terminal = write(bindings.mark_binding_terminal)
+
+        pauses = Pauses(journal, ttl=options.pause_ttl)
+        self.save_planner_state = write(pauses.save_planner_state)
+        self.load_planner_state = read(pauses.load_planner_state, _nothing)
+
+        memory = Memory(journal)
+        self.save_memory_state = write(memory.save_memory_state)
+        self.load_memory_state = read(memory.load_memory_state, _nothing)
+
+        tasks = Tasks(journal)
+        self.save_task = write(tasks.save_task)
+        self.list_tasks = read(tasks.list_tasks, list)
+
+        updates = Updates(journal)
+        self.save_update = self.save_task_update = write(updates.save_update)
+        self.list_updates = self.list_task_updates = read(updates.list_updates, list)
+        self.watch_updates = updates.watch_updates
+
+        steering = Steering(journal, strict=options.strict_steering)
+        self.save_steering = write(steering.save_steering)
+        self.list_steering = read(steering.list_steering, list)
+        self.watch_steering = steering.watch_steering
+
+        trajectories = Trajectories(journal)
+        self.save_trajectory = write(trajectories.save_trajectory)
+        self.get_trajectory = read(trajectories.get_trajectory, _nothing)
+        self.list_traces = read(trajectories.list_traces, list)
+
+        planner = self._planner = PlannerEvents(journal)
+        self.save_planner_event = write(planner.save_planner_event)
+        self.list_planner_events = read(planner.list_planner_events, list)
+        self.get_events = self.list_planner_events
+
+        self.artifact_store = Artifacts(journal, blobs, options.retention)
+
+        clearing = Clearing(journal, self.artifact_store)
+        self.clear_session = write(clearing.clear_session)
+        self.clear = write(clearing.clear)
+        self.sessions = read(clearing.sessions, list)
+
+        self.rebuild = Rebuild(journal).rebuild
+        self.health = HealthCheck(journal, server).health
+
+        self._save_event = write(events.save_event)
+
+    async def save_event(
+        self, event: StoredEvent | str, planner_event: PlannerEvent | None = None
+    ) -> None:
+        """Append a runtime event (`Events.save_event`).
+
+        `save_event(trace_id, event)`, as older playgrounds call it, is `save_planner_event`.
+        """
+        if isinstance(event, str):
+            if planner_event is None:
+                raise TypeError("save_event(trace_id, event) needs the event")
+            await self.save_planner_event(event, planner_event)
+        else:
+            await self._save_event(event)
+
+    def atomic(self) -> AbstractAsyncContextManager[None]:
+        """Make the saves inside `async with store.atomic():` one append (`Journal.atomic`)."""
+        return self._journal.atomic()
+
+    @property
+    def degraded(self) -> Counter[str]:
+        """With `on_error="degrade"`: how many calls failed, by method. Grows only."""
+        return self._degrade.failures if self._degrade else Counter()
+
+    async def close(self) -> None:
+        """Let what is in flight end, then let go of everything. Idempotent."""
+        try:
+            await self._views.close()
+            await self.log.close()
+        finally:
+            if self._server is not None:
+                await self._server.leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _reading(
+        self, method: Callable[P, Awaitable[T]], default: Callable[[], T]
+    ) -> Callable[P, Awaitable[T]]:
+        return self._degrade.guard(method, default) if self._degrade else method
+
+    def _writing(self, method: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+        return self._degrade.guard(method, _nothing) if self._degrade else method
+
+
+def _nothing() -> None:
+    return None

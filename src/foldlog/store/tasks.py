@@ -1,0 +1,80 @@
+"""Tasks: the last state of each task of a session (StateStore specification 2.11, section 8)."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from foldlog import codec
+from foldlog.envelope import Recorded, draft, upsert_id
+from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import TaskSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.views import Consistency
+from foldlog_projections import tasks
+
+
+class Tasks:
+    """Tasks by session."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def save_task(self, state: TaskState) -> None:
+        """Save a task's state; the last save of a `task_id` stands.
+
+        Raises:
+            InvalidId: the session or task id is empty. Nothing was appended.
+            PayloadError: a part cannot be held; its path begins with the field. Nothing was
+                appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        """
+        subject = self._journal.subject(tasks, state.session_id)
+        body = dump(
+            TaskSaved(
+                task_id=checked_id(state.task_id, "task_id"),
+                session_id=state.session_id,
+                status=enum_text(state.status),
+                task_type=enum_text(state.task_type),
+                priority=state.priority,
+                context_snapshot=raw(dict(state.context_snapshot), "context_snapshot"),
+                created_at=time_text(state.created_at, "created_at"),
+                updated_at=time_text(state.updated_at, "updated_at"),
+                trace_id=state.trace_id,
+                error=state.error,
+                description=state.description,
+                result=raw(state.result, "result"),
+                progress=raw(state.progress, "progress"),
+            )
+        )
+        await self._journal.append((subject, [draft("task.saved", body, id=upsert_id(body))]))
+
+    async def list_tasks(
+        self, session_id: str, *, consistency: Consistency = "strong"
+    ) -> list[TaskState]:
+        """Return a session's tasks in the order of their first save; [] for an unknown session.
+
+        Errors as `Events.load_history`.
+        """
+        folded = await self._journal.read(tasks, session_id, consistency=consistency)
+        return [_task(item) for item in folded.state.values()]
+
+
+def _task(item: Recorded) -> TaskState:
+    saved = load(TaskSaved, item.payload)
+    return TaskState(
+        task_id=saved.task_id,
+        session_id=saved.session_id,
+        status=TaskStatus(saved.status),
+        task_type=TaskType(saved.task_type),
+        priority=saved.priority,
+        context_snapshot=TaskContextSnapshot.model_construct(
+            **codec.decode(saved.context_snapshot)
+        ),
+        trace_id=saved.trace_id,
+        result=codec.decode(saved.result),
+        error=saved.error,
+        description=saved.description,
+        progress=codec.decode(saved.progress),
+        created_at=dt.datetime.fromisoformat(saved.created_at),
+        updated_at=dt.datetime.fromisoformat(saved.updated_at),
+    )

@@ -1,0 +1,69 @@
+"""Trajectories: a trace's planner run, and a session's traces (specification 2.11, section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from foldlog import codec
+from foldlog.envelope import draft, upsert_id
+from foldlog.models import Trajectory
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import TraceSaved, checked_id, dump
+from foldlog.views import Consistency
+from foldlog_projections import traces
+from foldlog_projections import trajectory as saved_trajectory
+
+
+class Trajectories:
+    """Trajectories by session and trace."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
+        """Save a trajectory; the last save of a trace in a session stands.
+
+        Raises:
+            InvalidId: an id is empty. PayloadError: a part cannot be held.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
+                safe.
+        """
+        body = codec.encode(trajectory.serialise(), "trajectory")
+        subject = self._journal.subject(
+            saved_trajectory, session_id, checked_id(trace_id, "trace_id")
+        )
+        # The trajectory first: a trace is listed only if there is something to get. That the
+        # index names the content lets a cleared session refuse a late writer's repetition.
+        entry = dump(TraceSaved(trace_id))
+        await self._journal.append(
+            (subject, [draft("trajectory.saved", body, id=upsert_id(body))]),
+            (
+                self._journal.subject(traces, session_id),
+                [draft("trace.saved", entry, id=upsert_id(entry + body))],
+            ),
+        )
+
+    async def get_trajectory(
+        self, trace_id: str, session_id: str, *, consistency: Consistency = "session"
+    ) -> Trajectory | None:
+        """Return a trace's trajectory, or None if it is unknown or of another session.
+
+        Errors as `Events.load_history`.
+        """
+        listed, latest = await asyncio.gather(
+            self._journal.read(traces, session_id, consistency=consistency),
+            self._journal.read(saved_trajectory, session_id, trace_id, consistency=consistency),
+        )
+        if trace_id not in listed.state or latest.state is None:
+            return None
+        return Trajectory.from_serialised(codec.decode(latest.state.payload))
+
+    async def list_traces(
+        self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"
+    ) -> list[str]:
+        """Return up to `limit` trace ids, the one whose trajectory was saved last first.
+
+        Errors as `Events.load_history`.
+        """
+        folded = await self._journal.read(traces, session_id, consistency=consistency)
+        return list(reversed(folded.state))[: max(limit, 0)]

@@ -1,0 +1,92 @@
+"""Updates: what a session's tasks report (StateStore specification 2.11, section 8)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator
+
+from foldlog import codec
+from foldlog.envelope import Recorded, draft
+from foldlog.models import StateUpdate, UpdateType
+from foldlog.store.cursor import page
+from foldlog.store.journal import Journal
+from foldlog.store.payloads import UpdateSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.views import Consistency
+from foldlog_projections import updates
+
+
+class Updates:
+    """Updates by session, each `update_id` once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def save_update(self, update: StateUpdate) -> None:
+        """Append an update. An `update_id` that the session has seen has no effect.
+
+        Errors as `Tasks.save_task`.
+        """
+        subject = self._journal.subject(updates, update.session_id)
+        update_id = checked_id(update.update_id, "update_id")
+        body = dump(
+            UpdateSaved(
+                session_id=update.session_id,
+                task_id=checked_id(update.task_id, "task_id"),
+                update_id=update_id,
+                update_type=enum_text(update.update_type),
+                content=raw(update.content, "content"),
+                created_at=time_text(update.created_at, "created_at"),
+                trace_id=update.trace_id,
+                step_index=update.step_index,
+                total_steps=update.total_steps,
+            )
+        )
+        await self._journal.append((subject, [draft("update.saved", body, id=update_id)]))
+
+    async def list_updates(
+        self,
+        session_id: str,
+        *,
+        task_id: str | None = None,
+        since_id: str | None = None,
+        limit: int = 500,
+        consistency: Consistency = "session",
+    ) -> list[StateUpdate]:
+        """Return a page of updates, ascending: see `foldlog.store.cursor.page`.
+
+        Errors as `Events.load_history`.
+        """
+        folded = await self._journal.read(updates, session_id, consistency=consistency)
+        matches = None if task_id is None else lambda item: _task_id(item) == task_id
+        return [_update(i) for i in page(folded, since_id=since_id, limit=limit, matches=matches)]
+
+    async def watch_updates(
+        self, session_id: str, since_id: str | None = None, task_id: str | None = None
+    ) -> AsyncIterator[StateUpdate]:
+        """Yield the updates after `since_id` (from the first, if None or unknown), then new ones.
+
+        Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
+        or the iterator is.
+        """
+        async for item in self._journal.watch(updates, session_id, since_id=since_id):
+            if task_id is None or _task_id(item) == task_id:
+                yield _update(item)
+
+
+def _task_id(item: Recorded) -> str:
+    return load(UpdateSaved, item.payload).task_id
+
+
+def _update(item: Recorded) -> StateUpdate:
+    saved = load(UpdateSaved, item.payload)
+    return StateUpdate.model_construct(
+        session_id=saved.session_id,
+        task_id=saved.task_id,
+        trace_id=saved.trace_id,
+        update_id=saved.update_id,
+        update_type=UpdateType(saved.update_type),
+        content=codec.decode(saved.content),
+        step_index=saved.step_index,
+        total_steps=saved.total_steps,
+        created_at=dt.datetime.fromisoformat(saved.created_at),
+    )

@@ -1,0 +1,134 @@
+"""Where an envelope lives: literal subjects built from escaped keys.
+
+`<prefix>.<namespace>.<shard>.<family>.<key>[.<key>]`, for instance
+`foldlog.default.0.updates.session=2D1`. Keys are user strings; nothing of them reaches a subject,
+a filter or a purge unescaped, so that a `.`, `*`, `>`, space or line break stays a character of
+the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, NamedTuple
+
+from foldlog.errors import InvalidId
+
+PREFIX: Final = "foldlog"
+LIVE_PREFIX: Final = "live"
+"""Streams republish `foldlog.>` as `live.foldlog.>`: the push that is only a hint."""
+
+MAX_TOKEN: Final = 120
+"""A key whose escaped form is longer is hashed; the envelope then carries the original."""
+
+_UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
+_ESCAPE: Final = re.compile(r"=([0-9A-F]{2})")
+_HASHED: Final = "=="  # a key cannot escape to this: its own "=" becomes "=3D"
+
+
+class Subject(NamedTuple):
+    """One literal subject: the unit of order, of folding and of compare-and-set."""
+
+    name: str
+    shard: int
+    keys: tuple[str, ...]
+
+    @property
+    def family(self) -> str:
+        """The kind of envelopes it holds, as in `updates`."""
+        return self.name.split(".", 4)[3]
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether `name` alone does not tell the keys."""
+        return _HASHED in self.name
+
+
+class Namespace:
+    """The subjects of one tenant. Immutable.
+
+    Args:
+        name: any non-empty string; it is escaped like a key.
+        shards: how many streams share the load; a key's shard follows from its hash.
+    """
+
+    def __init__(self, name: str = "default", shards: int = 1) -> None:
+        self.name = name
+        self.shards = shards
+        self._token = escape(name, "namespace")
+
+    def subject(self, family: str, *keys: str) -> Subject:
+        """Return the subject of `family` for `keys`; the first key chooses the shard.
+
+        Raises:
+            InvalidId: a key is empty, no string, or no valid Unicode.
+        """
+        tokens = [escape(key, f"{family} key") for key in keys]
+        shard = self._shard(tokens[0])
+        return Subject(f"{PREFIX}.{self._token}.{shard}.{family}.{'.'.join(tokens)}", shard, keys)
+
+    def parse(self, name: str) -> Subject | None:
+        """Return the subject that `name` spells, or None if its keys were hashed."""
+        _, _, shard, _, *tokens = name.split(".")
+        keys = tuple(unescape(token) for token in tokens)
+        if any(key is None for key in keys):
+            return None
+        return Subject(name, int(shard), tuple(key for key in keys if key is not None))
+
+    def stream(self, shard: int) -> str:
+        """The name of the JetStream stream that holds `shard`."""
+        return f"{PREFIX.upper()}_{self._token}_{shard}"
+
+    def bucket(self) -> str:
+        """The name of the object store bucket that holds artifacts."""
+        if "=" not in self._token:
+            return f"{PREFIX}_{self._token}"
+        # A bucket's name has no "=": keep it readable, and unique by a hash.
+        unique = hashlib.blake2b(self._token.encode(), digest_size=8).hexdigest()
+        return f"{PREFIX}_{self._token.replace('=', '-')}_{unique}"
+
+    def wildcard(self, shard: int, family: str | None = None) -> str:
+        """The filter over a shard, or one family of it. For operators, never for a request."""
+        suffix = ">" if family is None else f"{family}.>"
+        return f"{PREFIX}.{self._token}.{shard}.{suffix}"
+
+    def _shard(self, token: str) -> int:
+        if self.shards == 1:
+            return 0
+        hashed = hashlib.blake2b(token.encode(), digest_size=8).digest()
+        return int.from_bytes(hashed, "big") % self.shards
+
+
+def live(subject: str) -> str:
+    """The subject on which records of `subject` are republished."""
+    return f"{LIVE_PREFIX}.{subject}"
+
+
+def escape(key: str, field: str = "id") -> str:
+    """Return `key` as one subject token of `[A-Za-z0-9_-]` and `=`.
+
+    Raises:
+        InvalidId: `key` is empty, no string, or holds a lone surrogate. `field` names it.
+    """
+    if not isinstance(key, str):
+        raise InvalidId(field, key, f"a string is needed, not {type(key).__name__}")
+    if not key:
+        raise InvalidId(field, key, "it is empty")
+    try:
+        raw = key.encode()
+    except UnicodeEncodeError:
+        raise InvalidId(field, key, "it holds a lone surrogate") from None
+    token = _UNSAFE.sub(lambda match: b"=%02X" % match[0][0], raw).decode("ascii")
+    if len(token) <= MAX_TOKEN:
+        return token
+    return _HASHED + hashlib.blake2b(raw, digest_size=24).hexdigest()
+
+
+def unescape(token: str) -> str | None:
+    """Return the key that `escape` was given, or None if it was hashed."""
+    if token.startswith(_HASHED):
+        return None
+    if "=" not in token:
+        return token
+    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), token)
+    return raw.encode("latin-1").decode()

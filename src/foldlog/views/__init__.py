@@ -1,0 +1,5 @@
+"""Views: hydrate, follow, catch up, evict."""
+
+from foldlog.views.views import Consistency, Views
+
+__all__ = ["Consistency", "Views"]

@@ -1,0 +1,98 @@
+"""Fixtures that every test may use: backends, stores over fresh data, a shiftable clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import foldlog
+from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend, ServerBackend
+
+OpenStore = Callable[..., Awaitable[foldlog.Store]]
+
+
+@pytest.fixture(autouse=True)
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    """No asyncio task outlives the test that caused it.
+
+    A task that was told to stop may take its last turn here; one that nobody told is a leak.
+    """
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    stopping = {task for task in left if task.cancelling()}
+    await asyncio.gather(*stopping, return_exceptions=True)
+    leaked = [repr(task) for task in left - stopping if not task.done()]
+    assert not leaked, "tasks outlived the test:\n" + "\n".join(leaked)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+    """The data directory of one embedded server, kept running for the whole test run."""
+    path = tmp_path_factory.mktemp("embedded")
+    async with foldlog.connect(path=path, namespace="keeper"):
+        yield path
+
+
+@pytest.fixture(scope="session")
+def container_url() -> Iterator[str]:
+    """The URL of a NATS container, where a container engine answers."""
+    from tests.support.containers import docker_reason, nats_container
+
+    if reason := docker_reason():
+        pytest.skip(reason)
+    with nats_container() as url:
+        yield url
+
+
+@pytest.fixture(params=["memory", "embedded", "container"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """One backend over data that no other test sees."""
+    match request.param:
+        case "memory":
+            return MemoryBackend()
+        case "embedded":
+            return EmbeddedBackend(request.getfixturevalue("embedded_path"))
+        case _:
+            return ServerBackend(request.getfixturevalue("container_url"))
+
+
+@pytest.fixture
+async def reopen(backend: Backend) -> AsyncIterator[OpenStore]:
+    """Opens another store on the test's data, with the options given; all are closed afterwards."""
+    opened: list[foldlog.Store] = []
+
+    async def open_store(**options: Any) -> foldlog.Store:
+        opened.append(await backend.open(**options))
+        return opened[-1]
+
+    yield open_store
+    for store in reversed(opened):
+        await store.close()
+
+
+@pytest.fixture
+async def store(reopen: OpenStore) -> foldlog.Store:
+    """A store over empty data."""
+    return await reopen()
+
+
+@pytest.fixture
+def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the wall clock forward by so many seconds; the event loop's clock stays."""
+    offset = 0.0
+    seconds, nanoseconds = time.time, time.time_ns
+
+    def advance(by: float) -> None:
+        nonlocal offset
+        offset += by
+
+    monkeypatch.setattr(time, "time", lambda: seconds() + offset)
+    monkeypatch.setattr(time, "time_ns", lambda: nanoseconds() + int(offset * 1e9))
+    return advance

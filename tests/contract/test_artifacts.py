@@ -1,0 +1,343 @@
+"""Artifacts: content-addressed bytes with a scope, a life span and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
+from tests.conftest import OpenStore
+
+SESSION = ArtifactScope(session_id="session")
+BIG = bytes(range(256)) * 12_000  # 3 MB: many chunks
+
+
+def in_trace(trace_id: str, session_id: str = "session") -> ArtifactScope:
+    return ArtifactScope(session_id=session_id, trace_id=trace_id)
+
+
+async def kept(store: foldlog.Store, refs: list[ArtifactRef]) -> list[bool]:
+    return [await store.artifact_store.exists(ref.id) for ref in refs]
+
+
+async def test_bytes_come_back_as_they_were(store: foldlog.Store, reopen: OpenStore) -> None:
+    scope = ArtifactScope(tenant_id="acme", user_id="ada", session_id="s", trace_id="t")
+    meta = {"tool": "chart", "warnings": ["none"], "raw": b"\x00", "pair": (1, 2)}
+    ref = await store.artifact_store.put_bytes(
+        b"\x00\xffpdf",
+        mime_type="application/pdf",
+        filename="report.pdf",
+        namespace="tool",
+        scope=scope,
+        meta=meta,
+    )
+    assert ref.id
+    assert ref.mime_type == "application/pdf"
+    assert ref.size_bytes == 5
+    assert ref.filename == "report.pdf"
+    assert ref.sha256 == hashlib.sha256(b"\x00\xffpdf").hexdigest()
+    assert ref.scope == scope
+    assert ref.source == meta
+    for reader in (store, await reopen()):
+        assert await reader.artifact_store.get(ref.id) == b"\x00\xffpdf"
+        assert await reader.artifact_store.get_ref(ref.id) == ref
+        assert await reader.artifact_store.exists(ref.id)
+
+
+async def test_text_comes_back_as_utf8(store: foldlog.Store) -> None:
+    ref = await store.artifact_store.put_text("h\u00e9llo \U0001f600", scope=SESSION)
+    assert ref.mime_type == "text/plain"
+    assert ref.size_bytes == len("h\u00e9llo \U0001f600".encode())
+    assert await store.artifact_store.get(ref.id) == "h\u00e9llo \U0001f600".encode()
+
+    page = await store.artifact_store.put_text("<p>", mime_type="text/html", scope=SESSION)
+    assert page.mime_type == "text/html"
+
+
+async def test_text_that_utf8_cannot_hold_is_refused(store: foldlog.Store) -> None:
+    with pytest.raises(foldlog.FoldlogError):
+        await store.artifact_store.put_text("a\ud800b", scope=SESSION)
+    assert await store.artifact_store.list() == []
+
+
+@pytest.mark.parametrize("data", [b"", b"x", BIG], ids=["empty", "small", "big"])
+async def test_any_size_is_held(store: foldlog.Store, reopen: OpenStore, data: bytes) -> None:
+    ref = await store.artifact_store.put_bytes(data, scope=SESSION)
+    assert ref.size_bytes == len(data)
+    assert await store.artifact_store.get(ref.id) == data
+    assert await (await reopen()).artifact_store.get(ref.id) == data
+
+
+@pytest.mark.parametrize("unknown", ["nonexistent", "../../etc/passwd", "*", ">", "a b\r\n", "\0"])
+async def test_an_unknown_artifact_is_none(store: foldlog.Store, unknown: str) -> None:
+    ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
+    assert await store.artifact_store.get(unknown) is None
+    assert await store.artifact_store.get_ref(unknown) is None
+    assert await store.artifact_store.get_with_session_check(unknown, "session") is None
+    assert await store.artifact_store.exists(unknown) is False
+    assert await store.artifact_store.delete(unknown) is False
+    assert await store.artifact_store.exists(ref.id)
+
+
+async def test_a_deleted_artifact_is_gone(store: foldlog.Store, reopen: OpenStore) -> None:
+    other = await reopen()
+    ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
+    assert await store.artifact_store.delete(ref.id) is True
+    assert await store.artifact_store.delete(ref.id) is False
+    for reader in (store, other):
+        assert await reader.artifact_store.get(ref.id) is None
+        assert await reader.artifact_store.get_ref(ref.id) is None
+        assert await reader.artifact_store.exists(ref.id) is False
+        assert await reader.artifact_store.list() == []
+
+    again = await store.artifact_store.put_bytes(b"x", scope=SESSION)
+    assert await store.artifact_store.get(again.id) == b"x"
+
+
+async def test_the_same_content_in_one_scope_is_one_artifact(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    other = await reopen()
+    puts = (
+        s.artifact_store.put_bytes(b"same", scope=SESSION) for _ in range(5) for s in (store, other)
+    )
+    refs = await asyncio.gather(*puts)
+    assert len({ref.id for ref in refs}) == 1
+    assert len(await store.artifact_store.list(scope=SESSION)) == 1
+    assert len(await other.artifact_store.list()) == 1
+
+
+async def test_the_same_content_in_two_scopes_is_two_artifacts(store: foldlog.Store) -> None:
+    scopes = [
+        SESSION,
+        ArtifactScope(session_id="other"),
+        ArtifactScope(session_id="session", tenant_id="acme"),
+        in_trace("trace"),
+    ]
+    refs = [await store.artifact_store.put_bytes(b"same", scope=scope) for scope in scopes]
+    assert len({ref.id for ref in refs}) == 4
+    assert await store.artifact_store.delete(refs[0].id)
+    assert await kept(store, refs) == [False, True, True, True]
+    for ref in refs[1:]:
+        assert await store.artifact_store.get(ref.id) == b"same"
+
+
+async def test_different_content_is_different(store: foldlog.Store) -> None:
+    a = await store.artifact_store.put_bytes(b"a", scope=SESSION)
+    b = await store.artifact_store.put_bytes(b"b", scope=SESSION)
+    assert a.id != b.id
+    assert await store.artifact_store.get(a.id) == b"a"
+    assert await store.artifact_store.get(b.id) == b"b"
+
+
+async def test_artifacts_are_listed_by_scope(store: foldlog.Store, reopen: OpenStore) -> None:
+    scopes = {
+        "none": None,
+        "s1": ArtifactScope(session_id="s1"),
+        "s1t1": in_trace("t1", "s1"),
+        "s2t1": in_trace("t1", "s2"),
+        "acme": ArtifactScope(tenant_id="acme", user_id="ada", session_id="s1"),
+    }
+    ids = {}
+    for name, scope in scopes.items():
+        ref = await store.artifact_store.put_bytes(name.encode(), scope=scope)
+        ids[ref.id] = name
+
+    async def names(reader: foldlog.Store, scope: ArtifactScope | None) -> set[str]:
+        return {ids[ref.id] for ref in await reader.artifact_store.list(scope=scope)}
+
+    for reader in (store, await reopen()):
+        assert await names(reader, None) == set(scopes)
+        assert await names(reader, ArtifactScope()) == set(scopes)
+        assert await names(reader, ArtifactScope(session_id="s1")) == {"s1", "s1t1", "acme"}
+        assert await names(reader, ArtifactScope(trace_id="t1")) == {"s1t1", "s2t1"}
+        assert await names(reader, in_trace("t1", "s1")) == {"s1t1"}
+        assert await names(reader, ArtifactScope(tenant_id="acme")) == {"acme"}
+        assert await names(reader, ArtifactScope(session_id="nobody")) == set()
+
+
+async def test_a_session_check_hides_what_others_own(store: foldlog.Store) -> None:
+    ref = await store.artifact_store.put_bytes(b"secret", scope=in_trace("trace"))
+    assert await store.artifact_store.get_with_session_check(ref.id, "session") == b"secret"
+    assert await store.artifact_store.get_with_session_check(ref.id, "other") is None
+    assert await store.artifact_store.get_with_session_check(ref.id, "trace") is None
+
+
+@pytest.mark.parametrize(
+    "hostile", ["../../etc/passwd", "/abs", "a\\b", "\0", "a\r\nb", "*.>", ".", " ", "é" * 2_500]
+)
+async def test_names_are_metadata_and_never_paths(
+    store: foldlog.Store, reopen: OpenStore, hostile: str
+) -> None:
+    scope = ArtifactScope(tenant_id=hostile, session_id=hostile, trace_id=hostile)
+    ref = await store.artifact_store.put_bytes(
+        b"x",
+        filename=hostile,
+        namespace=hostile,
+        mime_type=hostile,
+        scope=scope,
+        meta={"n": hostile},
+    )
+    for reader in (store, await reopen()):
+        found = await reader.artifact_store.get_ref(ref.id)
+        assert found == ref
+        assert found is not None
+        assert (found.filename, found.mime_type, found.scope) == (hostile, hostile, scope)
+        assert found.source == {"n": hostile}
+        assert await reader.artifact_store.get_with_session_check(ref.id, hostile) == b"x"
+        assert await reader.artifact_store.list(scope=scope) == [ref]
+
+
+async def test_metadata_that_cannot_be_held_is_refused(store: foldlog.Store) -> None:
+    with pytest.raises(foldlog.PayloadError) as refused:
+        await store.artifact_store.put_bytes(b"x", scope=SESSION, meta={"bad": [1, object()]})
+    assert "bad" in refused.value.path
+    assert await store.artifact_store.list() == []
+
+
+async def test_references_belong_to_the_caller(store: foldlog.Store) -> None:
+    meta = {"l": [1]}
+    ref = await store.artifact_store.put_bytes(b"x", scope=SESSION, meta=meta)
+    meta["l"].append(2)
+    ref.source["l"].append(3)
+    for _ in range(2):
+        found = await store.artifact_store.get_ref(ref.id)
+        assert found is not None
+        assert found.source == {"l": [1]}
+        found.source["l"].append(4)
+        [listed] = await store.artifact_store.list()
+        assert listed.source == {"l": [1]}
+        listed.source["l"].append(5)
+
+
+# --- retention ----------------------------------------------------------------------------------
+
+
+async def test_an_artifact_expires(
+    reopen: OpenStore, advance_clock: Callable[[float], None]
+) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=100))
+    old = await store.artifact_store.put_bytes(b"old", scope=SESSION)
+    advance_clock(60)
+    young = await store.artifact_store.put_bytes(b"young", scope=SESSION)
+    assert await kept(store, [old, young]) == [True, True]
+    advance_clock(60)
+    assert await kept(store, [old, young]) == [False, True]
+    assert await store.artifact_store.get(old.id) is None
+    assert await store.artifact_store.get_ref(old.id) is None
+    assert await store.artifact_store.get_with_session_check(old.id, "session") is None
+    assert await store.artifact_store.list(scope=SESSION) == [young]
+    assert await store.artifact_store.delete(old.id) is False
+
+    again = await store.artifact_store.put_bytes(b"old", scope=SESSION)
+    assert await store.artifact_store.get(again.id) == b"old"
+
+
+async def test_an_artifact_over_the_limit_is_refused(reopen: OpenStore) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(max_artifact_bytes=10))
+    await store.artifact_store.put_bytes(b"x" * 10, scope=SESSION)
+    with pytest.raises(foldlog.ArtifactTooLarge) as refused:
+        await store.artifact_store.put_bytes(b"x" * 11, scope=SESSION)
+    assert (refused.value.size, refused.value.limit) == (11, 10)
+    assert len(await store.artifact_store.list()) == 1
+
+
+LIMITS: list[dict[str, Any]] = [
+    {"max_artifacts_per_session": 3},
+    {"max_artifacts_per_trace": 3},
+    {"max_session_bytes": 30},
+    {"max_trace_bytes": 30},
+]
+BY_LIMIT = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: next(iter(limit)))
+
+
+async def fill_and_read_first(store: foldlog.Store, scope: ArtifactScope) -> list[ArtifactRef]:
+    """Three artifacts of ten bytes, which is as much as LIMITS allow; the oldest is read last."""
+    refs = [await store.artifact_store.put_bytes(n * 10, scope=scope) for n in (b"a", b"b", b"c")]
+    assert await store.artifact_store.get(refs[0].id) == b"a" * 10
+    return refs
+
+
+@BY_LIMIT
+async def test_lru_evicts_what_was_read_longest_ago(
+    reopen: OpenStore, limit: dict[str, Any]
+) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(**limit, cleanup_strategy="lru"))
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    refs.append(await store.artifact_store.put_bytes(b"d" * 10, scope=in_trace("trace")))
+    assert await kept(store, refs) == [True, False, True, True]
+
+
+@BY_LIMIT
+async def test_fifo_evicts_the_oldest(reopen: OpenStore, limit: dict[str, Any]) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(**limit, cleanup_strategy="fifo"))
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    refs.append(await store.artifact_store.put_bytes(b"d" * 10, scope=in_trace("trace")))
+    assert await kept(store, refs) == [False, True, True, True]
+
+
+@BY_LIMIT
+async def test_none_evicts_nothing_and_refuses(reopen: OpenStore, limit: dict[str, Any]) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(**limit, cleanup_strategy="none"))
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    with pytest.raises(foldlog.ArtifactLimitExceeded) as refused:
+        await store.artifact_store.put_bytes(b"d" * 10, scope=in_trace("trace"))
+    [(name, allowed)] = limit.items()
+    assert (refused.value.limit, refused.value.allowed) == (name, allowed)
+    assert await kept(store, refs) == [True, True, True]
+    assert len(await store.artifact_store.list()) == 3
+
+    assert await store.artifact_store.delete(refs[0].id)
+    assert await store.artifact_store.put_bytes(b"d" * 10, scope=in_trace("trace"))
+
+
+@BY_LIMIT
+@pytest.mark.parametrize("strategy", ["lru", "fifo", "none"])
+async def test_the_same_content_again_costs_nothing(
+    reopen: OpenStore, limit: dict[str, Any], strategy: str
+) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(**limit, cleanup_strategy=strategy))
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    for _ in range(3):
+        await store.artifact_store.put_bytes(b"c" * 10, scope=in_trace("trace"))
+    assert await kept(store, refs) == [True, True, True]
+
+
+@BY_LIMIT
+async def test_limits_count_each_session_and_trace_alone(
+    reopen: OpenStore, limit: dict[str, Any]
+) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(**limit, cleanup_strategy="fifo"))
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    for n in (b"a", b"b", b"c", b"d"):
+        await store.artifact_store.put_bytes(n * 10, scope=in_trace("elsewhere", "other"))
+    assert await kept(store, refs) == [True, True, True]
+    assert len(await store.artifact_store.list(scope=ArtifactScope(session_id="other"))) == 3
+
+
+@pytest.mark.parametrize("limit", ["max_session_bytes", "max_trace_bytes"])
+@pytest.mark.parametrize("strategy", ["lru", "fifo", "none"])
+async def test_what_can_never_fit_evicts_nothing(
+    reopen: OpenStore, limit: str, strategy: str
+) -> None:
+    retention = ArtifactRetentionConfig(**{limit: 30}, cleanup_strategy=strategy)
+    store = await reopen(retention=retention)
+    refs = await fill_and_read_first(store, in_trace("trace"))
+    with pytest.raises(foldlog.ArtifactLimitExceeded):
+        await store.artifact_store.put_bytes(b"x" * 31, scope=in_trace("trace"))
+    assert await kept(store, refs) == [True, True, True]
+
+
+async def test_limits_hold_for_a_store_opened_later(reopen: OpenStore) -> None:
+    retention = ArtifactRetentionConfig(max_artifacts_per_session=3, cleanup_strategy="fifo")
+    first = await reopen(retention=retention)
+    refs = [await first.artifact_store.put_bytes(n, scope=SESSION) for n in (b"a", b"b", b"c")]
+    second = await reopen(retention=retention)
+    refs.append(await second.artifact_store.put_bytes(b"d", scope=SESSION))
+    assert await kept(second, refs) == [False, True, True, True]
+    assert await kept(first, refs) == [False, True, True, True]

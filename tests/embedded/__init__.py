@@ -1,0 +1,1 @@
+"""The life cycle of the embedded server, with real processes."""

@@ -1,0 +1,39 @@
+"""A process that is a member of a data directory; run as a script by the tests.
+
+    member.py DIRECTORY
+
+Prints one line of JSON once it has joined. Then obeys lines on standard input: ``leave`` leaves
+and ends, ``fork`` forks a child that lives until standard input ends and then leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from foldlog.log.embedded import EmbeddedServer
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def main(directory: Path) -> None:
+    server = await EmbeddedServer.join(directory, timeout=30)
+    facts = {name: getattr(server, name) for name in ("pid", "port", "user", "password")}
+    say(json.dumps(facts))
+    if sys.stdin.readline() == "fork\n":
+        if os.fork() == 0:
+            sys.stdin.read()
+            os._exit(0)
+        sys.stdin.readline()
+    await server.leave()
+    say("left")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""Servers that the tests run against, started and stopped by their fixtures."""
