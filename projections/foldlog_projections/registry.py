@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog_projections import (
+    artifacts,
     bindings,
     events,
     memory,
@@ -20,6 +21,7 @@ from foldlog_projections import (
 from foldlog_projections.fold import Projection
 
 PROJECTIONS: tuple[Projection[Any], ...] = (
+    artifacts,
     bindings,
     events,
     memory,

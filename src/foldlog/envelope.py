@@ -34,7 +34,7 @@ class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
     type: str
     v: int
     ts: float
-    payload: msgspec.Raw
+    payload: bytes
     keys: tuple[str, ...] | None = None
 
 
@@ -56,7 +56,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     type: str
     v: int
     ts: float
-    payload: msgspec.Raw
+    payload: bytes
     keys: tuple[str, ...] | None
     seq: int
     index: int
@@ -91,7 +91,7 @@ def draft(
     ts: float | None = None,
 ) -> Draft:
     """Make an envelope around an encoded payload; `ts` is now unless given."""
-    return Draft(id, type, v, time.time() if ts is None else ts, msgspec.Raw(payload))
+    return Draft(id, type, v, time.time() if ts is None else ts, payload)
 
 
 def upsert_id(payload: bytes) -> str:

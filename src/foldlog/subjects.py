@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from foldlog.errors import InvalidId
@@ -20,6 +21,8 @@ LIVE_PREFIX: Final = "live"
 
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
+
+_CACHED_SUBJECTS: Final = 16_384
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(r"=([0-9A-F]{2})")
@@ -56,6 +59,7 @@ class Namespace:
         self.name = name
         self.shards = shards
         self._token = escape(name, "namespace")
+        self._cached = lru_cache(_CACHED_SUBJECTS)(self._build)
 
     def subject(self, family: str, *keys: str) -> Subject:
         """Return the subject of `family` for `keys`; the first key chooses the shard.
@@ -63,6 +67,12 @@ class Namespace:
         Raises:
             InvalidId: a key is empty, no string, or no valid Unicode.
         """
+        for key in keys:
+            if key.__class__ is not str:  # before the cache, which takes 1 and 1.0 for the same
+                checked_id(key, f"{family} key")
+        return self._cached(family, keys)
+
+    def _build(self, family: str, keys: tuple[str, ...]) -> Subject:
         tokens = [escape(key, f"{family} key") for key in keys]
         shard = self._shard(tokens[0])
         return Subject(f"{PREFIX}.{self._token}.{shard}.{family}.{'.'.join(tokens)}", shard, keys)
@@ -110,18 +120,28 @@ def escape(key: str, field: str = "id") -> str:
     Raises:
         InvalidId: `key` is empty, no string, or holds a lone surrogate. `field` names it.
     """
+    raw = checked_id(key, field).encode()
+    token = _UNSAFE.sub(lambda match: b"=%02X" % match[0][0], raw).decode("ascii")
+    if len(token) <= MAX_TOKEN:
+        return token
+    return _HASHED + hashlib.blake2b(raw, digest_size=24).hexdigest()
+
+
+def checked_id(key: str, field: str = "id") -> str:
+    """Return an id as it is.
+
+    Raises:
+        InvalidId: it is empty, no string, or holds a lone surrogate. `field` names it.
+    """
     if not isinstance(key, str):
         raise InvalidId(field, key, f"a string is needed, not {type(key).__name__}")
     if not key:
         raise InvalidId(field, key, "it is empty")
     try:
-        raw = key.encode()
+        key.encode()
     except UnicodeEncodeError:
         raise InvalidId(field, key, "it holds a lone surrogate") from None
-    token = _UNSAFE.sub(lambda match: b"=%02X" % match[0][0], raw).decode("ascii")
-    if len(token) <= MAX_TOKEN:
-        return token
-    return _HASHED + hashlib.blake2b(raw, digest_size=24).hexdigest()
+    return key
 
 
 def unescape(token: str) -> str | None:

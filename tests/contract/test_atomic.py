@@ -178,3 +178,35 @@ async def test_mutations_after_a_save_inside_do_not_count(store: foldlog.Store) 
         await store.save_update(item)
         item.content["l"].append(2)
     assert await store.list_updates("session") == [update("u", content={"l": [1]})]
+
+
+async def test_saves_gathered_inside_are_part_of_it(store: foldlog.Store) -> None:
+    async def save_and_fail(count: int, fail: bool) -> None:
+        async with store.atomic():
+            await asyncio.gather(*(store.save_update(update(f"{fail}-{i}")) for i in range(count)))
+            if fail:
+                raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        await save_and_fail(5, fail=True)
+    await save_and_fail(5, fail=False)
+    listed = [u.update_id for u in await store.list_updates("session")]
+    assert listed == [f"False-{i}" for i in range(5)]
+
+
+async def test_a_save_by_a_task_that_outlives_the_block_is_not_swallowed(
+    store: foldlog.Store,
+) -> None:
+    left = asyncio.Event()
+
+    async def save_afterwards() -> None:
+        await left.wait()
+        await store.save_update(update("afterwards"))
+
+    async with store.atomic():
+        straggler = asyncio.ensure_future(save_afterwards())
+        await store.save_update(update("inside"))
+    left.set()
+    await straggler
+    listed = [u.update_id for u in await store.list_updates("session", consistency="strong")]
+    assert listed == ["inside", "afterwards"]

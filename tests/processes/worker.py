@@ -62,10 +62,12 @@ async def main(path: str, command: str, *arguments: str) -> None:
                 say([u.update_id for u in await store.list_updates(session, limit=1_000_000)])
             case "resume", calls, *tokens:
                 await resume(store, int(calls), tokens)
-            case "serve":
+            case ("serve",):
                 say("ready")
                 while await hear():
                     pass
+            case _:
+                raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.machine import StoreMachine
 from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend
 
 # A run's length is set by its count of examples, never by a clock.
-BASE = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+BASE = settings(
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    print_blob=True,
+)
 
 
 class MemoryMachine(StoreMachine):
@@ -31,5 +36,5 @@ def test_the_store_on_the_embedded_server(embedded_path: Path) -> None:
             return EmbeddedBackend(embedded_path)
 
     run_state_machine_as_test(
-        EmbeddedMachine, settings=settings(BASE, max_examples=6, stateful_step_count=15)
+        EmbeddedMachine, settings=settings(BASE, max_examples=15, stateful_step_count=25)
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from foldlog.envelope import Draft, pack, unpack
 from foldlog.errors import AppendConflict
-from foldlog.log.packing import check_atomic, check_sizes
+from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
 from foldlog.subjects import Namespace, Subject
 
@@ -44,21 +45,25 @@ class MemoryLog:
         # A server is never reached without giving way; neither is this one, so that code which
         # only works when an append does not suspend fails in tests.
         await asyncio.sleep(0)
-        check_sizes(appends, MAX_PAYLOAD)
+        sizes_of(appends, MAX_PAYLOAD)
         if atomic:
             check_atomic(appends)
         for subject, _, expect in appends:
             actual = self._last.get(subject, 0)
             if expect is not None and expect != actual:
                 raise AppendConflict(subject.name, expect, actual)
-        return [self._store(subject, drafts) for subject, drafts, _ in appends]
+        return [
+            [self._store(subject, record) for record in split(drafts)][-1]
+            for subject, drafts, _ in appends
+        ]
 
     async def read(
         self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncIterator[list[Record]]:
         """See the port."""
         await asyncio.sleep(0)
-        found = [stored for stored in self._stored.get(subject, ()) if stored[0] > after]
+        stored = self._stored.get(subject, [])
+        found = stored[bisect_right(stored, after, key=_seq) :]
         for start in range(0, len(found), _PAGE):
             yield [_record(*stored) for stored in found[start : start + _PAGE]]
 
@@ -131,6 +136,10 @@ class MemoryLog:
             leader=None,
             peers_lag={},
         )
+
+
+def _seq(stored: tuple[int, str, bytes]) -> int:
+    return stored[0]
 
 
 def _record(seq: int, time: str, data: bytes) -> Record:

@@ -26,18 +26,27 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 
 def size_of(draft: Draft) -> int:
     """An upper bound of an envelope's bytes in a record."""
-    keys = sum(4 * len(key) for key in draft.keys) if draft.keys else 0
-    return len(memoryview(draft.payload)) + 4 * len(draft.id) + len(draft.type) + keys + 48
+    size = len(draft.payload) + 4 * len(draft.id) + len(draft.type) + 48
+    return size if draft.keys is None else size + sum(4 * len(key) for key in draft.keys)
 
 
-def check_sizes(appends: Sequence[Append], max_payload: int) -> None:
-    """Raise PayloadTooLarge where one envelope exceeds a message."""
+def sizes_of(appends: Sequence[Append], max_payload: int) -> list[int]:
+    """Return an upper bound of each append's bytes.
+
+    Raises:
+        PayloadTooLarge: one envelope exceeds a message.
+    """
     limit = max_payload - OVERHEAD
+    sizes = []
     for subject, drafts, _ in appends:
+        total = 0
         for draft in drafts:
             size = size_of(draft)
             if size > limit:
                 raise PayloadTooLarge(f"{draft.type} for {subject.keys[0]!r:.80}", size, limit)
+            total += size
+        sizes.append(total)
+    return sizes
 
 
 def check_atomic(appends: Sequence[Append]) -> None:
@@ -78,15 +87,16 @@ class Batch:
     bytes: int = 0
     _open: dict[Subject, tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, appends: Sequence[Append]) -> list[tuple[int, int]] | None:
+    def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; None means that the batch is full.
+
+        `sizes` are those of `sizes_of`.
 
         Returns, for each append, the indexes of the first and last record that hold it.
 
         Envelopes for a subject share its latest record while it has room. That keeps their order:
         nothing about another subject depends on where a record stands inside the batch.
         """
-        sizes = [sum(map(size_of, append.drafts)) for append in appends]
         if self.records and (
             self.bytes + sum(sizes) > BATCH_BYTES
             or len(self.records) + sum(map(self._most_records, sizes)) > MAX_BATCH_MESSAGES

@@ -9,7 +9,8 @@ from foldlog import codec
 from foldlog.envelope import draft, upsert_id
 from foldlog.models import RemoteBinding
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import BindingSaved, checked_id, dump, load, raw
+from foldlog.store.payloads import BindingSaved, dump, load, raw
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes
 from foldlog_projections.bindings import Bound, Key

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 from foldlog.errors import FoldlogError
@@ -27,8 +27,8 @@ class Degrade:
         self.failures: Counter[str] = Counter()
 
     def guard(
-        self, method: Callable[P, Awaitable[T]], default: Callable[[], T]
-    ) -> Callable[P, Awaitable[T]]:
+        self, method: Callable[P, Coroutine[Any, Any, T]], default: Callable[[], T]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
         """Return `method` as one that gives `default()` where it would raise a FoldlogError.
 
         Cancellation, and errors that are not foldlog's, still propagate.

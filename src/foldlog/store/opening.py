@@ -121,6 +121,10 @@ def memory_store(
     """
     if log is None:
         log = MemoryLog(Namespace(namespace, _checked_shards(shards)))
+    elif namespace not in ("default", log.namespace.name):
+        raise ConfigurationError(
+            f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
+        )
     return Store(log, log.blobs, _options(on_error, pause_ttl, strict_steering, retention))
 
 

@@ -16,7 +16,6 @@ import msgspec
 
 from foldlog import codec
 from foldlog.errors import PayloadError
-from foldlog.subjects import escape
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -145,7 +144,7 @@ def dump(payload: msgspec.Struct) -> bytes:
     return raw
 
 
-def load(type_: type[T], raw: msgspec.Raw) -> T:
+def load(type_: type[T], raw: bytes) -> T:
     """Decode a payload.
 
     Raises:
@@ -153,16 +152,6 @@ def load(type_: type[T], raw: msgspec.Raw) -> T:
     """
     decoded: T = _decoder(type_).decode(raw)
     return decoded
-
-
-def checked_id(value: str, field: str) -> str:
-    """Return an id as it is.
-
-    Raises:
-        InvalidId: it is empty, no string, or no valid Unicode.
-    """
-    escape(value, field)
-    return value
 
 
 def finite(value: float, field: str) -> float:

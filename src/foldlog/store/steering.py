@@ -11,7 +11,8 @@ from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import sanitize_steering_event, validate_steering_event
 from foldlog.store.cursor import page
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import SteeringSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import SteeringSaved, dump, enum_text, load, raw, time_text
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import steering
 

@@ -6,11 +6,11 @@ A new capability is a module beside this one and a line in `Store.__init__`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, ParamSpec, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from foldlog.errors import ConfigurationError
 from foldlog.log.blobs import Blobs
@@ -176,11 +176,11 @@ class Store:
         await self.close()
 
     def _reading(
-        self, method: Callable[P, Awaitable[T]], default: Callable[[], T]
-    ) -> Callable[P, Awaitable[T]]:
+        self, method: Callable[P, Coroutine[Any, Any, T]], default: Callable[[], T]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
         return self._degrade.guard(method, default) if self._degrade else method
 
-    def _writing(self, method: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    def _writing(self, method: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
         return self._degrade.guard(method, _nothing) if self._degrade else method
 
 

@@ -8,7 +8,8 @@ from foldlog import codec
 from foldlog.envelope import Recorded, draft, upsert_id
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import TaskSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import TaskSaved, dump, enum_text, load, raw, time_text
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import tasks
 

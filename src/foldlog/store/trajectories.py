@@ -8,7 +8,8 @@ from foldlog import codec
 from foldlog.envelope import draft, upsert_id
 from foldlog.models import Trajectory
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import TraceSaved, checked_id, dump
+from foldlog.store.payloads import TraceSaved, dump
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import traces
 from foldlog_projections import trajectory as saved_trajectory

@@ -10,7 +10,8 @@ from foldlog.envelope import Recorded, draft
 from foldlog.models import StateUpdate, UpdateType
 from foldlog.store.cursor import page
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import UpdateSaved, checked_id, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import UpdateSaved, dump, enum_text, load, raw, time_text
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import updates
 

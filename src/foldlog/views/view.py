@@ -130,7 +130,7 @@ class View(Generic[S]):
         if step(self.projection, self.folded, envelope):
             if envelope.type == CLEARED:
                 self._grow(EMPTY_BYTES - self.bytes)
-            self._grow(_ENVELOPE_BYTES + len(memoryview(envelope.payload)))
+            self._grow(_ENVELOPE_BYTES + len(envelope.payload))
 
     def _grow(self, by: int) -> None:
         self.bytes += by

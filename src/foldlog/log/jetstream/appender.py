@@ -1,9 +1,9 @@
 """Group commit: the write path of one stream.
 
 Concurrent appends wait for no timer. While one group is in flight the next gathers, and envelopes
-of one subject share a record. A group of few records goes as plain publishes side by side, a large
-one as an atomic batch, which costs more to open and less per record (ADR 0004). The batch is only
-a vehicle there; an atomic append alone relies on its all-or-nothing.
+of one subject share a record. A group goes as plain publishes side by side or as one atomic batch,
+whichever has been cheaper here. The batch is only a vehicle then; an atomic append alone relies on
+its all-or-nothing.
 
 How an append ends:
 1. The ack says stored: committed.
@@ -26,19 +26,18 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 import msgspec
+from nats.aio.msg import Msg
 
 from foldlog.envelope import pack
 from foldlog.errors import AppendConflict, AppendFailed, AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.connection import Connection, ReplyLost
-from foldlog.log.packing import OVERHEAD, RECORD_BYTES, Batch, check_atomic, check_sizes
+from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
+from foldlog.log.jetstream.vehicle import Vehicle
+from foldlog.log.packing import OVERHEAD, RECORD_BYTES, Batch, check_atomic, sizes_of
 from foldlog.log.port import Append
 
 _RETRY_PAUSE: Final = 0.05
 """Seconds between attempts while a stream has no leader or a batch was lost half-way."""
-
-_BATCH_FROM: Final = 40
-"""Records from which one batch is cheaper than as many publishes (ADR 0004)."""
 
 _EXCLUSIVE_IN_FLIGHT: Final = 32
 """Compare-and-set appends under way at once; the server takes 50 batches a stream."""
@@ -81,6 +80,7 @@ _CLOSED_IN_FLIGHT: Final = _Failure(_Kind.UNKNOWN, "closed while it was in fligh
 @dataclass(slots=True, eq=False)
 class _Waiting:
     appends: Sequence[Append]
+    sizes: list[int]
     atomic: bool
     deadline: float
     done: asyncio.Future[list[int]]
@@ -98,18 +98,19 @@ class Appender:
         self._idle = asyncio.Event()
         self._idle.set()
         self._pump: asyncio.Task[None] | None = None
+        self._vehicle = Vehicle()
         self._exclusive = asyncio.Semaphore(_EXCLUSIVE_IN_FLIGHT)
         self._closed = False
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """See the port. All subjects must belong to this stream."""
-        check_sizes(appends, self._connection.max_payload)
+        sizes = sizes_of(appends, self._connection.max_payload)
         if atomic:
             check_atomic(appends)
         if self._closed:
             raise StoreClosed
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(appends, atomic, time.monotonic() + self._timeout, done)
+        waiting = _Waiting(appends, sizes, atomic, time.monotonic() + self._timeout, done)
         if any(append.expect is not None for append in appends):
             # Its order is decided by what it expects, so it need not queue; and it must not share
             # a batch, which one mismatch would fail for everybody.
@@ -165,7 +166,7 @@ class Appender:
                 self._queue.popleft()
                 waiting.done.set_exception(LogUnavailable("not sent in time: the log is away"))
                 continue
-            spans = batch.add(waiting.appends)
+            spans = batch.add(waiting.appends, waiting.sizes)
             if spans is None:
                 break
             waiting.spans = spans
@@ -178,7 +179,7 @@ class Appender:
     async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
         for rider in riders:
             if not rider.spans:
-                rider.spans = batch.add(rider.appends) or []
+                rider.spans = batch.add(rider.appends, rider.sizes) or []
         expects = {a.subject: a.expect for rider in riders for a in rider.appends}
         messages = [
             # Only a subject's first record can stand where `expect` says.
@@ -206,7 +207,7 @@ class Appender:
     ) -> list[_Outcome]:
         """Publish until every message has an outcome or time is up."""
         in_doubt = False
-        as_batch = _goes_as_batch(messages, atomic=atomic)
+        as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[_Outcome | None] = [None] * len(messages)
         while True:
             left = deadline - time.monotonic()
@@ -214,11 +215,14 @@ class Appender:
                 await self._connection.ready(left)
                 if left <= 0:
                     raise LogUnavailable("time is up")
+                began = time.perf_counter()
                 # Half of what is left, so that the other half can settle a lost reply.
                 if as_batch:
                     outcomes = list(await self._publish_batch(messages, timeout=left / 2))
                 else:
-                    outcomes = await self._publish_each(messages, outcomes, timeout=left / 2)
+                    await self._publish_each(messages, outcomes, timeout=left / 2)
+                cost = time.perf_counter() - began
+                self._vehicle.learn(len(messages), cost, as_batch=as_batch)
             except ReplyLost:
                 in_doubt = True
                 as_batch = as_batch and atomic
@@ -239,39 +243,34 @@ class Appender:
             if all(outcome is not None for outcome in outcomes):
                 return [outcome for outcome in outcomes if outcome is not None]
 
+    def _goes_as_batch(self, messages: list[_Message], *, atomic: bool) -> bool:
+        if len(messages) == 1:
+            return False
+        if atomic or self._vehicle.prefers_batch(len(messages)):
+            return True
+        # Side by side, one of two records of a subject could fail alone and be stored late, out
+        # of order; in a batch it cannot.
+        return len({message.subject for message in messages}) < len(messages)
+
     async def _publish_each(
         self, messages: list[_Message], outcomes: list[_Outcome | None], *, timeout: float
-    ) -> list[_Outcome | None]:
-        if len(messages) == 1:
-            return [await self._publish(messages[0], timeout)]
-        replies = await asyncio.gather(
-            *(
-                self._publish(message, timeout)
-                for message, outcome in zip(messages, outcomes, strict=True)
-                if outcome is None
-            ),
-            return_exceptions=True,
+    ) -> None:
+        """Publish what has no outcome yet, side by side, and note the outcomes that come."""
+        missing = [index for index, outcome in enumerate(outcomes) if outcome is None]
+        replies = await self._connection.request_each(
+            [(messages[i].subject, messages[i].payload, messages[i].headers) for i in missing],
+            timeout=timeout,
         )
-        settled = iter(replies)
-        lost: BaseException | None = None
-        for index, outcome in enumerate(outcomes):
-            if outcome is not None:
-                continue
-            reply = next(settled)
-            if isinstance(reply, BaseException):
-                lost = reply
-            else:
-                outcomes[index] = reply
-        if lost is not None:
-            raise lost
-        return outcomes
-
-    async def _publish(self, message: _Message, timeout: float) -> _Outcome:
-        reply = await self._connection.request(
-            message.subject, message.payload, headers=message.headers, timeout=timeout
-        )
-        ack = _ack_decoder.decode(reply.data)
-        return ack.seq if ack.error is None else _failure(ack.error)
+        problem: LogUnavailable | _Again | None = None
+        for index, reply in zip(missing, replies, strict=True):
+            try:
+                outcomes[index] = _outcome(reply)
+            except ReplyLost as lost:
+                problem = lost  # doubt outweighs whatever else went wrong
+            except (LogUnavailable, _Again) as other:
+                problem = problem or other
+        if problem is not None:
+            raise problem
 
     async def _publish_batch(
         self, messages: list[_Message], *, timeout: float
@@ -287,20 +286,10 @@ class Appender:
         reply = await self._connection.request(
             final.subject, final.payload, headers=headers, timeout=timeout
         )
-        ack = _ack_decoder.decode(reply.data)
-        if ack.error is None:
-            return list(range(ack.seq - len(messages) + 1, ack.seq + 1))
-        return [_failure(ack.error)] * len(messages)
-
-
-def _goes_as_batch(messages: list[_Message], *, atomic: bool) -> bool:
-    if len(messages) == 1:
-        return False
-    if atomic or len(messages) >= _BATCH_FROM:
-        return True
-    # Side by side, one of two records of a subject could fail alone and be stored late, out of
-    # order; in a batch it cannot.
-    return len({message.subject for message in messages}) < len(messages)
+        last = _outcome(reply)
+        if isinstance(last, _Failure):
+            return [last] * len(messages)
+        return list(range(last - len(messages) + 1, last + 1))
 
 
 class _Again(Exception):
@@ -314,6 +303,16 @@ def _in_batch(message: _Message, batch_id: str, number: int) -> dict[str, str]:
     headers["Nats-Batch-Id"] = batch_id
     headers["Nats-Batch-Sequence"] = str(number)
     return headers
+
+
+def _outcome(reply: Msg | None) -> _Outcome:
+    """What the reply to a publish says. Raises as `_failure`, and ReplyLost where there is none."""
+    if reply is None:
+        raise ReplyLost("no reply came")
+    if status_of(reply) == "503":
+        raise LogUnavailable("nobody serves the stream")
+    ack = _ack_decoder.decode(reply.data)
+    return ack.seq if ack.error is None else _failure(ack.error)
 
 
 def _failure(error: wire.ApiError) -> _Failure:
@@ -334,6 +333,11 @@ def _failure(error: wire.ApiError) -> _Failure:
 
 
 def _tell(riders: Sequence[_Waiting], outcomes: Sequence[_Outcome]) -> None:
+    if all(isinstance(outcome, int) for outcome in outcomes):
+        for rider in riders:
+            if not rider.done.done():
+                rider.done.set_result([outcomes[last] for _, last in rider.spans])  # type: ignore[misc]
+        return
     for rider in riders:
         if rider.done.done():
             continue

@@ -8,10 +8,9 @@ as soon as a server is back.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import nats.errors
@@ -20,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from foldlog.errors import LogTimeout, LogUnavailable, StoreClosed, UnsupportedServer
+from foldlog.log.jetstream.replies import Replies
 
 OnMessage = Callable[[Msg], Awaitable[None]]
 
@@ -36,6 +36,8 @@ _DEFAULTS: Final[dict[str, object]] = {
     # A half-open connection is noticed after two unanswered pings, within 15 s.
     "ping_interval": 5,
     "max_outstanding_pings": 2,
+    # Subjects are built by foldlog.subjects, which lets nothing through that must be looked for.
+    "skip_subject_validation": True,
 }
 
 
@@ -51,8 +53,7 @@ class Connection:
         self._connected = asyncio.Event()
         self._epoch = 0
         self._on_epoch: list[Callable[[], None]] = []
-        self._waiting: dict[str, asyncio.Future[Msg] | Collector] = {}
-        self._tokens: Iterator[int] = itertools.count(1)
+        self._replies = Replies()
         self._inbox = ""
         self._last_error: Exception | None = None
 
@@ -165,17 +166,51 @@ class Connection:
             ReplyLost: sent; the connection broke or `timeout` seconds passed without a reply.
             LogUnavailable: not sent, or nobody serves the subject.
         """
-        reply: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        with _Registered(self._waiting, reply, self._tokens) as token:
+        replies: list[Msg] = []
+
+        def take(index: int, msg: Msg) -> bool:
+            replies.append(msg)
+            return True
+
+        with self._replies.expected(take) as ((token,), done):
             await self._send(subject, payload, self._inbox + token, headers)
-            try:
-                async with asyncio.timeout(timeout):
-                    msg = await reply
-            except TimeoutError:
-                raise ReplyLost(f"no reply in {timeout:g} s") from None
-        if msg.headers and msg.headers.get("Status") == "503":
+            if not await _within(timeout, done):
+                raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
+        if status_of(replies[0]) == "503":
             raise LogUnavailable(f"nobody answers {subject}")
-        return msg
+        return replies[0]
+
+    async def request_each(
+        self, requests: Sequence[tuple[str, bytes, dict[str, str]]], *, timeout: float
+    ) -> list[Msg | None]:
+        """Send many at once; return the reply to each, None where it did not come.
+
+        A None may have been acted on or not; a reply with status 503 was not.
+
+        Raises:
+            LogUnavailable: none was sent.
+        """
+        replies: list[Msg | None] = [None] * len(requests)
+        missing = len(requests)
+
+        def take(index: int, msg: Msg) -> bool:
+            nonlocal missing
+            missing -= replies[index] is None
+            replies[index] = msg
+            return missing == 0
+
+        with self._replies.expected(take, len(requests)) as (tokens, done):
+            for number, (token, (subject, payload, headers)) in enumerate(
+                zip(tokens, requests, strict=True)
+            ):
+                try:
+                    await self._send(subject, payload, self._inbox + token, headers)
+                except LogUnavailable:
+                    if number == 0:
+                        raise
+                    break  # those before it are in doubt, and so is nothing after it
+            await _within(timeout, done)
+        return replies
 
     async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Msg]:
         """Send, and return every reply up to the one that carries a status, which ends them.
@@ -183,15 +218,19 @@ class Connection:
         Raises:
             LogUnavailable, LogTimeout: the replies did not come whole.
         """
-        collector = Collector()
-        with _Registered(self._waiting, collector, self._tokens) as token:
+        replies: list[Msg] = []
+
+        def take(index: int, msg: Msg) -> bool:
+            replies.append(msg)
+            return status_of(msg) is not None
+
+        with self._replies.expected(take) as ((token,), done):
             await self._send(subject, payload, self._inbox + token, None)
-            try:
-                async with asyncio.timeout(timeout):
-                    await collector.done
-            except TimeoutError:
-                raise LogTimeout(f"reading by {subject}", timeout) from None
-        return collector.messages
+            if not await _within(timeout, done):
+                if self._client.is_connected:
+                    raise LogTimeout(f"reading by {subject}", timeout)
+                raise ReplyLost("the connection broke")
+        return replies
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
         """Have `on_message` awaited for each message on `subject`, again after a reconnect.
@@ -218,7 +257,7 @@ class Connection:
         if not self._client.is_closed:
             await self._client.close()
         self._connected.set()
-        self._lose_requests("closed")
+        self._replies.lose_all()
 
     async def _listen(self) -> None:
         inbox = self._client.new_inbox()
@@ -242,11 +281,7 @@ class Connection:
             raise StoreClosed from None
 
     async def _on_reply(self, msg: Msg) -> None:
-        waiting = self._waiting.get(msg.subject.rpartition(".")[2])
-        if isinstance(waiting, Collector):
-            waiting.take(msg)
-        elif waiting is not None and not waiting.done():
-            waiting.set_result(msg)
+        self._replies.arrived(msg.subject.rpartition(".")[2], msg)
 
     async def _on_error(self, error: Exception) -> None:
         self._last_error = error
@@ -256,7 +291,7 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
-        self._lose_requests("the connection was lost")
+        self._replies.lose_all()
         self._grow_epoch()
 
     async def _on_reconnected(self) -> None:
@@ -265,58 +300,25 @@ class Connection:
 
     async def _on_closed(self) -> None:
         self._connected.set()
-        self._lose_requests("closed")
+        self._replies.lose_all()
 
     def _grow_epoch(self) -> None:
         self._epoch += 1
         for notify in self._on_epoch:
             notify()
 
-    def _lose_requests(self, reason: str) -> None:
-        for waiting in list(self._waiting.values()):
-            future = waiting.done if isinstance(waiting, Collector) else waiting
-            if not future.done():
-                future.set_exception(ReplyLost(reason))
+
+def status_of(msg: Msg) -> str | None:
+    """The status that the server put on a message, such as "404", or None."""
+    return msg.headers.get("Status") if msg.headers else None
 
 
-class Collector:
-    """Gathers the replies of one request until a status message ends them."""
-
-    def __init__(self) -> None:
-        self.messages: list[Msg] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def take(self, msg: Msg) -> None:
-        """Add a reply."""
-        self.messages.append(msg)
-        if msg.headers and "Status" in msg.headers and not self.done.done():
-            self.done.set_result(None)
-
-
-class _Registered:
-    """Keeps a waiter reachable by its token for the length of a `with`."""
-
-    def __init__(
-        self,
-        waiting: dict[str, asyncio.Future[Msg] | Collector],
-        waiter: asyncio.Future[Msg] | Collector,
-        tokens: Iterator[int],
-    ) -> None:
-        self._waiting = waiting
-        self._waiter = waiter
-        self._token = str(next(tokens))
-
-    def __enter__(self) -> str:
-        self._waiting[self._token] = self._waiter
-        return self._token
-
-    def __exit__(self, *_: object) -> None:
-        del self._waiting[self._token]
-        future = self._waiter.done if isinstance(self._waiter, Collector) else self._waiter
-        if not future.done():
-            future.cancel()
-        elif not future.cancelled():
-            future.exception()  # a waiter that was itself cancelled has nobody to tell
+async def _within(timeout: float, done: asyncio.Future[bool]) -> bool:
+    try:
+        async with asyncio.timeout(timeout):
+            return await done
+    except TimeoutError:
+        return False
 
 
 def _shown(url: str) -> str:

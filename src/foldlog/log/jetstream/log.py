@@ -70,6 +70,8 @@ class JetStreamLog:
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """See the port."""
+        if len(self._appenders) == 1:
+            return await self._appenders[0].append(appends, atomic=atomic)
         shards = {append.subject.shard for append in appends}
         if len(shards) == 1 or atomic:
             return await self._appenders[shards.pop()].append(appends, atomic=atomic)

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 from foldlog.envelope import unpack
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.connection import Connection, ReplyLost
+from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
 from foldlog.log.port import Record
 from foldlog.subjects import Subject
 
@@ -80,7 +80,7 @@ class Reader:
             except LogUnavailable as error:
                 await self._retry(error, deadline)
                 continue
-            status = _status(msg)
+            status = status_of(msg)
             if status == "404":
                 return None
             if status:
@@ -124,7 +124,7 @@ class Reader:
             except LogUnavailable as error:
                 await self._retry(error, deadline)
                 continue
-            status = _status(end)
+            status = status_of(end)
             if status == "404":
                 return [], True
             if status == "503":
@@ -184,10 +184,6 @@ def _is_chain(found: list[Msg]) -> bool:
 
 def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
-
-
-def _status(msg: Msg) -> str | None:
-    return (msg.headers or {}).get("Status")
 
 
 def _described(msg: Msg) -> str:

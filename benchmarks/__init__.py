@@ -1,0 +1,1 @@
+"""Measurements, in ratios within one run. Nothing here asserts a time."""

@@ -1,0 +1,63 @@
+"""From a coroutine function to a command: the shared options, and one meaning per exit code.
+
+0: it worked. 1: it did not, and one line on standard error says why; or what was checked is not
+as it should be. 2: the command line makes no sense. 130: interrupted. 141: whoever read the output
+had enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec
+
+import typer
+
+from foldlog.cli.options import Target
+from foldlog.errors import FoldlogError
+
+P = ParamSpec("P")
+
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 and the number of the signal, as shells have it
+
+
+def command(
+    body: Callable[Concatenate[Target, P], Coroutine[Any, Any, int | None]],
+) -> Callable[..., None]:
+    """Make a command of `body`, which gets the shared options as its first argument.
+
+    `body` returns its exit code; None is 0.
+    """
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    shared = list(inspect.signature(Target, eval_str=True).parameters.values())
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
+
+    @functools.wraps(body)
+    def run(**values: Any) -> None:
+        target = Target(**{each.name: values.pop(each.name) for each in shared})
+        raise typer.Exit(_exit_code(body(target, **values)))
+
+    # What Typer reads to build the command line.
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _exit_code(work: Coroutine[Any, Any, int | None]) -> int:
+    try:
+        code = asyncio.run(work)
+        sys.stdout.flush()  # a reader that has left is noticed here, not at interpreter exit
+    except FoldlogError as error:
+        # A server's log tail has several lines, and ids may hold anything.
+        typer.echo(f"foldlog: {error}", err=True)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code or 0

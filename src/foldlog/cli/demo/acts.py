@@ -1,0 +1,176 @@
+"""What the demo does, act by act. Each returns what it has proved."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import Final
+
+from foldlog.cli.demo.ledger import Ledger
+from foldlog.cli.demo.observer import Observer
+from foldlog.cli.demo.proof import Proof, fingerprint
+from foldlog.cli.demo.transcript import Transcript
+from foldlog.errors import AppendUnknown, LogUnavailable
+from foldlog.importer import ImportReport, import_conversations
+from foldlog.store import RebuildProgress, Store
+
+CONCURRENCY: Final = 4
+"""Conversations under way at a time: few, so that some are done when others are interrupted."""
+
+_ATTEMPTS: Final = 5
+_ALL: Final = 2**31 - 1
+
+
+async def import_file(
+    store: Ledger | Store, transcript: Transcript, prefix: str, server_is_back: asyncio.Event
+) -> Proof:
+    """Import the file. A save whose outcome could not be settled ends a run; the next completes it.
+
+    Before another run, `server_is_back` is waited for.
+    """
+    began = time.perf_counter()
+    for runs in itertools.count(1):
+        try:
+            report = await _import(store, transcript, prefix)
+            break
+        except (AppendUnknown, LogUnavailable):
+            if runs == _ATTEMPTS:
+                raise
+            await server_is_back.wait()
+    seconds = time.perf_counter() - began
+    saves = report.appended.total + report.present.total
+    return Proof(
+        name="imported",
+        claim="Real conversations went in",
+        passed=report.conversations == len(transcript.conversations),
+        figure=f"{report.conversations} conversations, {report.messages} messages, {saves} saves",
+        seconds=seconds,
+        facts={
+            "file": transcript.path,
+            "conversations": report.conversations,
+            "messages": report.messages,
+            "saves": saves,
+            "runs": runs,
+            "broken": report.broken,
+        },
+    )
+
+
+async def watched(observer: Observer, transcript: Transcript) -> Proof:
+    """That each update and steering event arrived at the live watcher, once."""
+    began = time.perf_counter()
+    ids = [u.update_id for plan in transcript.watched for u in plan.updates]
+    ids += [e.event_id for plan in transcript.watched for e in plan.steering]
+    await observer.wait_for(set(ids))
+    sessions = len(transcript.watched)
+    return Proof(
+        name="watched",
+        claim="A live watcher saw it all, once",
+        passed=sorted(observer.seen) == sorted(ids),
+        figure=f"{len(observer.seen)} of {len(ids)} updates and steering events",
+        seconds=time.perf_counter() - began,
+        facts={"sessions": sessions, "expected": len(ids), "received": len(observer.seen)},
+    )
+
+
+async def identical(store: Store, transcript: Transcript) -> Proof:
+    """That the histories hold what the file holds: every message, in order, equal, once."""
+    began = time.perf_counter()
+    log = await _messages(store, transcript)
+    ours, theirs = fingerprint(log), transcript.fingerprint
+    return Proof(
+        name="identical",
+        claim="The log holds what the file holds",
+        passed=ours == theirs and len(log) == len(transcript.messages),
+        figure=f"{len(log)} messages, sha256 {ours[:8]} and {theirs[:8]}",
+        seconds=time.perf_counter() - began,
+        facts={
+            "messages_in_file": len(transcript.messages),
+            "messages_in_log": len(log),
+            "sha256_of_file": theirs,
+            "sha256_of_log": ours,
+        },
+    )
+
+
+async def imported_again(store: Store, transcript: Transcript, prefix: str) -> Proof:
+    """That nothing is there twice, and a second import finds nothing to do."""
+    began = time.perf_counter()
+    report = await _import(store, transcript, prefix)
+    held = sum(await asyncio.gather(*(_held(store, p.trace_id) for p in transcript.plans)))
+    wanted = report.present.total
+    return Proof(
+        name="imported_again",
+        claim="Nothing was doubled",
+        passed=report.appended.total == 0 and held == wanted,
+        figure=f"{held} records for {wanted}; importing again appended {report.appended.total}",
+        seconds=time.perf_counter() - began,
+        facts={"records": held, "expected": wanted, "appended_again": report.appended.total},
+    )
+
+
+async def resumed(one: Store, other: Store, token: str) -> Proof:
+    """That of two who resume a pause at once, on two connections, one gets it."""
+    began = time.perf_counter()
+    state = {"waiting_for": "approval", "step": 7}
+    await one.save_planner_state(token, state)
+    answers = await asyncio.gather(one.load_planner_state(token), other.load_planner_state(token))
+    winners = [answer for answer in answers if answer is not None]
+    return Proof(
+        name="resumed",
+        claim="A pause is resumed by one caller",
+        passed=winners == [state],
+        figure=f"{len(answers)} asked at once, {len(winners)} got it",
+        seconds=time.perf_counter() - began,
+        facts={"callers": len(answers), "winners": len(winners)},
+    )
+
+
+async def rebuilt(
+    store: Store, transcript: Transcript, on_progress: Callable[[RebuildProgress], None]
+) -> Proof:
+    """That the views, folded again from the log's first record, are what was served."""
+    report = await store.rebuild(on_progress=on_progress)
+    began = time.perf_counter()
+    again = fingerprint(await _messages(store, transcript))
+    same = again == transcript.fingerprint
+    return Proof(
+        name="rebuilt",
+        claim="The views come from the log alone",
+        passed=not report.differing and same,
+        figure=f"{report.views} views from {report.envelopes} envelopes, "
+        f"{len(report.differing)} differ",
+        seconds=report.seconds + time.perf_counter() - began,
+        facts={
+            "views": report.views,
+            "envelopes": report.envelopes,
+            "differing": report.differing,
+            "sha256_afterwards": again,
+        },
+    )
+
+
+async def _import(store: Ledger | Store, transcript: Transcript, prefix: str) -> ImportReport:
+    return await import_conversations(
+        store, [transcript.path], prefix=prefix, concurrency=CONCURRENCY
+    )
+
+
+async def _messages(store: Store, transcript: Transcript) -> list[dict[str, object]]:
+    histories = await asyncio.gather(*(store.load_history(p.trace_id) for p in transcript.plans))
+    return [dict(event.payload) for history in histories for event in history]
+
+
+async def _held(store: Store, session: str) -> int:
+    """How many records a conversation has become, whoever saved them."""
+    lists = await asyncio.gather(
+        store.load_history(session),
+        store.list_steering(session, limit=_ALL),
+        store.list_updates(session, limit=_ALL),
+        store.list_planner_events(session),
+        store.list_tasks(session),
+        store.list_traces(session, _ALL),
+    )
+    return sum(map(len, lists))

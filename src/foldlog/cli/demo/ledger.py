@@ -1,0 +1,101 @@
+"""The importer's way to the store, with a book kept of what was acked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from foldlog.models import (
+    PlannerEvent,
+    StateUpdate,
+    SteeringEvent,
+    StoredEvent,
+    TaskState,
+    Trajectory,
+)
+from foldlog.store import Store
+
+_TURNS: Final = 8
+"""Turns of the event loop from the call of a save until its bytes are with the server: the pump of
+the log and the client's flusher take some each. An ack needs a round trip and an fsync."""
+
+
+class Ledger:
+    """A store for the importer. `acked` are the messages whose save has returned, by trace.
+
+    Args:
+        half: from how many acked messages on `moment` may come.
+    """
+
+    def __init__(self, store: Store, *, half: int) -> None:
+        self.load_history = store.load_history
+        self.list_steering = store.list_steering
+        self.list_updates = store.list_updates
+        self.list_planner_events = store.list_planner_events
+        self.get_events = store.get_events
+        self.list_tasks = store.list_tasks
+        self.get_trajectory = store.get_trajectory
+        self.list_traces = store.list_traces
+        self.acked: defaultdict[str, list[StoredEvent]] = defaultdict(list)
+        self.in_flight = 0
+        self._store = store
+        self._half = half
+        self._messages = 0
+        self._started = asyncio.Event()
+
+    async def moment(self) -> None:
+        """Return when half of the messages are acked and saves are on their way to the server."""
+        while True:
+            self._started.clear()
+            await self._started.wait()
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if self.in_flight:
+                return
+
+    async def save_events(self, events: Iterable[StoredEvent]) -> None:
+        """As the store's; what it acked is noted."""
+        saved: Sequence[StoredEvent] = list(events)
+        with self._flight():
+            await self._store.save_events(saved)
+        self._messages += len(saved)
+        for event in saved:
+            self.acked[event.trace_id or ""].append(event)
+
+    async def save_task(self, state: TaskState) -> None:
+        """As the store's."""
+        with self._flight():
+            await self._store.save_task(state)
+
+    async def save_steering(self, event: SteeringEvent) -> None:
+        """As the store's."""
+        with self._flight():
+            await self._store.save_steering(event)
+
+    async def save_update(self, update: StateUpdate) -> None:
+        """As the store's."""
+        with self._flight():
+            await self._store.save_update(update)
+
+    async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
+        """As the store's."""
+        with self._flight():
+            await self._store.save_planner_event(trace_id, event)
+
+    async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
+        """As the store's."""
+        with self._flight():
+            await self._store.save_trajectory(trace_id, session_id, trajectory)
+
+    @contextmanager
+    def _flight(self) -> Iterator[None]:
+        self.in_flight += 1
+        if self._messages >= self._half:
+            self._started.set()
+        try:
+            yield
+        finally:
+            self.in_flight -= 1

@@ -1,0 +1,44 @@
+"""What the demo claims, and how a claim is judged. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class Proof(NamedTuple):
+    """One claim put to the test.
+
+    `passed` is None for what could not be tried. `figure` is for people, `facts` for programs.
+    """
+
+    name: str
+    claim: str
+    passed: bool | None
+    figure: str
+    seconds: float
+    facts: Mapping[str, Any]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The proof for `--json`."""
+        return {
+            "name": self.name,
+            "claim": self.claim,
+            "passed": self.passed,
+            "seconds": self.seconds,
+            **self.facts,
+        }
+
+
+def fingerprint(messages: Iterable[Mapping[str, Any]]) -> str:
+    """SHA-256 over the messages in order, each as canonical JSON (UTF-8, sorted keys, no spaces)
+    and a newline: simple enough for anybody to compute it for a file of their own.
+    """
+    digest = hashlib.sha256()
+    for message in messages:
+        line = json.dumps(message, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,84 @@
+"""What the audience sees: lines while it happens, and a table at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from foldlog.cli.demo.observer import Item
+from foldlog.cli.demo.proof import Proof
+from foldlog.cli.jsonable import compact
+from foldlog.cli.output import printable
+from foldlog.models import StateUpdate
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_VERDICTS: Final = {True: ("✔", "bold green"), False: ("✘", "bold red"), None: ("–", "dim")}
+
+
+class Stage:
+    """Tells people what happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def announce(self, text: str) -> None:
+        """A new act begins."""
+        self._console.print(f"\n{text}", style="bold")
+
+    def note(self, text: str) -> None:
+        """A fact about the act."""
+        self._console.print(f"  {text}", style="dim")
+
+    def item(self, item: Item) -> None:
+        """The watcher received something."""
+        from rich.text import Text
+
+        if isinstance(item, StateUpdate):
+            kind, content, colour = item.update_type, item.content, "cyan"
+        else:
+            kind, content, colour = item.event_type, item.payload, "magenta"
+        line = Text.assemble(
+            ("  ▸ ", "dim"),
+            (f"{printable(item.session_id):<22.22} ", "green"),
+            (f"{kind:<13}", colour),
+            printable(_gist(content)),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        self._console.print(line)
+
+    def killed(self, pid: int, in_flight: int) -> None:
+        """The server was killed just now."""
+        from rich.rule import Rule
+
+        text = f"SIGKILL to nats-server, pid {pid}, with {in_flight} saves in flight"
+        self._console.print(Rule(text, style="red", characters="─"))
+
+    def verdict(self, proofs: list[Proof]) -> None:
+        """The table."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.ROUNDED, border_style="dim", header_style="bold", expand=False)
+        table.add_column("")
+        table.add_column("What was to be shown")
+        table.add_column("What was seen")
+        table.add_column("Time", justify="right")
+        for proof in proofs:
+            mark, style = _VERDICTS[proof.passed]
+            time = "" if proof.passed is None else f"{proof.seconds * 1000:,.0f} ms"
+            table.add_row(Text(mark, style), proof.claim, proof.figure, time)
+        self._console.print()
+        self._console.print(table)
+
+
+def _gist(content: object) -> str:
+    """What a person wants to see of a tool call or a text: on one line."""
+    match content:
+        case {"text": str(text)}:
+            return " ".join(text.split())
+        case {"name": str(name), "arguments": arguments}:
+            return f"{name}({compact(arguments)})"
+    return compact(content)

@@ -1,0 +1,60 @@
+"""`foldlog doctor`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import AsyncIterator
+from importlib import metadata
+from typing import Final
+
+import foldlog
+from foldlog.cli.checks import Check, Verdict, of_health
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, print_json, printable, table
+
+_COLOURS: Final = {
+    Verdict.OK: "green",
+    Verdict.WARN: "yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.UNKNOWN: "dim",
+}
+
+
+@command
+async def doctor(target: Target) -> int:
+    """Look at the log without changing it, and say what could be verified and what could not."""
+    checks = [check async for check in _examine(target)]
+    healthy = all(check.verdict is not Verdict.FAIL for check in checks)
+    if target.json:
+        print_json({"healthy": healthy, "checks": checks})
+    else:
+        _show(checks)
+    return 0 if healthy else 1
+
+
+async def _examine(target: Target) -> AsyncIterator[Check]:
+    yield Check("foldlog", Verdict.OK, foldlog.__version__)
+    yield Check("nats-py", Verdict.OK, metadata.version("nats-py"))
+    yield Check("Python", Verdict.OK, f"{platform.python_version()} on {platform.platform()}")
+    try:
+        async with target.connect() as store:
+            health = await store.health()
+    except foldlog.FoldlogError as error:
+        yield Check("connection", Verdict.FAIL, str(error))
+        return
+    embedded = health.embedded
+    free = None if embedded is None else shutil.disk_usage(embedded.path).free
+    for check in of_health(health, free):
+        yield check
+
+
+def _show(checks: list[Check]) -> None:
+    from rich.text import Text
+
+    shown = table("check", "verdict", "found")
+    for check in checks:
+        verdict = Text(check.verdict, _COLOURS[check.verdict])
+        shown.add_row(printable(check.name), verdict, printable(check.found))
+    console().print(shown)

@@ -1,0 +1,57 @@
+"""`foldlog import`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, print_json, printable, table
+from foldlog.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from foldlog.importer import ImportProgress, ImportReport
+
+
+@command
+async def import_(
+    target: Target,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON or JSONL files.")],
+    prefix: Annotated[
+        str, typer.Option(help="What every session and trace id is to begin with.")
+    ] = "",
+) -> int:
+    """Save agent conversations from files. Importing again appends nothing."""
+    from foldlog.importer import import_conversations
+
+    async with target.connect(make=True) as store:
+        with progress_bar("Importing") as advance:
+
+            def on_progress(progress: ImportProgress) -> None:
+                word = f"{progress.conversations:,} conversations"
+                advance(progress.done, progress.total, word)
+
+            report = await import_conversations(
+                store, files, prefix=prefix, on_progress=on_progress
+            )
+    if target.json:
+        print_json(report)
+    else:
+        _show(report)
+    return 1 if report.broken else 0
+
+
+def _show(report: ImportReport) -> None:
+    shown = table("what", ">appended", ">there already")
+    for each in dataclasses.fields(report.appended):
+        appended, present = (getattr(c, each.name) for c in (report.appended, report.present))
+        shown.add_row(each.name.replace("_", " "), f"{appended:,}", f"{present:,}")
+    out = console()
+    out.print(shown)
+    out.print(f"{report.conversations:,} conversations, {report.messages:,} messages")
+    for broken in report.broken:
+        typer.echo(f"foldlog: left out: {printable(str(broken))}", err=True)

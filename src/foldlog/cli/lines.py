@@ -1,0 +1,40 @@
+"""Events, updates and steering as lines for people: one each, however long it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foldlog.cli.jsonable import compact
+from foldlog.cli.output import moment, printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
+
+
+def event_line(event: StoredEvent) -> Text:
+    """When, what, where, and the payload."""
+    return line(moment(event.ts), event.kind, event.node_name, compact(event.payload))
+
+
+def update_line(update: StateUpdate) -> Text:
+    """When, what, of which task, and the content."""
+    kind = str(update.update_type)
+    return line(moment(update.created_at), kind, update.task_id, compact(update.content))
+
+
+def steering_line(event: SteeringEvent) -> Text:
+    """When, what, for which task, by whom, and the payload."""
+    kind = f"{event.event_type} by {event.source}"
+    return line(moment(event.created_at), kind, event.task_id, compact(event.payload))
+
+
+def line(when: str, kind: str, where: str | None, content: str) -> Text:
+    """The parts side by side, in their colours; foreign text cannot move the cursor."""
+    from rich.text import Text
+
+    parts = [(when, "dim"), (printable(kind), "bold cyan")]
+    if where is not None:
+        parts.append((printable(where), "green"))
+    return Text("  ").join(Text(*part) for part in [*parts, (printable(content), "")])

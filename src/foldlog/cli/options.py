@@ -1,0 +1,82 @@
+"""The options that every command has: where the log is, and what the output is for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import foldlog
+
+_USER, _PASSWORD = "FOLDLOG_USER", "FOLDLOG_PASSWORD"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Which store a command works on. Each field is one option of the command line."""
+
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="A NATS server, as nats://host:4222; several with commas between. "
+            f"[default: $FOLDLOG_URL] Sign in by --creds, or by ${_USER} and ${_PASSWORD}."
+        ),
+    ] = None
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            help="The embedded server's data directory. [default: $FOLDLOG_PATH, else .foldlog]"
+        ),
+    ] = None
+    namespace: Annotated[str, typer.Option(help="Whose data.")] = "default"
+    creds: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A NATS credentials file, for --url."),
+    ] = None
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.url is not None and self.path is not None:
+            raise typer.BadParameter("--url and --path: the path belongs to the embedded server")
+
+    @property
+    def server(self) -> str | None:
+        """The URL that applies; None where the embedded server is meant."""
+        if self.path is not None:
+            return None
+        return self.url or os.environ.get("FOLDLOG_URL") or None
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, where the embedded server is meant."""
+        return self.path or Path(os.environ.get("FOLDLOG_PATH") or ".foldlog")
+
+    def connect(self, *, make: bool = False) -> foldlog.Connecting:
+        """The store. `make`: a data directory that is not there is made.
+
+        Raises:
+            ConfigurationError: there is none. Reading from the wrong place must not look as if
+                the data were gone, nor leave an empty directory behind.
+        """
+        if self.server is not None:
+            return foldlog.connect(self.server, namespace=self.namespace, **self._sign_in())
+        if not make and not self.directory.is_dir():
+            raise foldlog.ConfigurationError(
+                f"there is no data directory {self.directory}; name it by --path or $FOLDLOG_PATH, "
+                "or a server by --url"
+            )
+        return foldlog.connect(path=self.directory, namespace=self.namespace)
+
+    def _sign_in(self) -> dict[str, Any]:
+        # Secrets come by environment or file: a command line is visible to other users.
+        given = {
+            "user": os.environ.get(_USER),
+            "password": os.environ.get(_PASSWORD),
+            "user_credentials": self.creds,
+        }
+        return {name: value for name, value in given.items() if value is not None}

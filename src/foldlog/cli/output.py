@@ -1,0 +1,79 @@
+"""What is printed: JSON for programs, lines and tables for people."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from foldlog.cli.jsonable import jsonable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document, indented."""
+    print(_json(document, indent=2))  # noqa: T201 - standard output is the product
+
+
+def print_json_line(record: object) -> None:
+    """Print one line of JSON, at once: whoever reads a stream waits for it."""
+    print(_json(record), flush=True)  # noqa: T201 - standard output is the product
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Print names, one a line, for people and for shell loops."""
+    for name in names:
+        print(printable(name))  # noqa: T201 - standard output is the product
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    readable = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(jsonable(value), ensure_ascii=not readable, indent=indent)
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with what a terminal would obey or hide shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def moment(time: dt.datetime | float | None) -> str:
+    """A time or Unix time in UTC, to the millisecond; a number that is no date, as it is."""
+    if time is None:
+        return "-"
+    if not isinstance(time, dt.datetime):
+        try:
+            time = dt.datetime.fromtimestamp(time, dt.UTC)
+        except (OverflowError, OSError, ValueError):
+            return f"{time:g}"
+    utc = time.astimezone(dt.UTC) if time.tzinfo else time
+    return utc.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where people read. Text is taken as it is: no markup, no emoji codes, no guessed colours."""
+    from rich.console import Console
+
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Quiet(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A table with these headings; a heading that begins with ">" is flush right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in columns:
+        right = heading.startswith(">")
+        made.add_column(heading.removeprefix(">"), justify="right" if right else "left")
+    return made

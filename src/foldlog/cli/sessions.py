@@ -1,0 +1,18 @@
+"""`foldlog sessions`."""
+
+from __future__ import annotations
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import print_json, print_names
+
+
+@command
+async def sessions(target: Target) -> None:
+    """List the sessions that hold something, one a line."""
+    async with target.connect() as store:
+        found = await store.sessions()
+    if target.json:
+        print_json(found)
+    else:
+        print_names(found)

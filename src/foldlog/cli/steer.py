@@ -1,0 +1,81 @@
+"""`foldlog steer`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import foldlog
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import print_json
+
+if TYPE_CHECKING:
+    from foldlog.models import SteeringEventType
+
+
+@command
+async def steer(
+    target: Target,
+    session: Annotated[str, typer.Argument(help="The session's id.")],
+    task: Annotated[str, typer.Argument(help="The task's id.")],
+    type: Annotated[
+        str,
+        typer.Argument(
+            help="INJECT_CONTEXT, REDIRECT, CANCEL, PRIORITIZE, PAUSE, RESUME, APPROVE, REJECT or "
+            "USER_MESSAGE; lower case will do."
+        ),
+    ],
+    text: Annotated[
+        str | None, typer.Option(help="The payload's text: for context and messages.")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option(help="The payload, or the rest of it, as a JSON object.")
+    ] = None,
+    trace: Annotated[str | None, typer.Option(help="The trace it concerns.")] = None,
+    source: Annotated[str, typer.Option(help="Who steers: user, system or agent.")] = "user",
+    event_id: Annotated[
+        str | None, typer.Option(help="An id of your own: saving it again has no effect.")
+    ] = None,
+) -> None:
+    """Tell a running task something, and print the event's id."""
+    given = {"event_id": event_id} if event_id is not None else {}
+    event = foldlog.SteeringEvent(
+        session_id=session,
+        task_id=task,
+        event_type=_type(type),
+        payload=_payload(text, payload),
+        trace_id=trace,
+        source=source,
+        **given,
+    )
+    foldlog.validate_steering_event(event)
+    async with target.connect() as store:
+        await store.save_steering(event)
+    saved = foldlog.sanitize_steering_event(event)
+    if target.json:
+        print_json(saved)
+        return
+    typer.echo(saved.event_id)
+    if saved.payload != event.payload:
+        typer.echo("foldlog: the payload was cut to the limits of steering", err=True)
+
+
+def _type(name: str) -> SteeringEventType:
+    try:
+        return foldlog.SteeringEventType(name.upper().replace("-", "_"))
+    except ValueError:
+        known = ", ".join(foldlog.SteeringEventType)
+        raise typer.BadParameter(f"{name!r} is none of {known}", param_hint="TYPE") from None
+
+
+def _payload(text: str | None, payload: str | None) -> dict[str, Any]:
+    try:
+        fields = json.loads(payload) if payload is not None else {}
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint="--payload") from error
+    if not isinstance(fields, dict):
+        raise typer.BadParameter("not a JSON object", param_hint="--payload")
+    return fields if text is None else {**fields, "text": text}

@@ -1,0 +1,48 @@
+"""`foldlog tasks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, moment, print_json, printable, table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from foldlog.models import TaskState
+
+_COLOURS: Final = {"COMPLETE": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow"}
+
+
+@command
+async def tasks(
+    target: Target, session: Annotated[str, typer.Argument(help="The session's id.")]
+) -> None:
+    """Show a session's tasks, in the order in which they were first saved."""
+    async with target.connect() as store:
+        found = await store.list_tasks(session)
+    if target.json:
+        print_json(found)
+        return
+    shown = table("task", "status", "type", ">priority", "updated", "about")
+    for task in found:
+        shown.add_row(
+            printable(task.task_id),
+            _status(task),
+            str(task.task_type),
+            str(task.priority),
+            moment(task.updated_at),
+            printable(task.error or task.description or ""),
+        )
+    console().print(shown)
+
+
+def _status(task: TaskState) -> Text:
+    from rich.text import Text
+
+    status = str(task.status)
+    return Text(status, _COLOURS.get(status, ""))

@@ -1,0 +1,31 @@
+"""What `history` and `replay` share: which events of which trace, and how fast they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from foldlog.models import StoredEvent
+
+Trace = Annotated[str, typer.Argument(help="The trace's id; __global__ for events without one.")]
+Tail = Annotated[int | None, typer.Option(min=0, help="Only the last N events.", metavar="N")]
+Delay = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait between two events.", metavar="SECONDS")
+]
+
+
+def last(events: list[StoredEvent], tail: int | None) -> list[StoredEvent]:
+    """The last `tail` events; all of them where that is None."""
+    return events if tail is None else events[max(len(events) - tail, 0) :]
+
+
+async def paced(events: list[StoredEvent], delay: float) -> AsyncIterator[tuple[int, StoredEvent]]:
+    """The events, numbered from 1, with `delay` seconds between two of them."""
+    for place, event in enumerate(events, 1):
+        if place > 1:
+            await asyncio.sleep(delay)
+        yield place, event

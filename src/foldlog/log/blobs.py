@@ -1,0 +1,68 @@
+"""Blobs beside the log: the bytes of artifacts, each stored once under a name of its own.
+
+The log says which blobs count; a blob that no envelope names does not exist for a reader. A name
+is made for one upload and never used again, so that removing a blob can never take away bytes
+that somebody else has just stored (ADR 0005).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Blobs(Protocol):
+    """Named bytes. They live as long as the log they belong to, which is also what closes them."""
+
+    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+        """Store `data` under a name that was never used.
+
+        `sha256`: its hex digest. `ttl`: seconds for which it must be readable; the backend may
+        remove it at some time after that. None: until `delete`.
+
+        Raises:
+            AppendFailed: refused. LogUnavailable, LogTimeout: not stored whole. In each case
+                nothing can be read under that name.
+        """
+        ...
+
+    async def get(self, name: str) -> bytes | None:
+        """Return what was stored under `name`, or None if nothing is.
+
+        Raises:
+            LogCorrupt: a part is missing. LogUnavailable, LogTimeout: it could not be read.
+        """
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove what was stored under `name`; fine if nothing is.
+
+        Raises:
+            LogUnavailable: it may still be there; deleting again is safe.
+        """
+        ...
+
+
+class MemoryBlobs:
+    """Blobs that last as long as the object; `ttl` removes nothing here."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, bytes] = {}
+
+    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+        """See the port."""
+        await asyncio.sleep(0)  # as on a server, nothing happens without giving way
+        self._stored[name] = data
+
+    async def get(self, name: str) -> bytes | None:
+        """See the port."""
+        await asyncio.sleep(0)
+        return self._stored.get(name)
+
+    async def delete(self, name: str) -> None:
+        """See the port."""
+        await asyncio.sleep(0)
+        self._stored.pop(name, None)
+
+    def __len__(self) -> int:
+        return len(self._stored)

@@ -1,0 +1,136 @@
+"""The README and the docs keep their word: snippets run, commands exist, links lead somewhere.
+
+A Python block runs by itself in an empty directory, as a script or, where it awaits at its top
+level, under asyncio. Directly above a block may stand
+
+- `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
+- `<!-- snippet: output -->`: the block is what the Python block before it prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, Block, Page, pages
+
+PAGES = pages()
+BLOCKS = [block for page in PAGES for block in page.blocks]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+OUTPUTS = {
+    before: after
+    for page in PAGES
+    for before, after in pairwise(page.blocks)
+    if after.marker == "output"
+}
+MARKERS = {None, "needs-cluster", "output"}
+
+RUNNER = """
+import ast, asyncio, inspect, sys
+source = open(sys.argv[1], encoding="utf-8").read()
+code = compile(source, sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+coroutine = eval(code, {"__name__": "__main__"})
+if inspect.iscoroutine(coroutine):
+    asyncio.run(coroutine)
+"""
+
+
+def commands() -> list[tuple[Block, list[str]]]:
+    """Every command of a console block, as words."""
+    return [
+        (block, shlex.split(line[2:], comments=True))
+        for block in BLOCKS
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+FOLDLOG = {tuple(words[1:]): block for block, words in commands() if words[:1] == ["foldlog"]}
+MAKE = {word: block for block, words in commands() if words[:1] == ["make"] for word in words[1:2]}
+
+
+def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "FOLDLOG_URL"}
+    environment |= {"FOLDLOG_PATH": str(cwd / "data"), "COLUMNS": "200", "TERM": "dumb"}
+    return subprocess.run(
+        arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+# --- snippets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
+def test_a_python_snippet_runs(block: Block, tmp_path: Path) -> None:
+    script = tmp_path / "snippet.py"
+    script.write_text(block.text, "utf-8")
+    compile(block.text, block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if block.marker == "needs-cluster":
+        return
+    ran = run([sys.executable, "-W", "error", "-c", RUNNER, str(script)], tmp_path)
+    assert ran.returncode == 0, f"{block.name}\n{ran.stderr}"
+    if block in OUTPUTS:
+        assert ran.stdout == OUTPUTS[block].text
+
+
+def test_every_marker_is_known_and_outputs_follow_python() -> None:
+    assert {block.marker for block in BLOCKS} <= MARKERS
+    assert {block.language for block in OUTPUTS} <= {"python"}
+    assert len(OUTPUTS) == sum(block.marker == "output" for block in BLOCKS)
+
+
+def test_the_readme_begins_with_its_two_commands_and_has_a_program() -> None:
+    [readme] = [page for page in PAGES if page.path.name == "README.md"]
+    first = readme.blocks[0]
+    assert first.language == "console"
+    assert [line.split("#")[0].split() for line in first.text.splitlines()] == [
+        ["$", "make", "demo"],
+        ["$", "make", "test"],
+    ]
+    assert any(block.language == "python" and block.marker is None for block in readme.blocks)
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", FOLDLOG, ids=" ".join)
+def test_a_foldlog_command_exists_with_its_options(words: tuple[str, ...], tmp_path: Path) -> None:
+    command, *arguments = words
+    program = str(Path(sys.executable).with_name("foldlog"))
+    ran = run([program, command, "--help"], tmp_path)
+    assert ran.returncode == 0, f"{FOLDLOG[words].name}\n{ran.stderr}"
+    options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    for option in options:
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", ran.stdout), f"{command} has no {option}"
+
+
+@pytest.mark.parametrize("target", MAKE)
+def test_a_make_target_exists(target: str) -> None:
+    makefile = ROOT.joinpath("Makefile").read_text("utf-8")
+    assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), MAKE[target].name
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.path.relative_to(ROOT)))
+def test_relative_links_lead_to_files_and_headings(page: Page) -> None:
+    anchors = {other.path: other.anchors for other in PAGES}
+    broken = []
+    for line, target in page.links:
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, fragment = target.partition("#")
+        wanted = (page.path.parent / path).resolve() if path else page.path
+        if not wanted.exists() or (fragment and fragment not in anchors.get(wanted, set())):
+            broken.append(f"line {line}: {target}")
+    assert broken == []

@@ -1,0 +1,266 @@
+"""The storage promise of `foldlog.log.port`, held by every backend."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from foldlog.envelope import Draft, draft
+from foldlog.errors import AppendConflict, AppendFailed, ConfigurationError, PayloadTooLarge
+from foldlog.log.packing import MAX_BATCH_MESSAGES
+from foldlog.log.port import Append, Log, Record
+from foldlog.subjects import Subject
+from tests.log.conftest import OpenLog
+
+SIZE = 300_000  # more than one record, so that envelopes of this size never share one
+
+
+def made(id: str, size: int = 10) -> Draft:
+    return draft("test.made", msgspec.msgpack.encode(b"x" * size), id=id)
+
+
+async def read(log: Log, subject: Subject, after: int = 0) -> list[Record]:
+    return [record async for page in log.read(subject, after=after) for record in page]
+
+
+async def ids(log: Log, subject: Subject, after: int = 0) -> list[str]:
+    return [e.id for record in await read(log, subject, after) for e in record.envelopes]
+
+
+@pytest.fixture
+def subject(log: Log) -> Subject:
+    return log.namespace.subject("updates", "se.ss*ion >")
+
+
+async def test_what_is_appended_is_read_back_as_it_was(log: Log, subject: Subject) -> None:
+    drafts = tuple(made(f"{n}") for n in range(3))
+    (seq,) = await log.append([Append(subject, drafts)])
+    (record,) = await read(log, subject)
+    assert record.seq == seq
+    assert [(e.seq, e.index) for e in record.envelopes] == [(seq, 0), (seq, 1), (seq, 2)]
+    for written, found in zip(drafts, record.envelopes, strict=True):
+        assert (found.id, found.type, found.v, found.ts) == (written.id, "test.made", 1, written.ts)
+        assert found.payload == written.payload
+        assert found.recorded_at > 0
+
+
+async def test_nothing_is_read_where_nothing_was_appended(log: Log, subject: Subject) -> None:
+    assert await read(log, subject) == []
+    assert await log.last(subject) is None
+    assert await log.subjects() == []
+
+
+async def test_sequences_grow_and_reading_goes_on_after_one(log: Log, subject: Subject) -> None:
+    seqs = [(await log.append([Append(subject, (made(f"{n}"),))]))[0] for n in range(5)]
+    assert seqs == sorted(set(seqs))
+    assert await ids(log, subject, after=seqs[2]) == ["3", "4"]
+    assert await ids(log, subject, after=seqs[4]) == []
+    last = await log.last(subject)
+    assert last is not None
+    assert (last.seq, last.envelopes[0].id) == (seqs[4], "4")
+
+
+async def test_concurrent_appends_keep_the_order_of_calls(log: Log, subject: Subject) -> None:
+    others = [log.namespace.subject("updates", f"other{n}") for n in range(60)]
+    await asyncio.gather(
+        *(
+            log.append([Append(target, (made(f"{n}"),))])
+            for n in range(300)
+            for target in (subject, others[n % 60])
+        )
+    )
+    assert await ids(log, subject) == [f"{n}" for n in range(300)]
+    for k, other in enumerate(others):
+        assert await ids(log, other) == [f"{n}" for n in range(k, 300, 60)]
+
+
+async def test_many_large_envelopes_are_all_read(log: Log, subject: Subject) -> None:
+    await log.append([Append(subject, tuple(made(f"{n}", SIZE) for n in range(12)))])
+    assert await ids(log, subject) == [f"{n}" for n in range(12)]
+    assert len(await read(log, subject)) == 12
+
+
+async def test_more_records_than_a_page(log: Log, subject: Subject) -> None:
+    for start in range(0, 1300, 100):
+        drafts = [made(f"{n}") for n in range(start, start + 100)]
+        # One at a time, in one go: none shares a record with another.
+        await asyncio.gather(*(log.append([Append(subject, (d,), None)]) for d in drafts))
+    assert await ids(log, subject) == [f"{n}" for n in range(1300)]
+
+
+async def test_an_expected_head_is_compared(log: Log, subject: Subject) -> None:
+    (first,) = await log.append([Append(subject, (made("1"),), 0)])
+    with pytest.raises(AppendConflict) as conflict:
+        await log.append([Append(subject, (made("2"),), 0)])
+    assert (conflict.value.expected, conflict.value.actual) == (0, first)
+    assert conflict.value.subject == subject.name
+    (second,) = await log.append([Append(subject, (made("3"),), first)])
+    assert second > first
+    assert await ids(log, subject) == ["1", "3"]
+
+
+async def test_one_of_many_wins_a_compare_and_set(open_log: OpenLog) -> None:
+    logs = [await open_log(), await open_log()]
+    subject = logs[0].namespace.subject("pauses", "token")
+    results = await asyncio.gather(
+        *(logs[n % 2].append([Append(subject, (made(f"{n}"),), 0)]) for n in range(40)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(r, list) for r in results) == 1
+    assert all(isinstance(r, list | AppendConflict) for r in results)
+    assert len(await ids(logs[0], subject)) == 1
+
+
+async def test_an_atomic_append_is_all(log: Log, subject: Subject) -> None:
+    other = log.namespace.subject("tasks", "session")
+    appends = [Append(subject, (made("1"), made("2"))), Append(other, (made("3"),))]
+    seqs = await log.append(appends, atomic=True)
+    assert len(seqs) == 2
+    assert (await ids(log, subject), await ids(log, other)) == (["1", "2"], ["3"])
+
+
+async def test_an_atomic_append_is_nothing(log: Log, subject: Subject) -> None:
+    other = log.namespace.subject("tasks", "session")
+    await log.append([Append(other, (made("0"),))])
+    with pytest.raises(AppendConflict):
+        await log.append(
+            [Append(subject, (made("1"),)), Append(other, (made("2"),), 0)], atomic=True
+        )
+    assert (await ids(log, subject), await ids(log, other)) == ([], ["0"])
+
+
+async def test_an_atomic_append_of_several_records_compares_the_first(
+    log: Log, subject: Subject
+) -> None:
+    (head,) = await log.append([Append(subject, (made("0"),))])
+    drafts = tuple(made(f"{n}", SIZE) for n in range(1, 4))
+    await log.append([Append(subject, drafts, head)], atomic=True)
+    assert await ids(log, subject) == ["0", "1", "2", "3"]
+
+
+async def test_an_atomic_append_beyond_the_servers_limit_is_refused(log: Log) -> None:
+    too_many = [
+        Append(log.namespace.subject("tasks", f"{n}"), (made("1"),))
+        for n in range(MAX_BATCH_MESSAGES + 1)
+    ]
+    with pytest.raises(AppendFailed, match="1001 messages"):
+        await log.append(too_many, atomic=True)
+    assert await log.subjects() == []
+
+
+async def test_an_atomic_append_of_the_largest_size(log: Log) -> None:
+    appends = [
+        Append(log.namespace.subject("tasks", f"{n}"), (made("1"),))
+        for n in range(MAX_BATCH_MESSAGES)
+    ]
+    assert len(await log.append(appends, atomic=True)) == MAX_BATCH_MESSAGES
+    assert len(await log.subjects("tasks")) == MAX_BATCH_MESSAGES
+
+
+async def test_an_envelope_too_large_for_a_message(log: Log, subject: Subject) -> None:
+    with pytest.raises(PayloadTooLarge) as refused:
+        await log.append([Append(subject, (made("1"), made("2", 9_000_000)))])
+    assert refused.value.size > refused.value.limit
+    assert await read(log, subject) == []
+
+
+async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) -> None:
+    log = await open_log(shards=4)
+    subjects = [log.namespace.subject("tasks", f"session{n}") for n in range(40)]
+    assert {s.shard for s in subjects} == {0, 1, 2, 3}
+    seqs = await log.append([Append(s, (made("1"), made("2"))) for s in subjects])
+    assert len(seqs) == 40
+    for subject, seq in zip(subjects, seqs, strict=True):
+        assert [r.seq for r in await read(log, subject)] == [seq]
+        assert await ids(log, subject) == ["1", "2"]
+    assert sorted(await log.subjects()) == sorted(subjects)
+    assert sum(info.messages for info in await log.streams()) == 40
+    with pytest.raises(ConfigurationError, match="one shard"):
+        await log.append([Append(s, (made("3"),)) for s in subjects], atomic=True)
+
+
+async def test_followers_hear_each_record_with_the_one_before(
+    log: Log, subject: Subject
+) -> None:
+    heard: list[Record] = []
+    enough = asyncio.Event()
+
+    def on_record(record: Record) -> None:
+        heard.append(record)
+        if len(heard) == 4:
+            enough.set()
+
+    (before,) = await log.append([Append(subject, (made("0"),))])
+    unfollow = await log.follow(subject, on_record)
+    await log.append([Append(log.namespace.subject("updates", "other"), (made("x"),))])
+    seqs = [(await log.append([Append(subject, (made(f"{n}"),))]))[0] for n in range(1, 3)]
+    seqs += await log.append(
+        [Append(subject, (made("3", SIZE),)), Append(subject, (made("4", SIZE),))], atomic=True
+    )
+    await asyncio.wait_for(enough.wait(), 10)
+    await unfollow()
+    await log.append([Append(subject, (made("5"),))])
+    assert [record.seq for record in heard] == seqs
+    assert [record.previous for record in heard] == [before, *seqs[:-1]]
+    assert [e.id for record in heard for e in record.envelopes] == ["1", "2", "3", "4"]
+
+
+async def test_purging_removes_one_subjects_past(log: Log, subject: Subject) -> None:
+    other = log.namespace.subject("updates", "other")
+    seqs = [(await log.append([Append(subject, (made(f"{n}"),))]))[0] for n in range(4)]
+    await log.append([Append(other, (made("x"),))])
+    await log.purge(subject, before=seqs[2])
+    assert await ids(log, subject) == ["2", "3"]
+    assert await ids(log, other) == ["x"]
+    (after,) = await log.append([Append(subject, (made("4"),), seqs[3])])
+    assert after > seqs[3]
+
+
+@pytest.mark.parametrize("key", ["x" * 5000, "é" * 200, "a.b", "*", ">", "a b\r\n\0", "=2E"])
+async def test_hostile_keys_are_keys(log: Log, key: str) -> None:
+    from foldlog.store.journal import with_keys
+
+    subject = log.namespace.subject("tasks", key)
+    await log.append([Append(subject, with_keys(subject, [made("1")]))])
+    assert await log.subjects("tasks") == [subject]
+    assert await ids(log, subject) == ["1"]
+
+
+async def test_another_log_of_the_namespace_sees_it_all(open_log: OpenLog) -> None:
+    one, other = await open_log(), await open_log()
+    subject = one.namespace.subject("updates", "s")
+    await one.append([Append(subject, (made("1"),))])
+    assert await ids(other, subject) == ["1"]
+    await other.append([Append(subject, (made("2"),))])
+    assert await ids(one, subject) == ["1", "2"]
+
+
+async def test_cancelled_appends_leave_the_others_alone(log: Log, subject: Subject) -> None:
+    calls: list[asyncio.Task[Any]] = [
+        asyncio.create_task(log.append([Append(subject, (made(f"{n}"),))])) for n in range(20)
+    ]
+    await asyncio.sleep(0)
+    for call in calls[::2]:
+        call.cancel()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    kept = [f"{n}" for n, result in enumerate(results) if isinstance(result, list)]
+    assert kept
+    stored = await ids(log, subject)
+    assert [id for id in stored if id in kept] == kept
+    assert len(set(stored)) == len(stored)
+
+
+async def test_streams_tell_what_they_hold(log: Log, subject: Subject) -> None:
+    await log.append([Append(subject, (made("1"),))])
+    (info,) = await log.streams()
+    assert (info.messages, info.subjects, info.first_seq, info.last_seq) == (1, 1, 1, 1)
+    assert info.bytes > 0
+    assert info.replicas == 1
+
+
+async def test_closing_twice_is_closing(log: Log) -> None:
+    await log.close()
+    await log.close()

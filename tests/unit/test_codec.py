@@ -1,0 +1,165 @@
+"""Payloads come back exactly, or are refused by name."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import socket
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog import codec
+from foldlog.errors import PayloadError
+from tests.support.exact import same
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Plain(Enum):
+    ONE = object()
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=2**62, max_value=2**200)
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.datetimes(timezones=st.none() | st.sampled_from([dt.UTC, ZoneInfo("Asia/Kathmandu")]))
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+)
+KEYS = st.text() | st.integers(min_value=-(2**63), max_value=2**64 - 1) | st.binary()
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(KEYS, inner)
+        | st.frozensets(st.integers() | st.text())
+        | st.sets(st.text())
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_what_is_encoded_is_decoded_exactly(value: Any) -> None:
+    assert same(codec.decode(codec.encode(value)), value)
+
+
+@given(st.dictionaries(st.text(), SCALARS, min_size=2))
+def test_fingerprint_ignores_the_order_of_keys(value: dict[str, Any]) -> None:
+    reversed_ = dict(reversed(value.items()))
+    assert codec.encode_with_fingerprint(value)[1] == codec.encode_with_fingerprint(reversed_)[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, 1.0), (1, True), ("1", 1), (b"a", "a"), ([1], (1,)), (0.0, -0.0), (None, {}), ([], {})],
+)
+def test_fingerprint_tells_types_apart(one: Any, other: Any) -> None:
+    assert codec.encode_with_fingerprint([one])[1] != codec.encode_with_fingerprint([other])[1]
+
+
+def test_mixed_keys_have_a_fingerprint_whatever_their_order() -> None:
+    one: dict[Any, Any] = {1: "a", "1": {"x": 1, 2: 2}, None: 3}
+    other = {None: 3, "1": {2: 2, "x": 1}, 1: "a"}
+    assert codec.encode_with_fingerprint(one)[1] == codec.encode_with_fingerprint(other)[1]
+
+
+def test_offset_of_a_datetime_is_kept() -> None:
+    value = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.timezone(dt.timedelta(hours=5, minutes=45)))
+    decoded = codec.decode(codec.encode({"at": value}))["at"]
+    assert decoded.isoformat() == value.isoformat()
+
+
+def test_nan_is_kept() -> None:
+    assert math.isnan(codec.decode(codec.encode({"x": [math.nan]}))["x"][0])
+
+
+def test_decoded_values_are_new_objects() -> None:
+    raw = codec.encode({"a": []})
+    codec.decode(raw)["a"].append(1)
+    assert codec.decode(raw) == {"a": []}
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"a": [1, {"b c": object()}]}, "payload.a[1]['b c']"),
+        ({"s": "\ud800"}, "payload.s"),
+        ({"\ud800": 1}, "payload key"),
+        ({"t": (1, Plain.ONE)}, "payload.t[1]"),
+        ({"k": {frozenset(): object()}}, "payload.k"),
+        (object(), "payload"),
+    ],
+)
+def test_what_cannot_be_held_is_named(value: Any, path: str) -> None:
+    with pytest.raises(PayloadError) as refused:
+        codec.encode(value)
+    assert refused.value.path == path
+
+
+def test_a_socket_is_refused() -> None:
+    with socket.socket() as open_socket, pytest.raises(PayloadError, match=r"payload\.conn: socket"):
+        codec.encode({"conn": open_socket})
+
+
+def test_cycles_and_deep_nesting_are_refused() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    deep: Any = None
+    for _ in range(codec.MAX_DEPTH + 2):
+        deep = {"d": deep}
+    for value in (cycle, deep):
+        with pytest.raises(PayloadError, match="nested deeper than 100"):
+            codec.encode(value)
+
+
+def test_the_deepest_nesting_that_is_allowed() -> None:
+    deep: Any = None
+    for _ in range(codec.MAX_DEPTH):
+        deep = [deep]
+    assert codec.decode(codec.encode(deep)) == deep
+
+
+def test_subclasses_are_held_as_what_they_extend() -> None:
+    class Text(str):
+        pass
+
+    decoded = codec.decode(codec.encode({"e": Colour.RED, "t": Text("x"), "b": bytearray(b"y")}))
+    assert same(decoded, {"e": "red", "t": "x", "b": b"y"})
+
+
+def test_unknown_extensions_are_refused_and_nothing_is_called() -> None:
+    import msgspec
+
+    raw = msgspec.msgpack.encode(msgspec.msgpack.Ext(99, b"os.system"))
+    with pytest.raises(msgspec.ValidationError, match="99"):
+        codec.decode(raw)
+
+
+def test_scalars_of_every_kind() -> None:
+    value = {
+        "uuid": UUID(int=5),
+        "decimal": Decimal("1.50"),
+        "big": [2**64, -(2**63) - 1, 10**400],
+        "time": dt.time(1, 2, 3, tzinfo=dt.UTC),
+        "inf": [math.inf, -math.inf, -0.0],
+    }
+    assert same(codec.decode(codec.encode(value)), value)

@@ -1,0 +1,150 @@
+"""The folds, without a server: repeats, clearing, and each projection's own rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from foldlog_projections import bindings, pauses, routes, tasks, traces
+from foldlog_projections.bindings import Key
+from foldlog_projections.fold import clearing, fold, start, step
+from foldlog_projections.registry import FAMILIES, PROJECTIONS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.envelope import CLEARED, Recorded, upsert_id
+
+
+def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:
+    raw = msgspec.msgpack.encode(payload)
+    return Recorded(id, type, 1, 0.0, raw, None, seq, 0, "2026-01-01T00:00:00Z")
+
+
+def cleared(payload: bytes) -> Recorded:
+    return Recorded("c", CLEARED, 1, 0.0, payload, None, 9, 0, "2026-01-01T00:00:00Z")
+
+
+PAYLOADS = {
+    "bindings": {"context_id": None, "task_id": "t"},
+    "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
+    "tasks": {"task_id": "t"},
+    "traces": {"trace_id": "t"},
+}
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+def test_an_id_takes_effect_once(projection: Any) -> None:
+    one = envelope("1", PAYLOADS.get(projection.name))
+    folded = fold(projection, [one])
+    before = msgspec.convert(len(folded.seen), int), repr(folded.state)
+    assert not step(projection, folded, one)
+    assert (len(folded.seen), repr(folded.state)) == before
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+def test_a_cleared_subject_refuses_what_it_held(projection: Any) -> None:
+    late = envelope("1", PAYLOADS.get(projection.name))
+    folded = fold(projection, [late])
+    for payload in clearing(folded):
+        step(projection, folded, cleared(payload))
+    assert folded.state == projection.initial()
+    assert not step(projection, folded, late)
+    assert folded.state == projection.initial()
+    assert step(projection, folded, envelope("2", PAYLOADS.get(projection.name)))
+
+
+def test_a_late_upsert_of_the_same_content_is_refused_after_clearing() -> None:
+    body = msgspec.msgpack.encode({"task_id": "t"})
+    one, again = upsert_id(body), upsert_id(body)
+    assert one != again
+    folded = fold(tasks, [envelope(one, {"task_id": "t"})])
+    assert step(tasks, folded, envelope(again, {"task_id": "t"}))
+    for payload in clearing(folded):
+        step(tasks, folded, cleared(payload))
+    assert not step(tasks, folded, envelope(upsert_id(body), {"task_id": "t"}))
+
+
+def test_what_an_earlier_clearing_refused_stays_refused() -> None:
+    folded = fold(tasks, [envelope("1", {"task_id": "t"})])
+    step(tasks, folded, cleared(clearing(folded)[0]))
+    step(tasks, folded, envelope("2", {"task_id": "t"}))
+    payloads = clearing(folded)
+    anew = start(tasks)
+    for payload in payloads:
+        step(tasks, anew, cleared(payload))
+    assert not anew.admits("1")
+    assert not anew.admits("2")
+
+
+def test_a_large_clearing_is_cut_and_refuses_everything() -> None:
+    folded = fold(traces, [envelope(f"{i}", {"trace_id": "t"}) for i in range(20_000)])
+    payloads = clearing(folded)
+    assert len(payloads) == 2
+    anew = start(traces)
+    for payload in payloads:
+        step(traces, anew, cleared(payload))
+    assert not any(anew.admits(f"{i}") for i in range(20_000))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30))
+def test_tasks_keep_the_order_of_first_saves(saves: list[tuple[str, int]]) -> None:
+    log = [
+        envelope(f"{n}", {"task_id": task, "value": value}) for n, (task, value) in enumerate(saves)
+    ]
+    state = fold(tasks, log).state
+    assert list(state) == list(dict.fromkeys(task for task, _ in saves))
+    last = dict(saves)
+    assert {t: msgspec.msgpack.decode(e.payload)["value"] for t, e in state.items()} == last
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=30))
+def test_traces_end_with_the_last_saved(saves: list[str]) -> None:
+    log = [envelope(f"{n}", {"trace_id": trace}) for n, trace in enumerate(saves)]
+    expected = list(dict.fromkeys(reversed(saves)))
+    assert list(reversed(fold(traces, log).state)) == expected
+
+
+def test_routes_remember_first_place_and_last_save() -> None:
+    route = {"trace_id": "x", "context_id": None, "task_id": "1"}
+    other = {"trace_id": "x", "context_id": None, "task_id": "2"}
+    log = [envelope("1", route, seq=1), envelope("2", other, seq=2), envelope("3", route, seq=3)]
+    assert [(r.task_id, seq) for r, seq in fold(routes, log).state.items()] == [("1", 3), ("2", 2)]
+
+
+def test_a_terminal_mark_ends_a_binding_until_it_is_saved_again() -> None:
+    key = {"context_id": None, "task_id": "t"}
+    saved, ended = envelope("1", key), envelope("2", key, type=bindings.TERMINAL)
+    assert fold(bindings, [ended]).state == {}
+    assert fold(bindings, [saved, ended]).state[Key(None, "t")].ended
+    again = envelope("3", key)
+    assert not fold(bindings, [saved, ended, again]).state[Key(None, "t")].ended
+
+
+def test_a_consumed_pause_comes_back_only_with_new_content() -> None:
+    first, second = upsert_id(b"first"), upsert_id(b"second")
+    log = [envelope(first), envelope(second), envelope("c", type=pauses.CONSUMED)]
+    assert fold(pauses, log[:2]).state.waiting == log[1]
+    assert fold(pauses, log).state.waiting is None
+    for late in (upsert_id(b"first"), upsert_id(b"second")):
+        assert fold(pauses, [*log, envelope(late)]).state.waiting is None
+    third = envelope(upsert_id(b"third"))
+    assert fold(pauses, [*log, third]).state.waiting == third
+
+
+@given(st.data())
+def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject) -> None:
+    projection = data.draw(st.sampled_from(PROJECTIONS))
+    ids = data.draw(st.lists(st.sampled_from("abcdef"), max_size=20))
+    payload = PAYLOADS.get(projection.name)
+    log = [envelope(id, payload, seq=n) for n, id in enumerate(ids, 1)]
+    cut = data.draw(st.integers(0, len(log)))
+    folded = fold(projection, log[:cut])
+    for item in log[cut:]:
+        step(projection, folded, item)
+    whole = fold(projection, log)
+    assert (folded.state, folded.seen) == (whole.state, whole.seen)
+
+
+def test_families_are_named_for_their_projection() -> None:
+    assert set(FAMILIES) == {projection.name for projection in PROJECTIONS}

@@ -1,0 +1,182 @@
+"""What `import foldlog` offers: exactly what it says, documented, and cheap."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import errors
+
+
+def public_names(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("_")]
+
+
+def every_module() -> list[ModuleType]:
+    found = pkgutil.walk_packages(foldlog.__path__, "foldlog.")
+    return [importlib.import_module(info.name) for info in found]
+
+
+def run_python(code: str) -> str:
+    """What a fresh interpreter prints for `code`."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+# --- the names ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", foldlog.__all__)
+def test_a_public_name_loads(name: str) -> None:
+    assert getattr(foldlog, name) is not None
+
+
+def test_a_star_import_gives_exactly_the_public_names() -> None:
+    names: dict[str, Any] = {}
+    exec("from foldlog import *", names)
+    assert sorted(names.keys() - {"__builtins__"}) == foldlog.__all__
+
+
+def test_type_checkers_see_the_names_that_load() -> None:
+    """The names under TYPE_CHECKING are written a second time; here they are compared."""
+    tree = ast.parse(Path(foldlog.__file__).read_text("utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    written = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in imports
+        for alias in node.names
+    }
+    loaded = {
+        name: f"{module}.{name}" for module, names in foldlog._HOMES.items() for name in names
+    }
+    assert written == loaded
+
+
+def test_no_private_name_leaks() -> None:
+    assert [name for name in foldlog.__all__ if name.startswith("_")] == []
+    homes = list(foldlog._HOMES)
+    assert [home for home in homes if any(part.startswith("_") for part in home.split("."))] == []
+    underscored = {
+        name: value.__name__
+        for name in foldlog.__all__
+        if (value := getattr(foldlog, name)).__name__.startswith("_")
+    }
+    assert underscored == {}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonexistent"):
+        foldlog.nonexistent  # noqa: B018 - reading the attribute is the test
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(foldlog.__all__) <= set(dir(foldlog))
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert foldlog.__version__ == metadata.version("foldlog")
+
+
+# --- the words ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", foldlog.__all__)
+def test_a_public_name_has_a_docstring_of_its_own(name: str) -> None:
+    doc = getattr(foldlog, name).__doc__
+    assert doc
+    assert doc.strip()
+    # What dataclasses and named tuples get without one is their signature.
+    assert not doc.startswith(f"{name}(")
+
+
+def test_every_method_of_a_store_has_a_docstring() -> None:
+    store = foldlog.memory_store()
+    methods = {name for name in dir(store) if not name.startswith("_")} - {"log", "artifact_store"}
+    artifacts = {f"artifact_store.{n}" for n in dir(store.artifact_store) if not n.startswith("_")}
+    assert {"save_event", "list_tasks", "watch_updates", "close"} <= methods
+    assert "artifact_store.put_bytes" in artifacts
+    undocumented = [
+        name
+        for name in sorted(methods | artifacts)
+        if not inspect.getdoc(_resolve(store, name))
+    ]
+    assert undocumented == []
+
+
+def _resolve(store: foldlog.Store, path: str) -> Any:
+    owner: Any = store
+    for part in path.split("."):
+        # A property's words are its class's, not those of the value it gives.
+        found = getattr(type(owner), part, None)
+        owner = found if isinstance(found, property) else getattr(owner, part)
+    return owner
+
+
+# --- the errors ---------------------------------------------------------------------------------
+
+
+def test_every_error_is_public_and_a_foldlog_error() -> None:
+    defined = {
+        name: value
+        for name in public_names(errors)
+        if isinstance(value := getattr(errors, name), type) and issubclass(value, BaseException)
+    }
+    assert sorted(defined) == sorted(foldlog._HOMES["foldlog.errors"])
+    assert [name for name, value in defined.items() if not issubclass(value, foldlog.FoldlogError)] == []
+
+
+INTERNAL_ERRORS = {
+    "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
+}
+
+
+def test_no_module_defines_a_public_error_outside_the_family() -> None:
+    strays = {
+        f"{module.__name__}.{name}"
+        for module in every_module()
+        for name in public_names(module)
+        if isinstance(value := getattr(module, name), type)
+        and value.__module__ == module.__name__
+        and issubclass(value, BaseException)
+        and not issubclass(value, foldlog.FoldlogError)
+    }
+    assert strays == INTERNAL_ERRORS
+
+
+# --- the price ----------------------------------------------------------------------------------
+
+
+def test_importing_foldlog_imports_neither_nats_nor_pydantic() -> None:
+    code = "import sys, foldlog; print(sorted({'nats', 'pydantic'} & sys.modules.keys()))"
+    assert run_python(code) == "[]"
+
+
+def test_a_name_loads_what_it_needs_when_it_is_first_used() -> None:
+    code = (
+        "import sys, foldlog; foldlog.Store; foldlog.StateUpdate;"
+        "print(sorted({'nats', 'pydantic'} & sys.modules.keys()), foldlog.Store.__module__)"
+    )
+    assert run_python(code) == "['nats', 'pydantic'] foldlog.store.store"
+
+
+def test_a_store_can_be_used_without_the_command_lines_packages() -> None:
+    code = (
+        "import sys, foldlog; foldlog.memory_store();"
+        "print(sorted({'typer', 'rich'} & sys.modules.keys()))"
+    )
+    assert run_python(code) == "[]"

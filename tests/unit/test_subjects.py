@@ -1,0 +1,69 @@
+"""No user string reaches a subject unescaped, and no two share one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.errors import InvalidId
+from foldlog.subjects import MAX_TOKEN, Namespace, escape, live, unescape
+
+IDS = st.text(min_size=1) | st.text(alphabet="ab.=*> \r\n\0/-_~2E", min_size=1, max_size=8)
+
+
+@given(IDS)
+def test_escaping_is_reversible_and_literal(key: str) -> None:
+    token = escape(key)
+    assert re.fullmatch(r"[A-Za-z0-9_=-]+", token)
+    assert unescape(token) in ((key,) if len(token) <= MAX_TOKEN and token[:2] != "==" else (None,))
+
+
+@given(IDS, IDS)
+def test_two_keys_never_share_a_token(one: str, other: str) -> None:
+    assert (escape(one) == escape(other)) == (one == other)
+
+
+@pytest.mark.parametrize("key", ["x" * 5000, "é" * 60, "x" * (MAX_TOKEN + 1)])
+def test_long_keys_are_hashed(key: str) -> None:
+    token = escape(key)
+    assert len(token) <= MAX_TOKEN
+    assert token.startswith("==")
+    assert unescape(token) is None
+    assert Namespace().subject("updates", key).is_hashed
+
+
+def test_the_longest_key_that_is_kept() -> None:
+    assert unescape(escape("x" * MAX_TOKEN)) == "x" * MAX_TOKEN
+
+
+@pytest.mark.parametrize("key", ["", None, 3, b"x", "\ud800"])
+def test_what_is_no_id_is_refused(key: object) -> None:
+    with pytest.raises(InvalidId, match="updates key"):
+        Namespace().subject("updates", key)  # type: ignore[arg-type]
+
+
+def test_a_subject_tells_what_it_is_for() -> None:
+    subject = Namespace("te nant").subject("trajectory", "s.1", "t*")
+    assert subject.name == "foldlog.te=20nant.0.trajectory.s=2E1.t=2A"
+    assert subject.family == "trajectory"
+    assert Namespace("te nant").parse(subject.name) == subject
+    assert live(subject.name) == "live." + subject.name
+
+
+@given(st.lists(IDS, min_size=1, max_size=30), st.integers(min_value=1, max_value=16))
+def test_a_key_stays_on_its_shard(keys: list[str], shards: int) -> None:
+    namespace = Namespace(shards=shards)
+    for key in keys:
+        assert 0 <= namespace.subject("tasks", key).shard < shards
+        assert namespace.subject("tasks", key).shard == namespace.subject("updates", key).shard
+
+
+@given(IDS, IDS)
+def test_namespaces_share_neither_stream_nor_bucket(one: str, other: str) -> None:
+    a, b = Namespace(one), Namespace(other)
+    assert (a.stream(0) == b.stream(0)) == (one == other)
+    assert (a.bucket() == b.bucket()) == (one == other)
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", a.bucket())
