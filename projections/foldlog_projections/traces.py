@@ -1,4 +1,8 @@
-"""The traces of one session, the one whose trajectory was saved last at the end."""
+"""The traces of one session, the one whose trajectory was saved last at the end.
+
+With each trace, which content was saved last: it tells a trajectory from one that was cleared and
+that a late writer has put back.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,22 @@ version = 1
 latest_only = False
 
 
-class _Key(msgspec.Struct, frozen=True):
+class _Entry(msgspec.Struct, frozen=True):
     trace_id: str
+    content: str
 
 
-_decoder = msgspec.msgpack.Decoder(_Key)
+_decoder = msgspec.msgpack.Decoder(_Entry)
 
 
-def initial() -> dict[str, None]:
+def initial() -> dict[str, str]:
     """No traces."""
     return {}
 
 
-def apply(state: dict[str, None], envelope: Recorded, /) -> dict[str, None]:
+def apply(state: dict[str, str], envelope: Recorded, /) -> dict[str, str]:
     """Move the trace to the end."""
-    trace_id = _decoder.decode(envelope.payload).trace_id
-    state.pop(trace_id, None)
-    state[trace_id] = None
+    entry = _decoder.decode(envelope.payload)
+    state.pop(entry.trace_id, None)
+    state[entry.trace_id] = entry.content
     return state

@@ -154,6 +154,25 @@ async def test_a_cleared_session_takes_new_writes(store: foldlog.Store, reopen: 
         assert await reader.sessions() == ["session"]
 
 
+async def test_a_late_writer_cannot_replace_what_is_new(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    await store.save_task(task(priority=1))
+    await store.save_trajectory("trace", "session", trajectory("old"))
+    await store.clear_session("session")
+    await store.save_task(task(priority=2))
+    await store.save_trajectory("trace", "session", trajectory("new"))
+
+    late = await reopen()
+    await late.save_task(task(priority=1))
+    await late.save_trajectory("trace", "session", trajectory("old"))
+    for reader in (store, late, await reopen()):
+        assert await reader.list_tasks("session") == [task(priority=2)]
+        found = await reader.get_trajectory("trace", "session", consistency="strong")
+        assert found == trajectory("new")
+        assert await reader.list_traces("session", consistency="strong") == ["trace"]
+
+
 async def test_a_cursor_from_before_the_clearing_is_unknown(store: foldlog.Store) -> None:
     for i in range(3):
         await store.save_update(update(f"old-{i}"))

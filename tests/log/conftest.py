@@ -18,9 +18,7 @@ OpenLog = Callable[..., Awaitable[Log]]
 
 
 @pytest.fixture(params=["memory", "jetstream"])
-async def open_log(
-    request: pytest.FixtureRequest, embedded_path: Path
-) -> AsyncIterator[OpenLog]:
+async def open_log(request: pytest.FixtureRequest, embedded_path: Path) -> AsyncIterator[OpenLog]:
     """Opens logs over one fresh namespace; on memory, always the same log."""
     name = fresh_namespace()
     if request.param == "memory":

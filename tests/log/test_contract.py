@@ -182,9 +182,7 @@ async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) ->
         await log.append([Append(s, (made("3"),)) for s in subjects], atomic=True)
 
 
-async def test_followers_hear_each_record_with_the_one_before(
-    log: Log, subject: Subject
-) -> None:
+async def test_followers_hear_each_record_with_the_one_before(log: Log, subject: Subject) -> None:
     heard: list[Record] = []
     enough = asyncio.Event()
 

@@ -124,7 +124,9 @@ def append(id: str, subject: Any = SUBJECT, expect: int | None = None) -> Append
     return Append(subject, (draft("x", b"\xc0", id=id),), expect)
 
 
-async def outcome(server: Server, *appends: Append, atomic: bool = False, timeout: float = 5) -> Any:
+async def outcome(
+    server: Server, *appends: Append, atomic: bool = False, timeout: float = 5
+) -> Any:
     appender = Appender(server, timeout=timeout)  # type: ignore[arg-type]
     try:
         return await appender.append(appends, atomic=atomic)
@@ -224,9 +226,7 @@ async def test_an_append_partly_stored_is_unknown_and_names_its_ids() -> None:
 async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     server = Server()
     appender = Appender(server, timeout=5)  # type: ignore[arg-type]
-    calls = [
-        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(3)
-    ]
+    calls = [asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)

@@ -226,8 +226,9 @@ class StoreMachine(RuleBasedStateMachine):
             events = [item for _, item in session.steering.items]
             assert await store.list_steering(name, **strong) == events
             assert await store.list_traces(name, **strong) == session.traces[::-1]
-            for trace_id in session.traces:
+            for number in range(2):
+                trace_id = trace_of(name, number)
                 found = await store.get_trajectory(trace_id, name, **strong)
-                assert found == session.trajectories.values[trace_id]
+                assert found == session.trajectories.values.get(trace_id)
         for key, state in model.memory.items():
             assert await store.load_memory_state(key, **strong) == state

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from foldlog_projections import artifacts
-from foldlog_projections.artifacts import Deleted, Held, Saved, Scope
-from foldlog_projections.fold import fold
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog import ArtifactLimitExceeded, ArtifactRetentionConfig
 from foldlog.envelope import Recorded
 from foldlog.store.retention import going_order, to_evict
+from foldlog_projections import artifacts
+from foldlog_projections.artifacts import Deleted, Held, Saved, Scope
+from foldlog_projections.fold import fold
 
 
 def envelope(id: str, type: str, payload: msgspec.Struct, ts: float = 1.0) -> Recorded:
@@ -65,7 +65,9 @@ def test_a_blob_that_has_gone_never_comes_back(steps: list[tuple[str, int, str]]
     before: set[str] = set()
     for place, (kind, number, artifact) in enumerate(steps):
         log.append(
-            save(str(place), artifact) if kind == "s" else delete(f"d{place}", str(number), artifact)
+            save(str(place), artifact)
+            if kind == "s"
+            else delete(f"d{place}", str(number), artifact)
         )
         now = set(blobs(*log))
         gone |= before - now
@@ -146,9 +148,7 @@ def test_without_clean_up_a_full_session_refuses() -> None:
         to_evict(held(1, 1), new(1), settings)
 
 
-@given(
-    st.lists(st.integers(0, 20)), st.integers(0, 20), st.integers(0, 60), st.integers(0, 8)
-)
+@given(st.lists(st.integers(0, 20)), st.integers(0, 20), st.integers(0, 60), st.integers(0, 8))
 def test_what_is_left_always_fits(sizes: list[int], size: int, most: int, many: int) -> None:
     settings = retention(max_session_bytes=most, max_artifacts_per_session=many)
     try:

@@ -116,7 +116,10 @@ def test_what_cannot_be_held_is_named(value: Any, path: str) -> None:
 
 
 def test_a_socket_is_refused() -> None:
-    with socket.socket() as open_socket, pytest.raises(PayloadError, match=r"payload\.conn: socket"):
+    with (
+        socket.socket() as open_socket,
+        pytest.raises(PayloadError, match=r"payload\.conn: socket"),
+    ):
         codec.encode({"conn": open_socket})
 
 

@@ -29,7 +29,8 @@ PAYLOADS = {
     "bindings": {"context_id": None, "task_id": "t"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
     "tasks": {"task_id": "t"},
-    "traces": {"trace_id": "t"},
+    "traces": {"trace_id": "t", "content": "c"},
+    "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
 }
 
 
@@ -78,7 +79,7 @@ def test_what_an_earlier_clearing_refused_stays_refused() -> None:
 
 
 def test_a_large_clearing_is_cut_and_refuses_everything() -> None:
-    folded = fold(traces, [envelope(f"{i}", {"trace_id": "t"}) for i in range(20_000)])
+    folded = fold(traces, [envelope(f"{i}", PAYLOADS["traces"]) for i in range(20_000)])
     payloads = clearing(folded)
     assert len(payloads) == 2
     anew = start(traces)
@@ -100,7 +101,7 @@ def test_tasks_keep_the_order_of_first_saves(saves: list[tuple[str, int]]) -> No
 
 @given(st.lists(st.sampled_from("abcd"), max_size=30))
 def test_traces_end_with_the_last_saved(saves: list[str]) -> None:
-    log = [envelope(f"{n}", {"trace_id": trace}) for n, trace in enumerate(saves)]
+    log = [envelope(f"{n}", {"trace_id": trace, "content": ""}) for n, trace in enumerate(saves)]
     expected = list(dict.fromkeys(reversed(saves)))
     assert list(reversed(fold(traces, log).state)) == expected
 

@@ -111,9 +111,7 @@ def test_every_method_of_a_store_has_a_docstring() -> None:
     assert {"save_event", "list_tasks", "watch_updates", "close"} <= methods
     assert "artifact_store.put_bytes" in artifacts
     undocumented = [
-        name
-        for name in sorted(methods | artifacts)
-        if not inspect.getdoc(_resolve(store, name))
+        name for name in sorted(methods | artifacts) if not inspect.getdoc(_resolve(store, name))
     ]
     assert undocumented == []
 
@@ -137,7 +135,9 @@ def test_every_error_is_public_and_a_foldlog_error() -> None:
         if isinstance(value := getattr(errors, name), type) and issubclass(value, BaseException)
     }
     assert sorted(defined) == sorted(foldlog._HOMES["foldlog.errors"])
-    assert [name for name, value in defined.items() if not issubclass(value, foldlog.FoldlogError)] == []
+    assert [
+        name for name, value in defined.items() if not issubclass(value, foldlog.FoldlogError)
+    ] == []
 
 
 INTERNAL_ERRORS = {

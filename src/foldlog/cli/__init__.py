@@ -9,6 +9,12 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
+    import io
+    import sys
+
     from foldlog.cli.app import app
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its code, not a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
     app(prog_name="foldlog")

@@ -13,20 +13,18 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import typer
 
 from foldlog.cli.options import Target
 from foldlog.errors import FoldlogError
 
-P = ParamSpec("P")
-
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 and the number of the signal, as shells have it
 
 
 def command(
-    body: Callable[Concatenate[Target, P], Coroutine[Any, Any, int | None]],
+    body: Callable[..., Coroutine[Any, Any, int | None]],
 ) -> Callable[..., None]:
     """Make a command of `body`, which gets the shared options as its first argument.
 

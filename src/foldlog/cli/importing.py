@@ -52,6 +52,6 @@ def _show(report: ImportReport) -> None:
         shown.add_row(each.name.replace("_", " "), f"{appended:,}", f"{present:,}")
     out = console()
     out.print(shown)
-    out.print(f"{report.conversations:,} conversations, {report.messages:,} messages")
+    out.print(f"\n{report.conversations:,} conversations, {report.messages:,} messages")
     for broken in report.broken:
         typer.echo(f"foldlog: left out: {printable(str(broken))}", err=True)

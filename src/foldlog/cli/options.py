@@ -22,13 +22,15 @@ class Target:
         str | None,
         typer.Option(
             help="A NATS server, as nats://host:4222; several with commas between. "
-            f"[default: $FOLDLOG_URL] Sign in by --creds, or by ${_USER} and ${_PASSWORD}."
+            f"Sign in by --creds, or by ${_USER} and ${_PASSWORD}.",
+            show_default="$FOLDLOG_URL",
         ),
     ] = None
     path: Annotated[
         Path | None,
         typer.Option(
-            help="The embedded server's data directory. [default: $FOLDLOG_PATH, else .foldlog]"
+            help="The embedded server's data directory.",
+            show_default="$FOLDLOG_PATH, else .foldlog",
         ),
     ] = None
     namespace: Annotated[str, typer.Option(help="Whose data.")] = "default"

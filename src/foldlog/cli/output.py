@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from foldlog.cli.jsonable import jsonable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+_PIPE_WIDTH: Final = 120
+"""Columns of what is not a terminal and does not say: a log file, a pager, a CI job."""
 
 
 def print_json(document: object) -> None:
@@ -57,23 +61,31 @@ def moment(time: dt.datetime | float | None) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where people read. Text is taken as it is: no markup, no emoji codes, no guessed colours."""
+    """Where people read. Text is taken as it is: no markup, no emoji codes, no guessed colours.
+
+    As wide as the terminal, or as $COLUMNS says.
+    """
     from rich.console import Console
 
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
             raise
 
-    return Quiet(stderr=stderr, markup=False, emoji=False, highlight=False)
+    made = Quiet(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _PIPE_WIDTH
+    return made
 
 
-def table(*columns: str, title: str | None = None) -> Table:
+def table(*columns: str) -> Table:
     """A table with these headings; a heading that begins with ">" is flush right."""
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in columns:
         right = heading.startswith(">")
-        made.add_column(heading.removeprefix(">"), justify="right" if right else "left")
+        made.add_column(
+            heading.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+        )
     return made

@@ -45,7 +45,7 @@ def _show(report: RebuildReport) -> None:
         shown.add_row(name, f"{views:,}")
     out.print(shown)
     out.print(
-        f"{report.views:,} views from {report.envelopes:,} envelopes in {report.seconds:.2f} s"
+        f"\n{report.views:,} views from {report.envelopes:,} envelopes in {report.seconds:.2f} s"
     )
     for view in report.differing:
         out.print(f"differs from what was served: {printable(view)}", style="red")

@@ -42,12 +42,12 @@ def _block(event: StoredEvent, place: str) -> RenderableType:
         "  ",
         (printable(event.kind), "bold cyan"),
         "  ",
-        (printable(event.node_name or ""), "green"),
+        (printable(event.node_name) + "  " if event.node_name else "", "green"),
         (moment(event.ts), "dim"),
     )
     fields = [(k, v) for k, v in jsonable(event.payload).items() if v is not None]
     texts = [Text.assemble((f"{printable(k)}: ", "dim"), _text(v)) for k, v in fields]
-    return Group(heading, Padding(Group(*texts), (0, 0, 0, 4)))
+    return Group(heading, Padding(Group(*texts), (0, 0, 0, 4), expand=False))
 
 
 def _text(value: object) -> str:

@@ -41,7 +41,6 @@ async def steer(
     ] = None,
 ) -> None:
     """Tell a running task something, and print the event's id."""
-    given = {"event_id": event_id} if event_id is not None else {}
     event = foldlog.SteeringEvent(
         session_id=session,
         task_id=task,
@@ -49,8 +48,9 @@ async def steer(
         payload=_payload(text, payload),
         trace_id=trace,
         source=source,
-        **given,
     )
+    if event_id is not None:
+        event.event_id = event_id
     foldlog.validate_steering_event(event)
     async with target.connect() as store:
         await store.save_steering(event)

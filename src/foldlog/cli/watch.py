@@ -46,18 +46,19 @@ async def watch(
         raise typer.BadParameter("--since and --task are for updates and steering")
     out = console()
     # A watcher may be there before the first writer, so the directory is made.
-    async with target.connect(make=True) as store:
-        # An async generator holds a subscription: it is closed before the store is.
-        async with aclosing(_follow(store, kind, key, since, task)) as items:
-            shown = 0
-            async for item in items:
-                if target.json:
-                    print_json_line(item)
-                else:
-                    out.print(_line(kind, item), soft_wrap=True)
-                shown += 1
-                if shown == limit:
-                    return
+    async with (
+        target.connect(make=True) as store,
+        aclosing(_follow(store, kind, key, since, task)) as items,
+    ):
+        shown = 0
+        async for item in items:
+            if target.json:
+                print_json_line(item)
+            else:
+                out.print(_line(kind, item), soft_wrap=True)
+            shown += 1
+            if shown == limit:
+                return
 
 
 def _follow(

@@ -64,5 +64,6 @@ class MemoryBlobs:
         await asyncio.sleep(0)
         self._stored.pop(name, None)
 
-    def __len__(self) -> int:
-        return len(self._stored)
+    def names(self) -> list[str]:
+        """What is stored, by name."""
+        return list(self._stored)

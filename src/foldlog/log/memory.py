@@ -15,6 +15,7 @@ from typing import Final
 
 from foldlog.envelope import Draft, pack, unpack
 from foldlog.errors import AppendConflict
+from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
 from foldlog.subjects import Namespace, Subject
@@ -30,6 +31,7 @@ class MemoryLog:
 
     def __init__(self, namespace: Namespace | None = None) -> None:
         self.namespace = namespace or Namespace()
+        self.blobs = MemoryBlobs()
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[tuple[int, str, bytes]]] = defaultdict(list)
         self._last: dict[Subject, int] = {}

@@ -82,7 +82,7 @@ class Artifacts:
 
     async def put_bytes(
         self,
-        data: bytes,
+        data: bytes | bytearray | memoryview,
         *,
         mime_type: str | None = None,
         filename: str | None = None,
@@ -299,8 +299,8 @@ class Artifacts:
         turn = self._turns.setdefault(keys, asyncio.Lock())
         async with turn:
             folded = await self._journal.read(artifacts, *keys)
-            if _alive(folded, made.artifact_id) is not None:
-                return ()  # somebody saved the same while these bytes were stored
+            if _alive(folded, made.artifact_id) is not None or not folded.admits(id):
+                return ()  # saved by somebody else, or cleared, while these bytes were stored
             gone = self._to_go(folded, made)
             drafts = [*map(_deletion, gone), draft(artifacts.SAVED, dump(made), id=id)]
             await self._journal.append((self._journal.subject(artifacts, *keys), drafts))

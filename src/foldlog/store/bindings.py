@@ -64,13 +64,15 @@ class Bindings:
         folded = await self._journal.read(bindings, trace_id, consistency=consistency)
         return [_binding(bound) for bound in folded.state.values()]
 
-    async def list_bindings(self, *, router_session_id: str) -> list[RemoteBinding]:
+    async def list_bindings(
+        self, *, router_session_id: str, consistency: Consistency = "strong"
+    ) -> list[RemoteBinding]:
         """Return the bindings that a router session made, in the order of their first save.
 
         Errors as `Events.load_history`.
         """
-        folded = await self._journal.read(routes, router_session_id, consistency="strong")
-        return await self._resolve(list(folded.state), router_session_id)
+        folded = await self._journal.read(routes, router_session_id, consistency=consistency)
+        return await self._resolve(list(folded.state), router_session_id, consistency)
 
     async def find_binding(
         self,
@@ -80,6 +82,7 @@ class Bindings:
         remote_skill: str,
         tenant_id: str | None = None,
         user_id: str | None = None,
+        consistency: Consistency = "strong",
     ) -> RemoteBinding | None:
         """Return the binding saved last that fits and has not ended, or None.
 
@@ -88,10 +91,10 @@ class Bindings:
 
         Errors as `Events.load_history`.
         """
-        folded = await self._journal.read(routes, router_session_id, consistency="strong")
+        folded = await self._journal.read(routes, router_session_id, consistency=consistency)
         newest_first = sorted(folded.state, key=folded.state.__getitem__, reverse=True)
         wanted = (agent_url, remote_skill, tenant_id, user_id)
-        for binding in await self._resolve(newest_first, router_session_id):
+        for binding in await self._resolve(newest_first, router_session_id, consistency):
             found = (binding.agent_url, binding.remote_skill, binding.tenant_id, binding.user_id)
             if found == wanted and not binding.is_terminal:
                 return binding
@@ -113,13 +116,13 @@ class Bindings:
         await self._journal.append((self._journal.subject(bindings, trace_id), [ended]))
 
     async def _resolve(
-        self, routes_: Iterable[Route], router_session_id: str
+        self, routes_: Iterable[Route], router_session_id: str, consistency: Consistency
     ) -> list[RemoteBinding]:
         """The bindings at the end of routes, without those that now belong to another session."""
         wanted = list(routes_)
         traces = list(dict.fromkeys(route.trace_id for route in wanted))
         folds = await asyncio.gather(
-            *(self._journal.read(bindings, trace, consistency="strong") for trace in traces)
+            *(self._journal.read(bindings, trace, consistency=consistency) for trace in traces)
         )
         by_trace = dict(zip(traces, folds, strict=True))
         found = (by_trace[r.trace_id].state.get(Key(r.context_id, r.task_id)) for r in wanted)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -66,13 +67,14 @@ class Events:
         folded = await self._journal.read(events, trace_id, consistency=consistency)
         return [_event(item) for item in sorted(folded.state, key=_writers_clock)]
 
-    async def watch_events(self, trace_id: str) -> AsyncIterator[StoredEvent]:
+    async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.
 
         It outlives reconnects and ends when the store is closed (StoreClosed) or the iterator is.
         """
-        async for item in self._journal.watch(events, trace_id, since_id=None):
-            yield _event(item)
+        async with aclosing(self._journal.watch(events, trace_id, since_id=None)) as items:
+            async for item in items:
+                yield _event(item)
 
     def _drafted(self, event: StoredEvent) -> tuple[Subject, Draft]:
         trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id

@@ -6,14 +6,16 @@ applied is not appended again: the fold would drop it anyway.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
+from foldlog.errors import StoreClosed
 from foldlog.log.port import Append, Log
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, Views
@@ -21,7 +23,21 @@ from foldlog_projections.fold import Folded, Projection
 
 S = TypeVar("S")
 
-_gathered: ContextVar[tuple[Journal, list[Append]] | None] = ContextVar("gathered", default=None)
+
+@dataclass(slots=True)
+class _Gathering:
+    """The appends of one `atomic()` block; `open` until it ends.
+
+    A task started inside inherits the block's context and may outlive it: what it saves then is
+    no longer part of the block.
+    """
+
+    journal: Journal
+    appends: list[Append] = field(default_factory=list)
+    open: bool = True
+
+
+_gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None)
 
 
 class Journal:
@@ -43,9 +59,9 @@ class Journal:
     async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Append what has not been applied yet. Errors as `Log.append`."""
         new = [a for subject, drafts in appends if (a := self._unapplied(subject, drafts)).drafts]
-        gathered = _gathered.get()
-        if gathered is not None and gathered[0] is self:
-            gathered[1].extend(new)
+        gathering = self._open_gathering()
+        if gathering is not None:
+            gathering.appends.extend(new)
         elif new:
             await self._append(new, atomic=False)
 
@@ -67,7 +83,7 @@ class Journal:
 
     def watch(
         self, projection: Projection[list[Recorded]], *keys: str, since_id: str | None
-    ) -> AsyncIterator[Recorded]:
+    ) -> AsyncGenerator[Recorded]:
         """See `Views.watch`."""
         return self.views.watch(projection, self.subject(projection, *keys), since_id)
 
@@ -81,20 +97,28 @@ class Journal:
         Raises:
             ConfigurationError: what was saved lives on several shards. Nothing was appended.
         """
-        gathered = _gathered.get()
-        if gathered is not None and gathered[0] is self:
+        if self._open_gathering() is not None:
             yield
             return
-        appends: list[Append] = []
-        token = _gathered.set((self, appends))
+        gathering = _Gathering(self)
+        token = _gathering.set(gathering)
         try:
             yield
         finally:
-            _gathered.reset(token)
-        if appends:
-            await self._append(appends, atomic=True)
+            gathering.open = False
+            _gathering.reset(token)
+        if gathering.appends:
+            await self._append(_merged(gathering.appends), atomic=True)
+
+    def _open_gathering(self) -> _Gathering | None:
+        gathering = _gathering.get()
+        if gathering is not None and gathering.open and gathering.journal is self:
+            return gathering
+        return None
 
     async def _append(self, appends: list[Append], *, atomic: bool) -> list[int]:
+        if self.views.closed:
+            raise StoreClosed
         seqs = await self.log.append(appends, atomic=atomic)
         for append, seq in zip(appends, seqs, strict=True):
             self.views.acked(append.subject, seq)
@@ -105,6 +129,14 @@ class Journal:
         if folded is not None:
             drafts = [draft for draft in drafts if folded.admits(draft.id)]
         return Append(subject, with_keys(subject, drafts))
+
+
+def _merged(appends: list[Append]) -> list[Append]:
+    """One append a subject: fewer messages, of which an atomic append may have 1,000."""
+    by_subject: dict[Subject, list[Draft]] = {}
+    for subject, drafts, _ in appends:
+        by_subject.setdefault(subject, []).extend(drafts)
+    return [Append(subject, tuple(drafts)) for subject, drafts in by_subject.items()]
 
 
 def with_keys(subject: Subject, drafts: Sequence[Draft]) -> tuple[Draft, ...]:

@@ -21,6 +21,9 @@ URL_VARIABLE: Final = "FOLDLOG_URL"
 PATH_VARIABLE: Final = "FOLDLOG_PATH"
 DEFAULT_PATH: Final = ".foldlog"
 
+_START_TIMEOUT: Final = 60.0
+"""Seconds that a start may take: recovering a large log is no call of the store's."""
+
 
 class Connecting:
     """A store that is being connected: `await` it, or enter it with `async with`."""
@@ -163,7 +166,10 @@ async def _open(
     if not url:
         directory = path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH
         server = await EmbeddedServer.join(
-            Path(directory), durability=durability, binary=server_binary
+            Path(directory),
+            durability=durability,
+            binary=server_binary,
+            timeout=max(timeout, _START_TIMEOUT),
         )
         url = server.url
         nats_options = {**nats_options, "user": server.user, "password": server.password}

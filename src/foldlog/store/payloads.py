@@ -103,9 +103,10 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TraceSaved(msgspec.Struct, frozen=True):
-    """`trace.saved`: a trajectory of this trace was saved."""
+    """`trace.saved`: a trajectory of this trace was saved; `content` is its digest."""
 
     trace_id: str
+    content: str
 
 
 class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from foldlog.errors import ConfigurationError
 from foldlog.store.journal import Journal
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Folded, Projection, start, step
+from foldlog.views.refold import Refolded, refold
+from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.registry import FAMILIES
 
 
@@ -70,10 +71,10 @@ class Rebuild:
         envelopes, differing = 0, list[str]()
         for done, subject in enumerate(subjects, 1):
             fold = FAMILIES[subject.family]
-            rebuilt, count = await self._fold(fold, subject)
-            envelopes += count
+            rebuilt = await self._rebuilt(fold, subject)
+            envelopes += rebuilt.envelopes
             counts[fold.name] += 1
-            if not await self._is_served(fold, subject, rebuilt):
+            if not await self._is_served(fold, subject, rebuilt.folded):
                 differing.append(f"{fold.name}/{'/'.join(subject.keys)}")
             if on_progress is not None:
                 key = "/".join(subject.keys)
@@ -82,14 +83,9 @@ class Rebuild:
         seconds = time.perf_counter() - began
         return RebuildReport(len(subjects), envelopes, dict(counts), tuple(differing), seconds)
 
-    async def _fold(self, fold: Projection[Any], subject: Subject) -> tuple[Folded[Any], int]:
-        folded, count = start(fold), 0
-        async for records in self._journal.log.read(subject):
-            for record in records:
-                count += len(record.envelopes)
-                for envelope in record.envelopes:
-                    step(fold, folded, envelope)
-        return folded, count
+    async def _rebuilt(self, fold: Projection[Any], subject: Subject) -> Refolded[Any]:
+        # A view that needs the last envelope only must come out the same without those before.
+        return await refold(self._journal.log, fold, subject, last_only=fold.latest_only)
 
     async def _is_served(
         self, fold: Projection[Any], subject: Subject, rebuilt: Folded[Any]
@@ -101,5 +97,5 @@ class Rebuild:
         if bool(served.state == rebuilt.state):
             return True
         # Something may have been saved since the fold above: fold once more, up to now.
-        rebuilt, _ = await self._fold(fold, subject)
+        rebuilt = (await self._rebuilt(fold, subject)).folded
         return bool(served.state == rebuilt.state)

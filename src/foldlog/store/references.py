@@ -114,6 +114,8 @@ def checked_text(text: str) -> bytes:
 
 def _artifact_id(sha256: str, namespace: str | None, scope: Scope | None) -> str:
     """`<namespace or "art">_<32 hex digits>`: enough of them that nobody can make two collide."""
+    if namespace is not None and not isinstance(namespace, str):
+        raise PayloadError("namespace", f"a string is needed, not {type(namespace).__name__}")
     owner = [getattr(scope, field, None) for field in _FIELDS]
     identity = codec.encode([sha256, namespace, owner], "namespace")
     prefix = _NOT_IN_AN_ID.sub("_", namespace or "").strip("_-")[:_PREFIX_CHARACTERS] or "art"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from foldlog import codec
 from foldlog.envelope import Recorded, draft
@@ -73,15 +74,16 @@ class Steering:
 
     async def watch_steering(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
-    ) -> AsyncIterator[SteeringEvent]:
+    ) -> AsyncGenerator[SteeringEvent]:
         """Yield the events after `since_id` (from the first, if None or unknown), then new ones.
 
         Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
         or the iterator is.
         """
-        async for item in self._journal.watch(steering, session_id, since_id=since_id):
-            if task_id is None or _task_id(item) == task_id:
-                yield _event(item)
+        async with aclosing(self._journal.watch(steering, session_id, since_id=since_id)) as items:
+            async for item in items:
+                if task_id is None or _task_id(item) == task_id:
+                    yield _event(item)
 
 
 def _task_id(item: Recorded) -> str:

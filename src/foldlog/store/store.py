@@ -180,7 +180,9 @@ class Store:
     ) -> Callable[P, Coroutine[Any, Any, T]]:
         return self._degrade.guard(method, default) if self._degrade else method
 
-    def _writing(self, method: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
+    def _writing(
+        self, method: Callable[P, Coroutine[Any, Any, None]]
+    ) -> Callable[P, Coroutine[Any, Any, None]]:
         return self._degrade.guard(method, _nothing) if self._degrade else method
 
 

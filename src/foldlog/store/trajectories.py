@@ -10,7 +10,7 @@ from foldlog.models import Trajectory
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import TraceSaved, dump
 from foldlog.subjects import checked_id
-from foldlog.views import Consistency
+from foldlog.views import Consistency, refold
 from foldlog_projections import traces
 from foldlog_projections import trajectory as saved_trajectory
 
@@ -35,12 +35,12 @@ class Trajectories:
         )
         # The trajectory first: a trace is listed only if there is something to get. That the
         # index names the content lets a cleared session refuse a late writer's repetition.
-        entry = dump(TraceSaved(trace_id))
+        entry = dump(TraceSaved(trace_id, codec.digest(body)))
         await self._journal.append(
             (subject, [draft("trajectory.saved", body, id=upsert_id(body))]),
             (
                 self._journal.subject(traces, session_id),
-                [draft("trace.saved", entry, id=upsert_id(entry + body))],
+                [draft("trace.saved", entry, id=upsert_id(entry))],
             ),
         )
 
@@ -55,9 +55,15 @@ class Trajectories:
             self._journal.read(traces, session_id, consistency=consistency),
             self._journal.read(saved_trajectory, session_id, trace_id, consistency=consistency),
         )
-        if trace_id not in listed.state or latest.state is None:
+        saved, content = latest.state, listed.state.get(trace_id)
+        if saved is None or content is None:
             return None
-        return Trajectory.from_serialised(codec.decode(latest.state.payload))
+        if codec.digest(saved.payload) != content:
+            # The last record is not what the session counts as saved last: a late writer has put
+            # back what was cleared, or a save is just happening. The whole fold knows.
+            subject = self._journal.subject(saved_trajectory, session_id, trace_id)
+            saved = (await refold(self._journal.log, saved_trajectory, subject)).folded.state
+        return None if saved is None else Trajectory.from_serialised(codec.decode(saved.payload))
 
     async def list_traces(
         self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"

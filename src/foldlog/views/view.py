@@ -100,11 +100,11 @@ class View(Generic[S]):
 
     def is_current(self, now: float, epoch: int, trust: float) -> bool:
         """Whether nothing is known to be missing, and pushes may be trusted to have told."""
-        return (
-            self.applied >= self.known_head
-            and epoch == self._checked_epoch
-            and now - self._checked_at < trust
-        )
+        return self.applied >= self.known_head and self.is_trusted(now, epoch, trust)
+
+    def is_trusted(self, now: float, epoch: int, trust: float) -> bool:
+        """Whether the log was looked at in the last `trust` seconds, and no push missed since."""
+        return epoch == self._checked_epoch and now - self._checked_at < trust
 
     def wake(self) -> None:
         """Let those who watch look again."""

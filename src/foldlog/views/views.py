@@ -12,17 +12,18 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
-from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
 from foldlog.log.port import Log
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog_projections.fold import Folded, Projection
 
 Consistency = Literal["strong", "session", "eventual"]
+CONSISTENCIES: Final = get_args(Consistency)
 
 TRUST_SECONDS: Final = 5.0
 """How long pushes are trusted without a look at the log: a lost last push is found by then."""
@@ -42,7 +43,7 @@ class Views:
         self._max_hot_bytes = max_hot_bytes
         self._hot: OrderedDict[Subject, View[Any]] = OrderedDict()
         self._hot_bytes = 0
-        self._closed = False
+        self.closed = False
 
     def __len__(self) -> int:
         return len(self._hot)
@@ -55,11 +56,14 @@ class Views:
         Raises:
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
         """
+        if consistency not in CONSISTENCIES:
+            known = ", ".join(CONSISTENCIES)
+            raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
         view = self._view(projection, subject)
         if not view.is_hydrated:
             await self._hydrate(view)
             await self._evict(keep=view)
-        elif consistency == "strong" or not self._is_current(view):
+        elif consistency == "strong" or not self._is_current(view, consistency):
             await self._catch_up(view)
         return view.folded
 
@@ -85,7 +89,7 @@ class Views:
 
     async def watch(
         self, projection: Projection[list[Recorded]], subject: Subject, since_id: str | None
-    ) -> AsyncIterator[Recorded]:
+    ) -> AsyncGenerator[Recorded]:
         """Yield the envelopes of `subject` in log order, then each new one, without end.
 
         Starts after the envelope `since_id`, or at the beginning if that is None or unknown. An
@@ -121,16 +125,17 @@ class Views:
 
     async def close(self) -> None:
         """Forget everything; watchers end with StoreClosed."""
-        self._closed = True
+        self.closed = True
         for view in list(self._hot.values()):
             view.wake()
             await self._release(view)
 
-    def _is_current(self, view: View[Any]) -> bool:
-        return view.is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
+    def _is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
+        is_current = view.is_trusted if consistency == "eventual" else view.is_current
+        return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
 
     def _view(self, projection: Projection[S], subject: Subject) -> View[S]:
-        if self._closed:
+        if self.closed:
             raise StoreClosed
         view = self._hot.get(subject)
         if view is None:
@@ -177,7 +182,7 @@ class Views:
 
     async def _bring_up(self, view: View[Any], wake: asyncio.Event, *, force: bool) -> None:
         """Bring a watched view up to date, for as long as it takes until the log is there."""
-        while not self._closed:
+        while not self.closed:
             try:
                 if not view.is_hydrated:
                     await self._hydrate(view)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from foldlog.cli.demo.ledger import Ledger
 from foldlog.cli.demo.observer import Observer
@@ -16,7 +16,7 @@ from foldlog.errors import AppendUnknown, LogUnavailable
 from foldlog.importer import ImportReport, import_conversations
 from foldlog.store import RebuildProgress, Store
 
-CONCURRENCY: Final = 4
+CONCURRENCY: Final = 2
 """Conversations under way at a time: few, so that some are done when others are interrupted."""
 
 _ATTEMPTS: Final = 5
@@ -24,11 +24,14 @@ _ALL: Final = 2**31 - 1
 
 
 async def import_file(
-    store: Ledger | Store, transcript: Transcript, prefix: str, server_is_back: asyncio.Event
+    store: Ledger | Store,
+    transcript: Transcript,
+    prefix: str,
+    interruption: asyncio.Task[Any] | None = None,
 ) -> Proof:
-    """Import the file. A save whose outcome could not be settled ends a run; the next completes it.
+    """Import the file. A save that an interruption cost ends a run, and the next run completes it.
 
-    Before another run, `server_is_back` is waited for.
+    What comes after the interruption is waited for first.
     """
     began = time.perf_counter()
     for runs in itertools.count(1):
@@ -36,16 +39,16 @@ async def import_file(
             report = await _import(store, transcript, prefix)
             break
         except (AppendUnknown, LogUnavailable):
-            if runs == _ATTEMPTS:
+            if interruption is None or runs == _ATTEMPTS:
                 raise
-            await server_is_back.wait()
+            await asyncio.wait([interruption])
     seconds = time.perf_counter() - began
     saves = report.appended.total + report.present.total
     return Proof(
         name="imported",
         claim="Real conversations went in",
         passed=report.conversations == len(transcript.conversations),
-        figure=f"{report.conversations} conversations, {report.messages} messages, {saves} saves",
+        figure=f"{report.conversations:,} conversations, {report.messages:,} messages",
         seconds=seconds,
         facts={
             "file": transcript.path,
@@ -69,7 +72,7 @@ async def watched(observer: Observer, transcript: Transcript) -> Proof:
         name="watched",
         claim="A live watcher saw it all, once",
         passed=sorted(observer.seen) == sorted(ids),
-        figure=f"{len(observer.seen)} of {len(ids)} updates and steering events",
+        figure=f"{len(observer.seen):,} of {len(ids):,} updates and steering events",
         seconds=time.perf_counter() - began,
         facts={"sessions": sessions, "expected": len(ids), "received": len(observer.seen)},
     )
@@ -84,7 +87,7 @@ async def identical(store: Store, transcript: Transcript) -> Proof:
         name="identical",
         claim="The log holds what the file holds",
         passed=ours == theirs and len(log) == len(transcript.messages),
-        figure=f"{len(log)} messages, sha256 {ours[:8]} and {theirs[:8]}",
+        figure=f"{len(log):,} messages, sha256 {ours[:6]} and {theirs[:6]}",
         seconds=time.perf_counter() - began,
         facts={
             "messages_in_file": len(transcript.messages),
@@ -98,14 +101,14 @@ async def identical(store: Store, transcript: Transcript) -> Proof:
 async def imported_again(store: Store, transcript: Transcript, prefix: str) -> Proof:
     """That nothing is there twice, and a second import finds nothing to do."""
     began = time.perf_counter()
-    report = await _import(store, transcript, prefix)
     held = sum(await asyncio.gather(*(_held(store, p.trace_id) for p in transcript.plans)))
+    report = await _import(store, transcript, prefix)
     wanted = report.present.total
     return Proof(
         name="imported_again",
         claim="Nothing was doubled",
         passed=report.appended.total == 0 and held == wanted,
-        figure=f"{held} records for {wanted}; importing again appended {report.appended.total}",
+        figure=f"{held:,} records, {wanted:,} wanted; added again: {report.appended.total:,}",
         seconds=time.perf_counter() - began,
         facts={"records": held, "expected": wanted, "appended_again": report.appended.total},
     )
@@ -140,8 +143,8 @@ async def rebuilt(
         name="rebuilt",
         claim="The views come from the log alone",
         passed=not report.differing and same,
-        figure=f"{report.views} views from {report.envelopes} envelopes, "
-        f"{len(report.differing)} differ",
+        figure=f"{report.views:,} views, {report.envelopes:,} envelopes, "
+        f"{len(report.differing):,} differ",
         seconds=report.seconds + time.perf_counter() - began,
         facts={
             "views": report.views,
@@ -159,18 +162,20 @@ async def _import(store: Ledger | Store, transcript: Transcript, prefix: str) ->
 
 
 async def _messages(store: Store, transcript: Transcript) -> list[dict[str, object]]:
-    histories = await asyncio.gather(*(store.load_history(p.trace_id) for p in transcript.plans))
+    histories = await asyncio.gather(
+        *(store.load_history(p.trace_id, consistency="strong") for p in transcript.plans)
+    )
     return [dict(event.payload) for history in histories for event in history]
 
 
 async def _held(store: Store, session: str) -> int:
     """How many records a conversation has become, whoever saved them."""
     lists = await asyncio.gather(
-        store.load_history(session),
-        store.list_steering(session, limit=_ALL),
-        store.list_updates(session, limit=_ALL),
-        store.list_planner_events(session),
-        store.list_tasks(session),
-        store.list_traces(session, _ALL),
+        store.load_history(session, consistency="strong"),
+        store.list_steering(session, limit=_ALL, consistency="strong"),
+        store.list_updates(session, limit=_ALL, consistency="strong"),
+        store.list_planner_events(session, consistency="strong"),
+        store.list_tasks(session, consistency="strong"),
+        store.list_traces(session, _ALL, consistency="strong"),
     )
     return sum(map(len, lists))

@@ -27,10 +27,11 @@ class Ledger:
     """A store for the importer. `acked` are the messages whose save has returned, by trace.
 
     Args:
-        half: from how many acked messages on `moment` may come.
+        begun: from how many records on, whose save has begun, `moment` may come.
+        crowd: how many saves must be on their way then.
     """
 
-    def __init__(self, store: Store, *, half: int) -> None:
+    def __init__(self, store: Store, *, begun: int, crowd: int) -> None:
         self.load_history = store.load_history
         self.list_steering = store.list_steering
         self.list_updates = store.list_updates
@@ -42,26 +43,35 @@ class Ledger:
         self.acked: defaultdict[str, list[StoredEvent]] = defaultdict(list)
         self.in_flight = 0
         self._store = store
-        self._half = half
-        self._messages = 0
+        self._to_begin = begun
+        self._crowd = crowd
         self._started = asyncio.Event()
+        self._ended = False
 
-    async def moment(self) -> None:
-        """Return when half of the messages are acked and saves are on their way to the server."""
-        while True:
+    async def moment(self) -> bool:
+        """Wait until enough is under way for a kill to be worth something.
+
+        False: the import ended before.
+        """
+        while not self._ended:
             self._started.clear()
             await self._started.wait()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            if self.in_flight:
-                return
+            if self.in_flight >= self._crowd:
+                return True
+        return False
+
+    def end(self) -> None:
+        """There will be no more saves."""
+        self._ended = True
+        self._started.set()
 
     async def save_events(self, events: Iterable[StoredEvent]) -> None:
         """As the store's; what it acked is noted."""
         saved: Sequence[StoredEvent] = list(events)
-        with self._flight():
+        with self._flight(len(saved)):
             await self._store.save_events(saved)
-        self._messages += len(saved)
         for event in saved:
             self.acked[event.trace_id or ""].append(event)
 
@@ -91,9 +101,10 @@ class Ledger:
             await self._store.save_trajectory(trace_id, session_id, trajectory)
 
     @contextmanager
-    def _flight(self) -> Iterator[None]:
+    def _flight(self, records: int = 1) -> Iterator[None]:
         self.in_flight += 1
-        if self._messages >= self._half:
+        self._to_begin -= records
+        if self._to_begin <= 0:
             self._started.set()
         try:
             yield

@@ -70,7 +70,9 @@ class Observer:
             task.cancel()
         await self._group.__aexit__(None, None, None)
 
-    async def _follow(self, items: AsyncIterator[StateUpdate] | AsyncIterator[SteeringEvent]) -> None:
+    async def _follow(
+        self, items: AsyncIterator[StateUpdate] | AsyncIterator[SteeringEvent]
+    ) -> None:
         try:
             async with aclosing(cast(AsyncGenerator[Item, None], items)) as stream:
                 async for item in stream:

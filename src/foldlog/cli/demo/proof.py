@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 class Proof(NamedTuple):
     """One claim put to the test.
 
-    `passed` is None for what could not be tried. `figure` is for people, `facts` for programs.
+    `passed` is None for what could not be tried, and `seconds` where nothing took any. `figure` is
+    for people, `facts` for programs.
     """
 
     name: str
     claim: str
     passed: bool | None
     figure: str
-    seconds: float
+    seconds: float | None
     facts: Mapping[str, Any]
 
     @property

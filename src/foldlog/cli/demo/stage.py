@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from foldlog.cli.demo.kill import Killed
 from foldlog.cli.demo.observer import Item
 from foldlog.cli.demo.proof import Proof
 from foldlog.cli.jsonable import compact
 from foldlog.cli.output import printable
+from foldlog.cli.progress import progress_bar
 from foldlog.models import StateUpdate
+from foldlog.store import RebuildProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_VERDICTS: Final = {True: ("✔", "bold green"), False: ("✘", "bold red"), None: ("–", "dim")}
+_VERDICTS: Final = {True: ("✔", "bold green"), False: ("✘", "bold red"), None: ("-", "dim")}
 
 
 class Stage:
-    """Tells people what happens."""
+    """Tells people what happens; `silent` leaves that to somebody else."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, silent: bool) -> None:
         self._console = console
+        self._console.quiet = silent
 
     def announce(self, text: str) -> None:
         """A new act begins."""
@@ -34,19 +40,18 @@ class Stage:
         """The watcher received something."""
         from rich.text import Text
 
-        if isinstance(item, StateUpdate):
-            kind, content, colour = item.update_type, item.content, "cyan"
-        else:
-            kind, content, colour = item.event_type, item.payload, "magenta"
+        kind, content, colour = (
+            (str(item.update_type), item.content, "cyan")
+            if isinstance(item, StateUpdate)
+            else (str(item.event_type), item.payload, "magenta")
+        )
         line = Text.assemble(
             ("  ▸ ", "dim"),
             (f"{printable(item.session_id):<22.22} ", "green"),
             (f"{kind:<13}", colour),
             printable(_gist(content)),
-            no_wrap=True,
-            overflow="ellipsis",
         )
-        self._console.print(line)
+        self._console.print(line, no_wrap=True, overflow="ellipsis")
 
     def killed(self, pid: int, in_flight: int) -> None:
         """The server was killed just now."""
@@ -54,6 +59,23 @@ class Stage:
 
         text = f"SIGKILL to nats-server, pid {pid}, with {in_flight} saves in flight"
         self._console.print(Rule(text, style="red", characters="─"))
+
+    def back(self, killed: Killed) -> None:
+        """A new connection has read the log of the server that was started again."""
+        from rich.rule import Rule
+
+        text = f"back as pid {killed.new_pid}, read again after {killed.outage * 1000:.0f} ms"
+        self._console.print(Rule(text, style="green", characters="─"))
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[Callable[[RebuildProgress], None]]:
+        """A bar for a rebuild."""
+        with progress_bar(label, on=self._console, keep=True) as advance:
+
+            def on_progress(progress: RebuildProgress) -> None:
+                advance(progress.done, progress.total, f"{progress.envelopes:,} envelopes")
+
+            yield on_progress
 
     def verdict(self, proofs: list[Proof]) -> None:
         """The table."""
@@ -68,10 +90,15 @@ class Stage:
         table.add_column("Time", justify="right")
         for proof in proofs:
             mark, style = _VERDICTS[proof.passed]
-            time = "" if proof.passed is None else f"{proof.seconds * 1000:,.0f} ms"
-            table.add_row(Text(mark, style), proof.claim, proof.figure, time)
+            table.add_row(Text(mark, style), proof.claim, proof.figure, _time(proof.seconds))
         self._console.print()
         self._console.print(table)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:,.0f} ms" if seconds >= 0.001 else "< 1 ms"
 
 
 def _gist(content: object) -> str:

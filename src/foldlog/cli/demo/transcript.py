@@ -29,6 +29,16 @@ class Transcript:
         return [m for conversation in self.conversations for m in conversation.messages]
 
     @property
+    def records(self) -> int:
+        """How many records they become: those of `_at_once`, the messages, a task's two states."""
+        return sum(len(plan.events) + _at_once(plan) + 2 for plan in self.plans)
+
+    @property
+    def least_at_once(self) -> int:
+        """How many saves are under way together in any of the conversations, at least."""
+        return min(map(_at_once, self.plans))
+
+    @property
     def fingerprint(self) -> str:
         """The fingerprint of `messages`."""
         return fingerprint(self.messages)
@@ -38,6 +48,11 @@ class Transcript:
         """The conversations around the middle, where the kill falls."""
         begin = max((len(self.plans) - _WATCHED) // 2, 0)
         return self.plans[begin : begin + _WATCHED]
+
+
+def _at_once(plan: ImportPlan) -> int:
+    """How many saves the importer has under way together once the messages are in."""
+    return len(plan.steering) + len(plan.updates) + len(plan.planner_events) + 1
 
 
 def read_transcript(path: Path, *, prefix: str) -> Transcript:

@@ -222,7 +222,8 @@ class Appender:
                 else:
                     await self._publish_each(messages, outcomes, timeout=left / 2)
                 cost = time.perf_counter() - began
-                self._vehicle.learn(len(messages), cost, as_batch=as_batch)
+                if len(messages) > 1:  # alone, it pays the round trip that a group shares
+                    self._vehicle.learn(len(messages), cost, as_batch=as_batch)
             except ReplyLost:
                 in_doubt = True
                 as_batch = as_batch and atomic

@@ -40,7 +40,7 @@ CHUNK_BYTES: Final = 128 * 1024
 _IN_FLIGHT: Final = 16
 """Chunks published side by side: the server syncs while the next ones arrive."""
 
-_PAGE_BYTES: Final = 4 * 1024 * 1024
+_PAGE_BYTES: Final = 1024 * 1024
 _PAGE_CHUNKS: Final = _PAGE_BYTES // CHUNK_BYTES
 
 _GRACE: Final = 3600
@@ -86,24 +86,25 @@ class JetStreamBlobs:
         await self._connection.ready(self._timeout)
         await self._make_bucket()
         size = min(CHUNK_BYTES, self._connection.max_payload - 1024)
-        chunks = [data[start : start + size] for start in range(0, len(data), size)]
+        starts = range(0, len(data), size)
         digest = base64.urlsafe_b64encode(bytes.fromhex(sha256)).decode()
         info = _Info(
             name=name,
             bucket=self._bucket,
             nuid=name,  # as unique as one, and found without a look at the meta message
             size=len(data),
-            chunks=len(chunks),
+            chunks=len(starts),
             digest=f"SHA-256={digest}",
             mtime=dt.datetime.now(dt.UTC).isoformat(),
             options={"max_chunk_size": size},
         )
         headers = {} if ttl is None or ttl > _LONGEST else {"Nats-TTL": f"{ttl + _GRACE}s"}
         try:
-            for start in range(0, len(chunks), _IN_FLIGHT):
-                await self._publish(
-                    self._chunk_subject(name), chunks[start : start + _IN_FLIGHT], headers
-                )
+            for first in range(0, len(starts), _IN_FLIGHT):
+                chunks = [
+                    data[start : start + size] for start in starts[first : first + _IN_FLIGHT]
+                ]
+                await self._publish(self._chunk_subject(name), chunks, headers)
             # Last, so that a reader who finds the meta message finds every chunk.
             meta = {**headers, "Nats-Rollup": "sub"}
             await self._publish(self._meta_subject(name), [msgspec.json.encode(info)], meta)
@@ -197,8 +198,6 @@ class JetStreamBlobs:
             if isinstance(reply, BaseException):
                 raise reply
             ack = _ack_decoder.decode(reply.data)
-            if ack.error is not None and ack.error.code == 503:
-                raise LogUnavailable(f"{self._stream}: {ack.error.description}")
             if ack.error is not None:
                 raise AppendFailed(f"{ack.error.description} ({ack.error.err_code})")
 

@@ -1,0 +1,38 @@
+"""Folding a subject anew, beside whatever view of it is hot."""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from foldlog_projections.fold import Folded, Projection, start, step
+
+from foldlog.log.port import Log
+from foldlog.subjects import Subject
+
+S = TypeVar("S")
+
+
+class Refolded(NamedTuple, Generic[S]):
+    """A fold of a whole subject, and how many envelopes went into it."""
+
+    folded: Folded[S]
+    envelopes: int
+
+
+async def refold(
+    log: Log, projection: Projection[S], subject: Subject, *, last_only: bool = False
+) -> Refolded[S]:
+    """Fold every record of `subject`; with `last_only`, have the last envelope stand alone.
+
+    Raises:
+        LogUnavailable, LogCorrupt: the log could not be read whole.
+    """
+    folded, envelopes = start(projection), 0
+    async for records in log.read(subject):
+        for record in records:
+            envelopes += len(record.envelopes)
+            for envelope in record.envelopes:
+                if last_only:
+                    folded = start(projection)
+                step(projection, folded, envelope)
+    return Refolded(folded, envelopes)
