@@ -23,7 +23,9 @@ from foldlog.log.jetstream import JetStreamLog
 TEXT = "x" * 300
 
 
-async def together(writers: int, saves: int, save: Callable[[int, int], Awaitable[object]]) -> float:
+async def together(
+    writers: int, saves: int, save: Callable[[int, int], Awaitable[object]]
+) -> float:
     """Saves a second of `writers` concurrent writers that each await every save."""
 
     async def writer(number: int) -> None:

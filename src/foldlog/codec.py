@@ -143,6 +143,8 @@ def _to_key(key: Any, path: str) -> Any:
         return _checked_text(str(key), f"{path} key")
     if isinstance(key, int) and _INT_MIN <= key <= _INT_MAX:
         return int(key)
+    if type(key) is tuple:
+        return tuple(_to_key(part, path) for part in key)
     raise PayloadError(path, f"a key of {type(key).__qualname__} {key!r:.40} cannot be held")
 
 

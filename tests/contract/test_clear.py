@@ -87,6 +87,15 @@ async def test_other_sessions_are_left_alone(store: foldlog.Store, reopen: OpenS
     assert await other.load_planner_state("token") == {"n": 1}
 
 
+async def test_naming_anothers_trace_does_not_make_it_ones_own(store: foldlog.Store) -> None:
+    await fill(store, "theirs")
+    before = await contents(store, "theirs")
+    await store.save_task(task("task", "mine", trace_id="theirs-a"))
+    await store.save_update(update("u", "mine", trace_id="theirs-a"))
+    await store.clear_session("mine")
+    assert await contents(store, "theirs") == before
+
+
 async def test_a_late_writer_cannot_bring_a_session_back(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:

@@ -43,7 +43,8 @@ SCALARS = (
     | st.decimals(allow_nan=False)
     | st.uuids()
 )
-KEYS = st.text() | st.integers(min_value=-(2**63), max_value=2**64 - 1) | st.binary()
+_KEYS = st.text() | st.integers(min_value=-(2**63), max_value=2**64 - 1) | st.binary()
+KEYS = _KEYS | st.tuples(_KEYS, st.tuples(_KEYS))
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from foldlog_projections import updates
-from foldlog_projections.fold import fold
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.envelope import Recorded
 from foldlog.store.cursor import page
+from foldlog_projections import updates
+from foldlog_projections.fold import fold
 
 RAW = b"\xc0"
 

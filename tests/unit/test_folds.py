@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from foldlog_projections import bindings, pauses, routes, tasks, traces
-from foldlog_projections.bindings import Key
-from foldlog_projections.fold import clearing, fold, start, step
-from foldlog_projections.registry import FAMILIES, PROJECTIONS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, upsert_id
+from foldlog_projections import bindings, pauses, routes, tasks, traces
+from foldlog_projections.bindings import Key
+from foldlog_projections.fold import clearing, fold, start, step
+from foldlog_projections.registry import FAMILIES, PROJECTIONS
 
 
 def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:

@@ -19,7 +19,6 @@ import msgspec
 
 from foldlog.envelope import CLEARED, Draft, draft, upsert_id
 from foldlog.errors import (
-    AppendConflict,
     AppendUnknown,
     ArtifactTooLarge,
     FoldlogError,
@@ -45,7 +44,7 @@ from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import artifacts
 from foldlog_projections.artifacts import Deleted, Held, Saved
-from foldlog_projections.fold import Cleared, Folded
+from foldlog_projections.fold import Folded
 
 _POINTER: Final = "artifact"
 """A family without a view: an artifact's subject holds the keys of its session's subject."""
@@ -255,10 +254,8 @@ class Artifacts:
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
         keys = (checked_id(session_id, "session_id"),)
-        folded = await self._journal.read(artifacts, *keys, consistency="strong")
-        held = tuple(folded.state.values())
-        await clear_subject(self._journal, artifacts, *keys)
-        await self._remove_bytes(keys, held)
+        held = await clear_subject(self._journal, artifacts, *keys)
+        await self._remove_bytes(keys, held.values())
 
     async def clear(self) -> None:
         """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
@@ -267,7 +264,9 @@ class Artifacts:
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
         for subject in await self._journal.log.subjects(artifacts.name):
-            await self._forget(subject.keys)
+            keys = subject.keys
+            held = await clear_subject(self._journal, artifacts, *keys, remember=False)
+            await self._remove_bytes(keys, held.values())
 
     def _to_go(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held]:
         """What must be gone for `made` to be saved: what has expired, and what is evicted.
@@ -357,21 +356,6 @@ class Artifacts:
             return None
         folded = await self._journal.read(artifacts, *keys, consistency=consistency)
         return _alive(folded, artifact_id)
-
-    async def _forget(self, keys: Keys) -> None:
-        subject = self._journal.subject(artifacts, *keys)
-        body = msgspec.msgpack.encode(Cleared(b""))
-        while True:
-            folded = await self._journal.read(artifacts, *keys, consistency="strong")
-            held, head = tuple(folded.state.values()), self._journal.views.head(subject)
-            tombstone = draft(CLEARED, body, id=upsert_id(body))
-            try:
-                await self._journal.compare_and_append(subject, [tombstone], head)
-            except AppendConflict:
-                continue
-            await self._journal.log.purge(subject, before=head + 1)
-            await self._remove_bytes(keys, held)
-            return
 
 
 def _alive(folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:

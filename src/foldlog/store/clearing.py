@@ -8,7 +8,7 @@ anew at the envelope, whether or not the purge has happened.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -16,24 +16,41 @@ from foldlog.envelope import CLEARED, draft, upsert_id
 from foldlog.errors import AppendConflict
 from foldlog.log.port import Append
 from foldlog.store.journal import Journal, with_keys
-from foldlog.store.payloads import TaskSaved, load
 from foldlog.subjects import Subject
-from foldlog_projections import bindings, events, planner, steering, tasks, traces, updates
+from foldlog_projections import (
+    artifacts,
+    bindings,
+    events,
+    planner,
+    steering,
+    tasks,
+    traces,
+    updates,
+)
 from foldlog_projections import trajectory as saved_trajectory
 from foldlog_projections.fold import Cleared, Projection, clearing
 
 if TYPE_CHECKING:
     from foldlog.store.artifacts import Artifacts
 
+S = TypeVar("S")
+
 _MARKER: Final = "cleared"
 """A family without a view: its subjects tell which sessions were ever cleared."""
 
 _OF_SESSION: Final[tuple[Projection[Any], ...]] = (tasks, updates, steering, traces)
+_TELLING: Final = (*_OF_SESSION, artifacts)
+"""By these a session is known: it is there while one of them holds something."""
+
 _OF_TRACE: Final[tuple[Projection[Any], ...]] = (events, planner, bindings)
 
 
-async def clear_subject(journal: Journal, projection: Projection[Any], *keys: str) -> None:
-    """Empty the view of `keys`; what it held is refused from now on.
+async def clear_subject(
+    journal: Journal, projection: Projection[S], *keys: str, remember: bool = True
+) -> S:
+    """Empty the view of `keys`, and return what it held.
+
+    With `remember`, what it held is refused from now on; else it may be saved again.
 
     Raises:
         LogUnavailable, AppendUnknown: it may not be cleared; clearing again is safe.
@@ -41,16 +58,17 @@ async def clear_subject(journal: Journal, projection: Projection[Any], *keys: st
     subject = journal.subject(projection, *keys)
     while True:
         folded = await journal.read(projection, *keys, consistency="strong")
-        head = journal.views.head(subject)
+        held, head = folded.state, journal.views.head(subject)
         if not folded.seen:
-            return
-        tombstone = [draft(CLEARED, body, id=upsert_id(body)) for body in clearing(folded)]
+            return held
+        bodies = clearing(folded) if remember else [msgspec.msgpack.encode(Cleared(b""))]
+        tombstone = [draft(CLEARED, body, id=upsert_id(body)) for body in bodies]
         try:
             await journal.compare_and_append(subject, tombstone, head)
         except AppendConflict:
             continue  # somebody wrote in between: that goes too
         await journal.log.purge(subject, before=head + 1)
-        return
+        return held
 
 
 class Clearing:
@@ -63,9 +81,10 @@ class Clearing:
     async def clear_session(self, session_id: str) -> None:
         """Remove a session with its tasks, updates, steering, traces and artifacts.
 
-        A session's traces are those whose trajectory was saved in it or which its tasks name; with
-        a trace go its events, planner events, bindings and trajectory. A late writer that saves
-        again what was removed has no effect; a save with new content begins the session anew.
+        A session's traces are those whose trajectory was saved in it, and `session:<id>`; with a
+        trace go its events, planner events, bindings and trajectory. That a task names a trace
+        does not make it the session's own. A late writer that saves again what was removed has no
+        effect; a save with new content begins the session anew.
 
         Raises:
             InvalidId: the id is empty.
@@ -98,7 +117,7 @@ class Clearing:
         await self._artifacts.clear()
         log = self._journal.log
         subjects = await log.subjects()
-        sessions = {s.keys[0] for s in subjects if s.family in {p.name for p in _OF_SESSION}}
+        sessions = {s.keys[0] for s in subjects if _tells_session(s)}
         body = msgspec.msgpack.encode(Cleared(b""))
         markers = [log.namespace.subject(_MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
@@ -116,30 +135,22 @@ class Clearing:
 
         For operators: it lists subjects, at a cost that grows with their number.
         """
-        families = {p.name for p in _OF_SESSION}
-        found: dict[str, list[Subject]] = {}
-        cleared: set[str] = set()
-        for subject in await self._journal.log.subjects():
-            if subject.family == _MARKER:
-                cleared.add(subject.keys[0])
-            elif subject.family in families:
-                found.setdefault(subject.keys[0], []).append(subject)
-        held = [s for s in found if s not in cleared or await self._holds(s)]
-        return sorted(held)
+        subjects = await self._journal.log.subjects()
+        cleared = {subject.keys[0] for subject in subjects if subject.family == _MARKER}
+        known = {subject.keys[0] for subject in subjects if _tells_session(subject)}
+        return sorted([s for s in known if s not in cleared or await self._holds(s)])
 
     async def _traces(self, session_id: str) -> list[str]:
         listed = await self._journal.read(traces, session_id, consistency="strong")
-        trace_ids = dict.fromkeys(listed.state)
-        named = await self._journal.read(tasks, session_id, consistency="strong")
-        for item in named.state.values():
-            trace_id = load(TaskSaved, item.payload).trace_id
-            if trace_id:
-                trace_ids[trace_id] = None
-        trace_ids[f"session:{session_id}"] = None
-        return list(trace_ids)
+        return [*listed.state, f"session:{session_id}"]
 
     async def _holds(self, session_id: str) -> bool:
         folds = await asyncio.gather(
-            *(self._journal.read(p, session_id, consistency="strong") for p in _OF_SESSION)
+            *(self._journal.read(p, session_id, consistency="strong") for p in _TELLING)
         )
-        return any(folded.seen for folded in folds)
+        return any(folded.state for folded in folds)
+
+
+def _tells_session(subject: Subject) -> bool:
+    # Artifacts without a session stand under two keys.
+    return len(subject.keys) == 1 and any(subject.family == p.name for p in _TELLING)

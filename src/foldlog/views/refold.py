@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
-from foldlog_projections.fold import Folded, Projection, start, step
-
 from foldlog.log.port import Log
 from foldlog.subjects import Subject
+from foldlog_projections.fold import Folded, Projection, start, step
 
 S = TypeVar("S")
 

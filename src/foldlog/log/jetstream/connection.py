@@ -106,11 +106,6 @@ class Connection:
         return int(self._client.max_payload)
 
     @property
-    def client(self) -> Client:
-        """The client below, for what only nats-py does (object store)."""
-        return self._client
-
-    @property
     def server(self) -> dict[str, Any]:
         """What the server told about itself when it was last connected."""
         return dict(self._client._server_info)

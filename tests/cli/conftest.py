@@ -1,0 +1,25 @@
+"""Commands on the test run's embedded server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foldlog.importer import demo_transcript
+from tests.cli.support import Cli
+from tests.support.stores import fresh_namespace
+
+
+@pytest.fixture
+def cli(embedded_path: Path) -> Cli:
+    """Commands on a namespace that no other test uses."""
+    return Cli(embedded_path, fresh_namespace())
+
+
+@pytest.fixture(scope="session")
+def imported(embedded_path: Path) -> Cli:
+    """Commands on a namespace that holds the bundled transcript. For reading only."""
+    imported = Cli(embedded_path, fresh_namespace())
+    assert imported("import", demo_transcript()).code == 0
+    return imported

@@ -1,0 +1,83 @@
+"""Two ways to run a command: inside this process, and as its users do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from foldlog.cli.app import app
+
+ENVIRONMENT = {"COLUMNS": "100", "FOLDLOG_URL": "", "FOLDLOG_PATH": "", "NO_COLOR": "1"}
+"""What makes the output the same everywhere, and points at no store of the developer's."""
+
+PATIENCE = 60
+"""Seconds after which a process that does not end is taken to hang."""
+
+
+class Run:
+    """What one run of a command gave."""
+
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code = code
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @property
+    def document(self) -> Any:
+        """Standard output as one JSON document."""
+        return json.loads(self.stdout)
+
+    @property
+    def records(self) -> list[Any]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+class Cli:
+    """Runs commands on one namespace of a data directory."""
+
+    def __init__(self, path: Path, namespace: str) -> None:
+        self.options = ["--path", str(path), "--namespace", namespace]
+
+    def __call__(self, *args: str | Path) -> Run:
+        """Run in this process, which is quicker."""
+        return run(*args, *self.options)
+
+    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+        """Start a process that goes on until it is told to stop."""
+        return start(*args, *self.options)
+
+
+def run(*args: str | Path) -> Run:
+    """Run a command in this process; an exception that it lets through is raised."""
+    result = CliRunner().invoke(
+        app, [str(arg) for arg in args], prog_name="foldlog", env=ENVIRONMENT
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+def start(*args: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a process with the real entry point."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "foldlog", *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, **ENVIRONMENT, **environment},
+    )
+
+
+def run_process(*args: str | Path, **environment: str) -> Run:
+    """Run a process to its end."""
+    with start(*args, **environment) as process:
+        stdout, stderr = process.communicate(timeout=PATIENCE)
+    return Run(process.returncode, stdout, stderr)

@@ -1,0 +1,295 @@
+"""Each command does what its page says, on the conversations that come along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.cli.app import app
+from foldlog.importer import demo_transcript
+from tests.cli.support import Cli, run
+
+COMMANDS = [
+    "demo",
+    "import",
+    "sessions",
+    "traces",
+    "history",
+    "replay",
+    "tasks",
+    "updates",
+    "steer",
+    "watch",
+    "rebuild",
+    "doctor",
+    "serve",
+]
+SHARED = ["--url", "--path", "--namespace", "--json"]
+
+
+def conversation(name: str) -> dict[str, Any]:
+    """One of the bundled conversations, by its session."""
+    for line in demo_transcript().read_text("utf-8").splitlines():
+        item: dict[str, Any] = json.loads(line)
+        if f"{item['task_id']}-{item['trial']}" == name:
+            return item
+    raise LookupError(name)
+
+
+def messages(name: str) -> list[dict[str, Any]]:
+    """The messages of a bundled conversation."""
+    item = conversation(name)
+    found: list[dict[str, Any]] = item.get("traj") or item["messages"]
+    return found
+
+
+def test_these_are_the_commands() -> None:
+    """The ones that are tested here, in the order of the help."""
+    assert [each.name for each in app.registered_commands] == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_shared_options_and_says_what_it_does(name: str) -> None:
+    """Where the log is and what the output is for are said alike everywhere."""
+    result = run(name, "--help")
+    assert result.code == 0
+    assert [option for option in SHARED if option not in result.stdout] == []
+    assert run("--help").stdout.count(f" {name} ") >= 1
+
+
+# --- import -----------------------------------------------------------------------------------
+
+
+def test_import_counts_and_a_second_one_appends_nothing(cli: Cli) -> None:
+    """As JSON and as a table."""
+    first = cli("import", demo_transcript(), "--json").document
+    assert first["conversations"] == 6
+    assert first["appended"]["events"] == first["messages"] > 0
+    assert first["broken"] == []
+
+    second = cli("import", demo_transcript(), "--json").document
+    assert set(second["appended"].values()) == {0}
+    assert second["present"] == first["appended"]
+
+    table = cli("import", demo_transcript()).stdout.splitlines()
+    assert ["events", "0", str(first["messages"])] in [line.split() for line in table]
+
+
+def test_a_broken_line_is_named_and_the_rest_goes_on(cli: Cli, tmp_path: Path) -> None:
+    """With its file and number; the exit code says that something was left out."""
+    good = demo_transcript().read_text("utf-8").splitlines()
+    file = tmp_path / "some.jsonl"
+    file.write_text("\n".join([good[0], '{"messages": [', good[1]]), "utf-8")
+
+    result = cli("import", file)
+    assert result.code == 1
+    assert f"{file}:2: not JSON" in result.stderr
+    assert cli("sessions").stdout.split() == ["bike-repair-0", "library-renewal-0"]
+
+    broken = cli("import", file, "--json")
+    assert broken.code == 1
+    assert [(b["source"], b["number"]) for b in broken.document["broken"]] == [(str(file), 2)]
+
+
+def test_a_prefix_names_other_sessions(cli: Cli) -> None:
+    """So that one file can be imported for two purposes."""
+    assert cli("import", demo_transcript(), "--prefix", "a/").code == 0
+    assert "a/bike-repair-0" in cli("sessions", "--json").document
+
+
+def test_a_file_that_cannot_be_read_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    """No traceback."""
+    result = cli("import", tmp_path / "none.jsonl")
+    assert result.code == 1
+    assert result.stderr.startswith("foldlog: ")
+    assert result.stderr.count("\n") == 1
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_sessions_and_traces(imported: Cli) -> None:
+    """One a line for people, an array for programs."""
+    names = imported("sessions").stdout.split()
+    assert len(names) == 6
+    assert imported("sessions", "--json").document == names
+    assert imported("traces", "night-shift-0").stdout == "night-shift-0\n"
+    assert imported("traces", "night-shift-0", "--json").document == ["night-shift-0"]
+    assert imported("traces", "nobody", "--json").document == []
+
+
+@pytest.mark.parametrize("command", ["history", "replay"])
+def test_history_as_json_is_what_was_imported(imported: Cli, command: str) -> None:
+    """Every message, in order, equal; --tail takes the last ones."""
+    wanted = messages("telescope-night-1")
+    records = imported(command, "telescope-night-1", "--json").records
+    assert [record["payload"] for record in records] == wanted
+    assert [record["kind"] for record in records] == [f"message.{m['role']}" for m in wanted]
+
+    tail = imported(command, "telescope-night-1", "--tail", "2", "--delay", "0", "--json")
+    assert [record["payload"] for record in tail.records] == wanted[-2:]
+    assert imported(command, "telescope-night-1", "--tail", "0", "--json").stdout == ""
+    assert imported(command, "nobody", "--json").stdout == ""
+
+
+def test_history_for_people_is_a_line_an_event(imported: Cli) -> None:
+    """Not wrapped, so that it can be searched."""
+    lines = imported("history", "telescope-night-1").stdout.splitlines()
+    assert len(lines) == len(messages("telescope-night-1"))
+    assert all("message." in line for line in lines)
+
+
+def test_replay_for_people_shows_the_texts_as_they_were_written(imported: Cli) -> None:
+    """With every event's place."""
+    shown = imported("replay", "night-shift-0").stdout
+    count = len(messages("night-shift-0"))
+    assert f"trace night-shift-0: {count} events" in shown
+    assert f"{count}/{count}  message.assistant" in shown
+    assert "content: Checkout answers 503 since 02:10. What is going on?" in shown
+
+
+def test_tasks(imported: Cli) -> None:
+    """The foreground task ended as the reward says."""
+    for session, status in [("bike-repair-0", "COMPLETE"), ("library-renewal-0", "FAILED")]:
+        (task,) = imported("tasks", session, "--json").document
+        assert (task["task_id"], task["status"]) == (f"{session}:foreground", status)
+        assert status in imported("tasks", session).stdout
+
+
+def test_updates_page_by_cursor(imported: Cli) -> None:
+    """After a known id the next ones, without one the latest."""
+    everything = imported("updates", "night-shift-0", "--json").document
+    ids = [update["update_id"] for update in everything]
+    page = imported("updates", "night-shift-0", "--since", ids[0], "--limit", "2", "--json")
+    assert [update["update_id"] for update in page.document] == ids[1:3]
+    latest = imported("updates", "night-shift-0", "--limit", "2", "--json").document
+    assert [update["update_id"] for update in latest] == ids[-2:]
+    assert imported("updates", "night-shift-0", "--task", "other", "--json").document == []
+    assert len(imported("updates", "night-shift-0").stdout.splitlines()) == len(ids)
+
+
+# --- steering and watching --------------------------------------------------------------------
+
+
+def test_what_was_steered_can_be_watched(cli: Cli) -> None:
+    """The id that is printed is the one that arrives; saving it again has no effect."""
+    steer = ["steer", "s", "t", "user-message"]
+    event_id = cli(*steer, "--text", "Stop?").stdout.strip()
+    again = cli(*steer, "--text", "Stop?", "--event-id", event_id, "--json").document
+    redirect = ["redirect", "--payload", '{"goal": "cheaper"}', "--source", "agent"]
+    other = cli("steer", "s", "t", *redirect).stdout.strip()
+    seen = cli("watch", "s", "--kind", "steering", "--limit", "2", "--json").records
+    assert [event["event_id"] for event in seen] == [event_id, other]
+    assert seen[0] == {**again, "created_at": seen[0]["created_at"]}
+    assert (seen[0]["payload"], seen[1]["payload"]) == ({"text": "Stop?"}, {"goal": "cheaper"})
+    assert seen[1]["source"] == "agent"
+
+    watch = ["watch", "s", "--kind", "steering", "--since", event_id, "--limit", "1"]
+    assert '{"goal":"cheaper"}' in cli(*watch).stdout
+
+
+def test_watching_updates_and_events(imported: Cli) -> None:
+    """What is there comes first, in log order."""
+    updates = imported("updates", "bike-repair-0", "--json").document
+    count = str(len(updates))
+    assert imported("watch", "bike-repair-0", "--limit", count, "--json").records == updates
+    events = imported("watch", "bike-repair-0", "--kind", "events", "--limit", "3", "--json")
+    assert [event["payload"] for event in events.records] == messages("bike-repair-0")[:3]
+
+
+def test_steering_that_breaks_the_rules_is_refused(cli: Cli) -> None:
+    """Before anything is saved, on one line."""
+    result = cli("steer", "s", "t", "INJECT_CONTEXT")
+    assert result.code == 1
+    assert "INJECT_CONTEXT requires 'text'" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert cli("sessions").stdout == ""
+
+
+def test_a_payload_over_the_limits_is_cut_and_that_is_said(cli: Cli) -> None:
+    """What is saved is what is printed."""
+    result = cli("steer", "s", "t", "USER_MESSAGE", "--text", "x" * 5000)
+    assert "cut to the limits" in result.stderr
+    (saved,) = cli("watch", "s", "--kind", "steering", "--limit", "1", "--json").records
+    assert saved["payload"] == {"text": "x" * 4096}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["steer", "s", "t", "SHOUT"],
+        ["steer", "s", "t", "CANCEL", "--payload", "{"],
+        ["steer", "s", "t", "CANCEL", "--payload", "[]"],
+        ["watch", "t", "--kind", "events", "--since", "x"],
+        ["watch", "t", "--kind", "weather"],
+        ["history", "t", "--tail", "-1"],
+        ["history"],
+        ["nonsense"],
+        ["sessions", "--url", "nats://127.0.0.1:4222"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_line_that_makes_no_sense(cli: Cli, args: list[str]) -> None:
+    """Exit code 2, as every program has it; the last one names a URL and a path."""
+    result = cli(*args)
+    assert result.code == 2
+    assert "Usage: foldlog" in result.stderr
+    assert result.stdout == ""
+
+
+# --- operating --------------------------------------------------------------------------------
+
+
+def test_rebuild(imported: Cli) -> None:
+    """Every view, or those of one projection; an unknown one is an error."""
+    report = imported("rebuild", "--json").document
+    assert report["views"] == sum(report["projections"].values())
+    assert report["projections"]["events"] == 6
+    assert report["differing"] == []
+    assert imported("rebuild", "--projection", "tasks", "--json").document["views"] == 6
+    assert f"{report['views']} views from" in imported("rebuild").stdout
+
+    unknown = imported("rebuild", "--projection", "weather")
+    assert unknown.code == 1
+    assert "no projection 'weather'" in unknown.stderr
+
+
+def test_doctor(imported: Cli) -> None:
+    """The embedded server is in good health, and can be seen to be."""
+    report = imported("doctor", "--json")
+    assert report.code == 0
+    checks = {check["name"]: check["verdict"] for check in report.document["checks"]}
+    assert report.document["healthy"] is True
+    assert checks["durability"] == checks["API level"] == "ok"
+    assert "nats-server 2." in imported("doctor").stdout
+
+
+def test_doctor_says_what_keeps_it_from_looking() -> None:
+    """A server that does not answer fails one check; the password in its URL is not repeated."""
+    result = run("doctor", "--url", "nats://user:secret@127.0.0.1:1", "--json")
+    assert result.code == 1
+    checks = {check["name"]: check for check in result.document["checks"]}
+    assert checks["foldlog"]["verdict"] == "ok"
+    assert checks["connection"]["verdict"] == "fail"
+    assert "nats://127.0.0.1:1" in checks["connection"]["found"]
+    assert "secret" not in result.stdout + result.stderr
+
+
+def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """A mistyped path must not look like an empty store."""
+    path = tmp_path / "none"
+    result = run("sessions", "--path", path)
+    assert result.code == 1
+    assert f"there is no data directory {path}" in result.stderr
+    assert not path.exists()
+
+
+def test_foreign_text_cannot_move_the_cursor(cli: Cli) -> None:
+    """Ids and texts are anybody's; escapes are shown, not obeyed."""
+    cli("steer", "s\x1b[2J", "t", "USER_MESSAGE", "--text", "a\x9b31mb")
+    assert cli("sessions").stdout == "s\\x1b[2J\n"
+    shown = cli("watch", "s\x1b[2J", "--kind", "steering", "--limit", "1").stdout
+    assert "a\\x9b31mb" in shown

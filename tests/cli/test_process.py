@@ -1,0 +1,88 @@
+"""The real entry point, in a process of its own: signals, pipes and servers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from foldlog.importer import demo_transcript
+from tests.cli.support import PATIENCE, Cli, run, run_process, start
+
+
+def test_import_and_read_back_in_processes(tmp_path: Path) -> None:
+    """Each process starts the server of the directory and stops it again."""
+    path = tmp_path / "data"
+    first = run_process("import", demo_transcript(), "--json", FOLDLOG_PATH=str(path))
+    assert (first.code, first.stderr) == (0, "")
+    second = run_process("history", "bike-repair-0", "--json", "--path", path)
+    assert second.code == 0
+    sent = json.loads(demo_transcript().read_text("utf-8").splitlines()[0])
+    assert [record["payload"] for record in second.records] == sent["messages"]
+    assert not (path / "server.pid").exists()
+
+
+def test_watch_sees_what_another_process_steers_and_ctrl_c_ends_it(cli: Cli) -> None:
+    """It follows while others write; interrupted, it says nothing and exits with 130."""
+    cli("steer", "s", "t", "PAUSE")
+    with cli.start("watch", "s", "--kind", "steering", "--json") as watch:
+        assert watch.stdout is not None
+        assert json.loads(watch.stdout.readline())["event_type"] == "PAUSE"
+        event_id = cli("steer", "s", "t", "RESUME").stdout.strip()
+        assert json.loads(watch.stdout.readline())["event_id"] == event_id
+        watch.send_signal(signal.SIGINT)
+        stdout, stderr = watch.communicate(timeout=PATIENCE)
+    assert (watch.returncode, stdout, stderr) == (130, "", "")
+
+
+def test_a_reader_that_has_had_enough_is_no_error(cli: Cli) -> None:
+    """As in `foldlog watch ... | head -1`: quiet, for lines of JSON and for people's."""
+    for args in (["--json"], []):
+        cli("steer", "s", "t", "PAUSE")
+        with cli.start("watch", "s", "--kind", "steering", *args) as watch:
+            assert watch.stdout is not None
+            assert watch.stderr is not None
+            assert watch.stdout.readline()
+            watch.stdout.close()
+            # Whatever was in the buffer already, what comes now cannot be written.
+            cli("steer", "s", "t", "RESUME")
+            assert watch.wait(PATIENCE) == 141
+            assert watch.stderr.read() == ""
+
+
+def test_serve_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    """The URL is printed, the password is not; it is in a file that only its user can read."""
+    path = tmp_path / "data"
+    with start("serve", "--path", path, "--json") as serve:
+        assert serve.stdout is not None
+        facts = json.loads(serve.stdout.readline())
+        credentials = Path(facts["credentials_file"])
+        secrets = json.loads(credentials.read_text("utf-8"))
+        assert credentials.stat().st_mode & 0o077 == 0
+        assert "password" not in facts
+        assert secrets["password"] not in json.dumps(facts)
+
+        steer = ["steer", "s", "t", "PAUSE", "--url", facts["url"]]
+        stranger = run_process(*steer)
+        assert stranger.code == 1
+        assert stranger.stderr.startswith(f"foldlog: no connection to {facts['url']}")
+        assert stranger.stderr.count("\n") == 1
+        sign_in = {"FOLDLOG_USER": secrets["user"], "FOLDLOG_PASSWORD": secrets["password"]}
+        assert run_process(*steer, **sign_in).code == 0
+        assert run("sessions", "--path", path).stdout == "s\n"
+
+        serve.send_signal(signal.SIGTERM)
+        stdout, stderr = serve.communicate(timeout=PATIENCE)
+    assert (serve.returncode, stdout, stderr) == (0, "", "")
+    assert not (path / "server.pid").exists()
+
+
+def test_serve_shows_its_credentials_when_asked(tmp_path: Path) -> None:
+    """And ends on Ctrl-C in order."""
+    with start("serve", "--path", tmp_path / "data", "--json", "--show-credentials") as serve:
+        assert serve.stdout is not None
+        facts = json.loads(serve.stdout.readline())
+        secrets = json.loads(Path(facts["credentials_file"]).read_text("utf-8"))
+        assert (facts["user"], facts["password"]) == (secrets["user"], secrets["password"])
+        serve.send_signal(signal.SIGINT)
+        assert serve.wait(PATIENCE) == 0
