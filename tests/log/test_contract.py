@@ -92,12 +92,12 @@ async def test_more_records_than_a_page(log: Log, subject: Subject) -> None:
 
 
 async def test_an_expected_head_is_compared(log: Log, subject: Subject) -> None:
-    (first,) = await log.append([Append(subject, (made("1"),), 0)])
+    (first,) = await log.append([Append(subject, (made("1"),), 0)], atomic=True)
     with pytest.raises(AppendConflict) as conflict:
-        await log.append([Append(subject, (made("2"),), 0)])
+        await log.append([Append(subject, (made("2"),), 0)], atomic=True)
     assert (conflict.value.expected, conflict.value.actual) == (0, first)
     assert conflict.value.subject == subject.name
-    (second,) = await log.append([Append(subject, (made("3"),), first)])
+    (second,) = await log.append([Append(subject, (made("3"),), first)], atomic=True)
     assert second > first
     assert await ids(log, subject) == ["1", "3"]
 
@@ -106,7 +106,10 @@ async def test_one_of_many_wins_a_compare_and_set(open_log: OpenLog) -> None:
     logs = [await open_log(), await open_log()]
     subject = logs[0].namespace.subject("pauses", "token")
     results = await asyncio.gather(
-        *(logs[n % 2].append([Append(subject, (made(f"{n}"),), 0)]) for n in range(40)),
+        *(
+            logs[n % 2].append([Append(subject, (made(f"{n}"),), 0)], atomic=True)
+            for n in range(40)
+        ),
         return_exceptions=True,
     )
     assert sum(isinstance(r, list) for r in results) == 1
@@ -149,6 +152,16 @@ async def test_an_atomic_append_beyond_the_servers_limit_is_refused(log: Log) ->
     with pytest.raises(AppendFailed, match="1001 messages"):
         await log.append(too_many, atomic=True)
     assert await log.subjects() == []
+
+
+async def test_a_bulk_append_beyond_one_batch_is_stored_whole(log: Log) -> None:
+    bulk = [
+        Append(log.namespace.subject("tasks", f"{n}"), (made("1"),))
+        for n in range(2 * MAX_BATCH_MESSAGES + 1)
+    ]
+    seqs = await log.append(bulk)
+    assert len(set(seqs)) == len(bulk)
+    assert len(await log.subjects("tasks")) == len(bulk)
 
 
 async def test_an_atomic_append_of_the_largest_size(log: Log) -> None:
@@ -213,7 +226,7 @@ async def test_purging_removes_one_subjects_past(log: Log, subject: Subject) -> 
     await log.purge(subject, before=seqs[2])
     assert await ids(log, subject) == ["2", "3"]
     assert await ids(log, other) == ["x"]
-    (after,) = await log.append([Append(subject, (made("4"),), seqs[3])])
+    (after,) = await log.append([Append(subject, (made("4"),), seqs[3])], atomic=True)
     assert after > seqs[3]
 
 

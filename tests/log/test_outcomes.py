@@ -145,7 +145,7 @@ async def test_a_lost_reply_is_settled_by_the_same_message_id(lost: str, times: 
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_a_lost_reply_of_a_compare_and_set_is_settled(lost: str) -> None:
     server = Server(first(lost))
-    assert await outcome(server, append("1", expect=0)) == [1]
+    assert await outcome(server, append("1", expect=0), atomic=True) == [1]
     assert server.envelopes() == ["1"]
 
 
@@ -207,7 +207,7 @@ async def test_a_conflict_says_what_was_found() -> None:
     server = Server()
     await outcome(server, append("1"), append("2"))
     with pytest.raises(AppendConflict) as conflict:
-        await outcome(server, append("3", expect=0))
+        await outcome(server, append("3", expect=0), atomic=True)
     assert (conflict.value.expected, conflict.value.actual) == (0, 1)
 
 

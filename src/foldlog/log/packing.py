@@ -85,7 +85,8 @@ class Batch:
     record_bytes: int = RECORD_BYTES
     records: list[tuple[Subject, list[Draft]]] = field(default_factory=list)
     bytes: int = 0
-    _open: dict[Subject, tuple[int, int]] = field(default_factory=dict)
+    _filled: list[int] = field(default_factory=list)
+    _open: dict[Subject, int] = field(default_factory=dict)
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; None means that the batch is full.
@@ -102,7 +103,7 @@ class Batch:
             or len(self.records) + sum(map(self._most_records, sizes)) > MAX_BATCH_MESSAGES
         ):
             return None
-        return [self._place(append, size) for append, size in zip(appends, sizes, strict=True)]
+        return list(map(self._place, appends, sizes))
 
     def _most_records(self, size: int) -> int:
         # Two neighbours that were not joined exceed one record together.
@@ -111,14 +112,14 @@ class Batch:
     def _place(self, append: Append, size: int) -> tuple[int, int]:
         subject, drafts, _ = append
         self.bytes += size
-        index, filled = self._open.get(subject, (-1, self.record_bytes))
-        if filled + size <= self.record_bytes:
+        index = self._open.get(subject)
+        if index is not None and self._filled[index] + size <= self.record_bytes:
+            self._filled[index] += size
             self.records[index][1].extend(drafts)
-            self._open[subject] = (index, filled + size)
             return index, index
         first = len(self.records)
         for part in split(drafts, self.record_bytes):
             self.records.append((subject, list(part)))
-        index = len(self.records) - 1
-        self._open[subject] = (index, sum(map(size_of, self.records[index][1])))
-        return first, index
+            self._filled.append(sum(map(size_of, part)))
+        self._open[subject] = last = len(self.records) - 1
+        return first, last

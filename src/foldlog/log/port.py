@@ -82,7 +82,7 @@ class Log(Protocol):
 
         Appends for the same subject keep the order in which they were given, and in which
         concurrent callers came. With `atomic`, all or nothing; every subject must then belong to
-        one shard. An append with `expect` stands alone or is atomic.
+        one shard. `expect` is for atomic appends; others may not have it.
 
         Raises:
             AppendConflict: a subject does not end where `expect` says. Nothing was appended.

@@ -58,7 +58,7 @@ class Journal:
 
     async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Append what has not been applied yet. Errors as `Log.append`."""
-        new = [a for subject, drafts in appends if (a := self._unapplied(subject, drafts)).drafts]
+        new = [append for append in map(self._unapplied, appends) if append.drafts]
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
@@ -124,7 +124,8 @@ class Journal:
             self.views.acked(append.subject, seq)
         return seqs
 
-    def _unapplied(self, subject: Subject, drafts: Sequence[Draft]) -> Append:
+    def _unapplied(self, append: tuple[Subject, Sequence[Draft]]) -> Append:
+        subject, drafts = append
         folded = self.views.hot(subject)
         if folded is not None:
             drafts = [draft for draft in drafts if folded.admits(draft.id)]

@@ -33,7 +33,14 @@ from foldlog.errors import AppendConflict, AppendFailed, AppendUnknown, LogUnava
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
 from foldlog.log.jetstream.vehicle import Vehicle
-from foldlog.log.packing import OVERHEAD, RECORD_BYTES, Batch, check_atomic, sizes_of
+from foldlog.log.packing import (
+    MAX_BATCH_MESSAGES,
+    OVERHEAD,
+    RECORD_BYTES,
+    Batch,
+    check_atomic,
+    sizes_of,
+)
 from foldlog.log.port import Append
 
 _RETRY_PAUSE: Final = 0.05
@@ -84,7 +91,7 @@ class _Waiting:
     atomic: bool
     deadline: float
     done: asyncio.Future[list[int]]
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    spans: list[tuple[int, int]] | None = None
 
 
 class Appender:
@@ -109,9 +116,10 @@ class Appender:
             check_atomic(appends)
         if self._closed:
             raise StoreClosed
-        done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(appends, sizes, atomic, time.monotonic() + self._timeout, done)
-        if any(append.expect is not None for append in appends):
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[int]] = loop.create_future()
+        waiting = _Waiting(appends, sizes, atomic, loop.time() + self._timeout, done)
+        if atomic and any(append.expect is not None for append in appends):
             # Its order is decided by what it expects, so it need not queue; and it must not share
             # a batch, which one mismatch would fail for everybody.
             async with self._exclusive:
@@ -121,9 +129,10 @@ class Appender:
                     done.exception()  # the one who would be told is gone
                     raise
             return await done
+        if not self._queue:
+            self._idle.clear()
+            self._wake.set()
         self._queue.append(waiting)
-        self._idle.clear()
-        self._wake.set()
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="foldlog-appender")
         return await done
@@ -156,7 +165,7 @@ class Appender:
 
     def _take(self) -> tuple[Batch, list[_Waiting]]:
         batch, riders = self._new_batch(), list[_Waiting]()
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         while self._queue:
             waiting = self._queue[0]
             if waiting.done.done():  # its caller was cancelled before it was sent
@@ -178,22 +187,25 @@ class Appender:
 
     async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
         for rider in riders:
-            if not rider.spans:
-                rider.spans = batch.add(rider.appends, rider.sizes) or []
+            if rider.spans is None:
+                rider.spans = batch.add(rider.appends, rider.sizes)
         expects = {a.subject: a.expect for rider in riders for a in rider.appends}
         messages = [
             # Only a subject's first record can stand where `expect` says.
             _Message(subject.name, pack(drafts), secrets.token_hex(12), expects.pop(subject, None))
             for subject, drafts in batch.records
         ]
+        atomic = any(rider.atomic for rider in riders)
+        deadline = max(rider.deadline for rider in riders)
+        outcomes: list[_Outcome] = []
         try:
-            outcomes = await self._store(
-                messages,
-                atomic=any(rider.atomic for rider in riders),
-                deadline=max(rider.deadline for rider in riders),
-            )
+            # A group that holds an atomic append fits in one batch; a bulk append may not.
+            for start in range(0, len(messages), MAX_BATCH_MESSAGES):
+                part = messages[start : start + MAX_BATCH_MESSAGES]
+                outcomes += await self._store(part, atomic=atomic, deadline=deadline)
         except asyncio.CancelledError:
-            _tell(riders, [_CLOSED_IN_FLIGHT] * len(messages))
+            left = len(messages) - len(outcomes)
+            _tell(riders, [*outcomes, *[_CLOSED_IN_FLIGHT] * left])
             raise
         except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this batch
             for rider in riders:
@@ -210,7 +222,7 @@ class Appender:
         as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[_Outcome | None] = [None] * len(messages)
         while True:
-            left = deadline - time.monotonic()
+            left = deadline - asyncio.get_running_loop().time()
             try:
                 await self._connection.ready(left)
                 if left <= 0:
@@ -232,7 +244,7 @@ class Appender:
                     raise
                 return [o if o is not None else _CLOSED_IN_FLIGHT for o in outcomes]
             except LogUnavailable as error:
-                if time.monotonic() + _RETRY_PAUSE >= deadline:
+                if asyncio.get_running_loop().time() + _RETRY_PAUSE >= deadline:
                     kind = _Kind.UNKNOWN if in_doubt else _Kind.UNREACHABLE
                     return [o if o is not None else _Failure(kind, str(error)) for o in outcomes]
                 await asyncio.sleep(_RETRY_PAUSE)
@@ -337,22 +349,22 @@ def _tell(riders: Sequence[_Waiting], outcomes: Sequence[_Outcome]) -> None:
     if all(isinstance(outcome, int) for outcome in outcomes):
         for rider in riders:
             if not rider.done.done():
-                rider.done.set_result([outcomes[last] for _, last in rider.spans])  # type: ignore[misc]
+                rider.done.set_result([outcomes[last] for _, last in rider.spans or ()])  # type: ignore[misc]
         return
     for rider in riders:
         if rider.done.done():
             continue
         failures = [
             outcome
-            for first, last in rider.spans
+            for first, last in rider.spans or ()
             for outcome in outcomes[first : last + 1]
             if isinstance(outcome, _Failure)
         ]
         if not failures:
-            seqs = [outcomes[last] for _, last in rider.spans]
+            seqs = [outcomes[last] for _, last in rider.spans or ()]
             rider.done.set_result([seq for seq in seqs if isinstance(seq, int)])
         else:
-            stored = sum(last - first + 1 for first, last in rider.spans) - len(failures)
+            stored = sum(last - first + 1 for first, last in rider.spans or ()) - len(failures)
             rider.done.set_exception(_error(rider, failures[0], partly=stored > 0))
 
 
