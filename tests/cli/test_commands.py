@@ -240,6 +240,13 @@ def test_a_command_line_that_makes_no_sense(cli: Cli, args: list[str]) -> None:
     assert result.stdout == ""
 
 
+def test_a_credentials_file_is_for_a_server_at_a_url() -> None:
+    """The embedded server makes its own."""
+    result = run("sessions", "--creds", __file__)
+    assert result.code == 2
+    assert "--creds" in result.stderr
+
+
 # --- operating --------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,8 @@ class Target:
     def __post_init__(self) -> None:
         if self.url is not None and self.path is not None:
             raise typer.BadParameter("--url and --path: the path belongs to the embedded server")
+        if self.creds is not None and self.server is None:
+            raise typer.BadParameter("--creds: the embedded server has its own; name a --url")
 
     @property
     def server(self) -> str | None:
@@ -76,9 +79,9 @@ class Target:
 
     def _sign_in(self) -> dict[str, Any]:
         # Secrets come by environment or file: a command line is visible to other users.
-        given = {
-            "user": os.environ.get(_USER),
-            "password": os.environ.get(_PASSWORD),
-            "user_credentials": self.creds,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        if self.creds is not None:
+            if find_spec("nkeys") is None:
+                raise foldlog.ConfigurationError("--creds needs nkeys: install foldlog[nkeys]")
+            return {"user_credentials": str(self.creds)}
+        given = {"user": os.environ.get(_USER), "password": os.environ.get(_PASSWORD)}
+        return {name: value for name, value in given.items() if value}

@@ -28,9 +28,9 @@ async def serve(
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     async with target.connect(make=True) as store:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
         health = await store.health()
         layout = Layout.prepare(target.directory)
         facts: dict[str, object] = {

@@ -78,10 +78,8 @@ async def _import(
     """
     if (await writer.health()).embedded is None:
         imported = await acts.import_file(writer, transcript, prefix)
-        return [
-            imported,
-            not_killed("a server at a URL is not the demo's to kill"),
-        ], await connect()
+        skipped = not_killed("a server at a URL is not the demo's to kill")
+        return [imported, skipped], await connect()
 
     crowd = min(_CROWD, transcript.least_at_once)
     ledger = Ledger(writer, begun=transcript.records // 2, crowd=crowd)

@@ -1,0 +1,334 @@
+"""Views under a log whose pushes are lost, late and repeated: the log is the truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldlog.envelope import Recorded, draft
+from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append, OnRecord, Record, Unfollow
+from foldlog.subjects import Subject
+from foldlog.views import Views
+from foldlog.views import views as views_module
+from foldlog_projections import memory, tasks, updates
+
+
+class Log(MemoryLog):
+    """A memory log that counts reads, and whose pushes pass through `push`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.away = False
+        self.pushes = 0
+        self.missed = 0
+        self.followed = 0
+        self.push: Callable[[OnRecord, Record], None] = lambda on_record, record: on_record(record)
+
+    @property
+    def epoch(self) -> int:
+        return self.missed
+
+    def read(self, subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        self.reads += 1
+        if self.away:
+            raise LogUnavailable("away")
+        return super().read(subject, after=after, strong=strong)
+
+    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+        def pushed(record: Record) -> None:
+            self.pushes += 1
+            self.push(on_record, record)
+
+        unfollow = await super().follow(subject, pushed)
+        self.followed += 1
+
+        async def counted() -> None:
+            self.followed -= 1
+            await unfollow()
+
+        return counted
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+async def views(log: Log) -> AsyncIterator[Views]:
+    views = Views(log)
+    yield views
+    await views.close()
+    assert log.followed == 0
+
+
+def subject(key: str = "s") -> Subject:
+    return MemoryLog().namespace.subject("updates", key)
+
+
+async def save(log: Log, *ids: str, key: str = "s", size: int = 1) -> int:
+    drafts = tuple(draft("x", b"\xc4" + bytes([size % 256]) + b"x" * size, id=id) for id in ids)
+    return (await log.append([Append(subject(key), drafts)]))[-1]
+
+
+async def read(views: Views, consistency: Any = "session", key: str = "s") -> list[str]:
+    folded = await views.read(updates, subject(key), consistency)
+    return [item.id for item in folded.state]
+
+
+def dropped(on_record: OnRecord, record: Record) -> None:
+    """A push that is lost on its way."""
+
+
+async def test_a_hot_view_needs_no_network(log: Log, views: Views) -> None:
+    await save(log, "1")
+    assert await read(views) == ["1"]
+    reads = log.reads
+    await save(log, "2", "3")
+    for consistency in ("session", "eventual"):
+        assert await read(views, consistency) == ["1", "2", "3"]
+    assert log.reads == reads
+
+
+async def test_a_strong_read_asks_the_log_every_time(log: Log, views: Views) -> None:
+    await read(views)
+    log.push = dropped
+    await save(log, "1")
+    reads = log.reads
+    assert await read(views, "strong") == ["1"]
+    assert await read(views, "strong") == ["1"]
+    assert log.reads == reads + 2
+
+
+async def test_what_this_process_saved_is_seen_though_its_push_was_lost(
+    log: Log, views: Views
+) -> None:
+    await read(views)
+    log.push = dropped
+    views.acked(subject(), await save(log, "1"))
+    assert await read(views, "eventual") == []
+    assert await read(views, "session") == ["1"]
+
+
+async def test_a_gap_between_pushes_is_read_from_the_log(log: Log, views: Views) -> None:
+    await read(views)
+    log.push = dropped
+    await save(log, "1")
+    log.push = lambda on_record, record: on_record(record)
+    await save(log, "2")
+    assert await read(views) == ["1", "2"]
+
+
+async def test_pushes_out_of_order_wait_for_the_one_before(log: Log, views: Views) -> None:
+    await read(views)
+    held: list[tuple[OnRecord, Record]] = []
+    log.push = lambda on_record, record: held.append((on_record, record))
+    for id in ("1", "2", "3"):
+        await save(log, id)
+    reads = log.reads
+    for on_record, record in [held[2], held[1], held[2], held[0], held[0]]:
+        on_record(record)
+    assert await read(views) == ["1", "2", "3"]
+    assert log.reads == reads
+
+
+async def test_after_a_missed_push_the_log_is_asked_once(log: Log, views: Views) -> None:
+    await save(log, "1")
+    await read(views)
+    log.push = dropped
+    await save(log, "2")
+    assert await read(views) == ["1"]
+    log.missed += 1
+    assert await read(views) == ["1", "2"]
+    reads = log.reads
+    assert await read(views) == ["1", "2"]
+    assert log.reads == reads
+
+
+async def test_a_lost_last_push_is_found_when_trust_ends(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await read(views)
+    log.push = dropped
+    await save(log, "1")
+    assert await read(views) == []
+    monkeypatch.setattr(views_module, "TRUST_SECONDS", 0.0)
+    assert await read(views) == ["1"]
+
+
+async def test_concurrent_readers_share_one_hydration(log: Log, views: Views) -> None:
+    await save(log, *(f"{n}" for n in range(50)))
+    found = await asyncio.gather(*(read(views) for _ in range(20)))
+    assert all(len(ids) == 50 for ids in found)
+    assert log.followed == 1
+    assert len(views) == 1
+
+
+async def test_a_cancelled_hydration_is_taken_over(log: Log, views: Views) -> None:
+    await save(log, "1")
+    first = asyncio.create_task(read(views))
+    second = asyncio.create_task(read(views))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == ["1"]
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_failed_hydration_is_tried_again(log: Log, views: Views) -> None:
+    await save(log, "1")
+    log.away = True
+    with pytest.raises(LogUnavailable):
+        await read(views)
+    log.away = False
+    assert await read(views) == ["1"]
+
+
+async def test_views_are_evicted_by_bytes_with_their_subscriptions(log: Log) -> None:
+    views = Views(log, max_hot_bytes=100_000)
+    for n in range(100):
+        await save(log, f"{n}", key=f"s{n}", size=200)
+        assert await read(views, key=f"s{n}") == [f"{n}"]
+    assert len(views) < 30
+    assert log.followed == len(views)
+    assert await read(views, key="s0") == ["0"]
+    await views.close()
+    assert log.followed == 0
+
+
+async def test_a_view_that_outgrows_all_is_kept_while_it_is_read(log: Log) -> None:
+    views = Views(log, max_hot_bytes=10)
+    await save(log, "1", "2", size=200)
+    assert await read(views) == ["1", "2"]
+    assert await read(views) == ["1", "2"]
+    await views.close()
+
+
+async def test_the_latest_view_is_one_get(log: Log, views: Views) -> None:
+    where = log.namespace.subject("memory", "k")
+    for id in ("1", "2", "3"):
+        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
+    folded = await views.read(memory, where, "session")
+    assert folded.state is not None
+    assert folded.state.id == "3"
+    assert log.reads == 0
+    log.push = dropped
+    views.acked(where, (await log.append([Append(where, (draft("m", b"\xc0", id="4"),))]))[0])
+    folded = await views.read(memory, where, "session")
+    assert folded.state is not None
+    assert folded.state.id == "4"
+
+
+async def test_a_payload_that_is_not_what_it_says_is_corrupt(log: Log, views: Views) -> None:
+    where = log.namespace.subject("tasks", "s")
+    good = draft("task.saved", b"\x81\xa7task_id\xa1t", id="1")
+    await log.append([Append(where, (good,))])
+    folded = await views.read(tasks, where, "session")
+    assert list(folded.state) == ["t"]
+    await log.append([Append(where, (draft("task.saved", b"\xc0", id="2"),))])
+    for _ in range(2):
+        with pytest.raises(LogCorrupt) as corrupt:
+            await views.read(tasks, where, "session")
+        assert corrupt.value.sequence == 2
+
+
+async def test_an_unknown_consistency_is_refused(views: Views) -> None:
+    with pytest.raises(ConfigurationError, match="strong, session, eventual"):
+        await read(views, "quorum")
+
+
+async def test_a_watcher_goes_on_after_an_outage(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await save(log, "1")
+    seen: list[str] = []
+    async with aclosing(views.watch(updates, subject(), None)) as items:
+        seen.append((await anext(items)).id)
+        waiting = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0)
+        log.push, log.away = dropped, True
+        await save(log, "2")
+        log.missed += 1
+        views.wake()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        log.away = False
+        views.wake()
+        seen.append((await waiting).id)
+    assert seen == ["1", "2"]
+
+
+async def test_closing_ends_watchers_at_once(log: Log) -> None:
+    views = Views(log)
+    async with aclosing(views.watch(updates, subject(), None)) as items:
+        waiting = asyncio.ensure_future(anext(items))
+        await save(log, "1")
+        assert (await waiting).id == "1"
+        waiting = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0)
+        await views.close()
+        with pytest.raises(StoreClosed):
+            await waiting
+    with pytest.raises(StoreClosed):
+        await read(views)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["save", "lose", "hold", "release", "miss", "read", "strong", "drop"]),
+            st.integers(0, 5),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_happens_to_pushes_a_strong_read_is_the_log(
+    steps: list[tuple[str, int]],
+) -> None:
+    async def run() -> None:
+        log = Log()
+        views = Views(log)
+        held: list[tuple[OnRecord, Record]] = []
+        written: list[str] = []
+        for step, number in steps:
+            if step in ("save", "lose", "hold"):
+                log.push = {
+                    "save": lambda on_record, record: on_record(record),
+                    "lose": dropped,
+                    "hold": lambda on_record, record: held.append((on_record, record)),
+                }[step]
+                id = f"{number}"
+                views.acked(subject(), await save(log, id))
+                if id not in written:
+                    written.append(id)
+            elif step == "release" and held:
+                on_record, record = held.pop(number % len(held))
+                on_record(record)
+            elif step == "miss":
+                log.missed += 1
+            elif step == "drop":
+                await views.drop()
+            else:
+                kind = "strong" if step == "strong" else "session"
+                # All saves are this process's own, so `session` owes it all as well.
+                assert await read(views, kind) == written
+        assert await read(views, "strong") == written
+        await views.close()
+
+    asyncio.run(run())
+
+
+def test_recorded_envelopes_compare_by_value() -> None:
+    one = Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
+    assert one == Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
