@@ -22,7 +22,8 @@ _REFUSALS_AN_ENVELOPE: Final = 16_384
 
 
 class Projection(Protocol[S]):
-    """A fold. Raising `version` discards what was folded by an older one.
+    """A fold. `version` grows with every change of what it computes: states of two versions are
+    not compared, and none of an older one is reused.
 
     `latest_only`: the state follows from the subject's last envelope alone, so one get loads it.
     `apply` may change and return the state it is given; the caller keeps only what it returns.
@@ -51,12 +52,14 @@ class Cleared(msgspec.Struct, frozen=True):
 class Folded(Generic[S]):
     """A projection's state, with what it takes to apply each id once.
 
-    `seen` maps an envelope id to its ordinal among those applied since the last clearing.
+    `seen` maps an envelope id to its ordinal among those applied since the last clearing, which
+    begins at sequence `cleared_at` (0: there was none). `refused` are hashes of what was cleared.
     """
 
     state: S
     seen: dict[str, int] = field(default_factory=dict)
     refused: set[bytes] = field(default_factory=set)
+    cleared_at: int = 0
 
     def admits(self, id: str) -> bool:
         """Whether an envelope with this id would take effect."""
@@ -74,9 +77,14 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     """Fold one envelope in. Return whether it took effect."""
     if envelope.type == CLEARED:
         refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
-        folded.refused.update(
-            refused[i : i + _REFUSAL_BYTES] for i in range(0, len(refused), _REFUSAL_BYTES)
-        )
+        hashes = {
+            refused[start : start + _REFUSAL_BYTES]
+            for start in range(0, len(refused), _REFUSAL_BYTES)
+        }
+        # One that remembers nothing forgets what those before it remembered: they are purged.
+        folded.refused = folded.refused | hashes if hashes else set()
+        if folded.seen or not folded.cleared_at:
+            folded.cleared_at = envelope.seq
         folded.seen = {}
         folded.state = projection.initial()
         return True

@@ -86,7 +86,13 @@ def _encode(value: object, path: str) -> tuple[bytes, object]:
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         pass  # the walk below says what and where
     native = _to_native(value, path, MAX_DEPTH)
-    return _encoder.encode(native), native
+    raw = _encoder.encode(native)
+    try:
+        _decoder.decode(raw)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        # A set member, for instance, that can be hashed only as the subclass that it was.
+        raise PayloadError(path, f"cannot be read back: {error}") from error
+    return raw, native
 
 
 def _needs_walk(raw: bytes) -> bool:
@@ -109,10 +115,13 @@ def _to_native(value: Any, path: str, depth: int) -> Any:
     if kind is list:
         return [_to_native(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
-        return {
+        native = {
             _to_key(key, path): _to_native(item, _join(path, key), depth - 1)
             for key, item in value.items()
         }
+        if len(native) != len(value):
+            raise PayloadError(path, "two keys are held as the same one")
+        return native
     if isinstance(value, Enum) and isinstance(value.value, str | int):
         return _to_native(value.value, path, depth)
     if kind is tuple:
@@ -126,9 +135,9 @@ def _to_native(value: Any, path: str, depth: int) -> Any:
     if to_scalar is not None:
         code, write = to_scalar
         return msgspec.msgpack.Ext(code, write(value))
-    for plain in _PLAIN:
+    for plain, as_plain in _PLAIN.items():
         if isinstance(value, plain):  # a subclass: held as what it extends
-            return _to_native(plain(value), path, depth)
+            return _to_native(as_plain(value), path, depth)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise PayloadError(path, f"{kind.__module__}.{kind.__qualname__} cannot be held")
@@ -140,7 +149,7 @@ def _to_key(key: Any, path: str) -> Any:
     if key is None or isinstance(key, bool | float | bytes):
         return key
     if isinstance(key, str):
-        return _checked_text(str(key), f"{path} key")
+        return _checked_text(str.__str__(key), f"{path} key")
     if isinstance(key, int) and _INT_MIN <= key <= _INT_MAX:
         return int(key)
     if type(key) is tuple:
@@ -180,7 +189,14 @@ def _sorted_by_encoding(native: Any) -> Any:
     return native
 
 
-_PLAIN: Final[tuple[Any, ...]] = (str, int, float, bytes, list)
+# Asked of the base class: a subclass may show itself as another value.
+_PLAIN: Final[dict[type, Callable[[Any], Any]]] = {
+    str: str.__str__,
+    int: int.__index__,
+    float: float.__float__,
+    bytes: lambda value: bytes(memoryview(value)),
+    list: lambda value: list(list.__iter__(value)),
+}
 
 _SCALARS: Final[dict[type, tuple[int, Callable[[Any], bytes]]]] = {
     dt.datetime: (_DATETIME, lambda value: value.isoformat().encode()),

@@ -8,6 +8,7 @@ subject, in order. `docs/log-format.md` describes the bytes.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ import msgspec
 from foldlog import codec
 
 RECORD_FORMAT: Final = 1
+_UPSERT_ID: Final = re.compile(r"~[0-9a-f]{40}~[0-9a-f]{16}")
+
 CLEARED: Final = "subject.cleared"
 """The envelope type that empties a subject: see `foldlog_projections.fold`."""
 
@@ -105,7 +108,7 @@ def upsert_id(payload: bytes) -> str:
 
 def content_id(id: str) -> str:
     """The part of an envelope id that two saves of the same content share."""
-    return id[: id.rindex("~")] if id.startswith("~") and id.count("~") > 1 else id
+    return id[:-17] if _UPSERT_ID.fullmatch(id) else id
 
 
 def pack(envelopes: Sequence[Draft]) -> bytes:

@@ -49,7 +49,7 @@ def sizes_of(appends: Sequence[Append], max_payload: int) -> list[int]:
     return sizes
 
 
-def check_atomic(appends: Sequence[Append]) -> None:
+def check_atomic(appends: Sequence[Append], record_bytes: int = RECORD_BYTES) -> None:
     """Raise where one batch of the server cannot hold the appends."""
     shards = {append.subject.shard for append in appends}
     if len(shards) > 1:
@@ -57,7 +57,7 @@ def check_atomic(appends: Sequence[Append]) -> None:
             "an atomic append covers one shard, and these subjects live on shards "
             + ", ".join(map(str, sorted(shards)))
         )
-    messages = sum(len(split(append.drafts)) for append in appends)
+    messages = sum(len(split(append.drafts, record_bytes)) for append in appends)
     if messages > MAX_BATCH_MESSAGES:
         raise AppendFailed(
             f"{messages} messages in one atomic append; the server takes {MAX_BATCH_MESSAGES}"

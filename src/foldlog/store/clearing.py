@@ -42,6 +42,10 @@ _OF_SESSION: Final[tuple[Projection[Any], ...]] = (tasks, updates, steering, tra
 _TELLING: Final = (*_OF_SESSION, artifacts)
 """By these a session is known: it is there while one of them holds something."""
 
+_CLEARED_AT_ONCE: Final = 1000
+_PURGED_AT_ONCE: Final = 50
+"""Requests under way at once."""
+
 _OF_TRACE: Final[tuple[Projection[Any], ...]] = (events, planner, bindings)
 
 
@@ -57,9 +61,11 @@ async def clear_subject(
     """
     subject = journal.subject(projection, *keys)
     while True:
-        folded = await journal.read(projection, *keys, consistency="strong")
-        held, head = folded.state, journal.views.head(subject)
+        folded, head = await journal.read_at(projection, *keys)
+        held = folded.state
         if not folded.seen:
+            if folded.cleared_at:  # a clearing that was cut short may not have purged
+                await journal.log.purge(subject, before=folded.cleared_at)
             return held
         bodies = clearing(folded) if remember else [msgspec.msgpack.encode(Cleared(b""))]
         tombstone = [draft(CLEARED, body, id=upsert_id(body)) for body in bodies]
@@ -90,21 +96,24 @@ class Clearing:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
         """
-        trace_ids = await self._traces(session_id)
         marker = self._journal.subject(_MARKER, session_id)
         if await self._journal.log.last(marker) is None:
-            await self._journal.append((marker, [draft(CLEARED, b"\xc0", id="session")]))
-        # What leads to the traces goes last, so that a clearing that was cut short finds them
-        # again.
-        for trace_id in trace_ids:
-            await asyncio.gather(
-                *(clear_subject(self._journal, projection, trace_id) for projection in _OF_TRACE),
-                clear_subject(self._journal, saved_trajectory, session_id, trace_id),
-            )
+            # At once, also inside `atomic()`, as all that follows.
+            marked = with_keys(marker, [draft(CLEARED, b"\xc0", id="session")])
+            await self._journal.log.append([Append(marker, marked)])
+        await self._clear_trace(session_id, f"session:{session_id}")
+        # The traces go before what leads to them, so that a clearing that was cut short finds
+        # them again; and once more for those that were saved meanwhile.
+        listed = await self._journal.read(traces, session_id, consistency="strong")
+        done = list(listed.state)
+        for trace_id in done:
+            await self._clear_trace(session_id, trace_id)
         await self._artifacts.clear_session(session_id)
-        await asyncio.gather(
-            *(clear_subject(self._journal, projection, session_id) for projection in _OF_SESSION)
-        )
+        for projection in (tasks, updates, steering):
+            await clear_subject(self._journal, projection, session_id)
+        for trace_id in await clear_subject(self._journal, traces, session_id):
+            if trace_id not in done:
+                await self._clear_trace(session_id, trace_id)
 
     async def clear(self) -> None:
         """Remove everything in the namespace. For tests and fresh starts.
@@ -117,18 +126,23 @@ class Clearing:
         await self._artifacts.clear()
         log = self._journal.log
         subjects = await log.subjects()
-        sessions = {s.keys[0] for s in subjects if _tells_session(s)}
-        body = msgspec.msgpack.encode(Cleared(b""))
+        sessions = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         markers = [log.namespace.subject(_MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
-        if not everything:
-            return
+        for start in range(0, len(everything), _CLEARED_AT_ONCE):
+            await self._forget(everything[start : start + _CLEARED_AT_ONCE])
+
+    async def _forget(self, subjects: list[Subject]) -> None:
+        body = msgspec.msgpack.encode(Cleared(b""))
         tombstone = draft(CLEARED, body, id=upsert_id(body))
-        tombstones = [Append(subject, with_keys(subject, [tombstone])) for subject in everything]
-        seqs = await log.append(tombstones)
-        for subject, seq in zip(everything, seqs, strict=True):
+        log = self._journal.log
+        seqs = await log.append([Append(s, with_keys(s, [tombstone])) for s in subjects])
+        for subject, seq in zip(subjects, seqs, strict=True):
             self._journal.views.acked(subject, seq)
-            await log.purge(subject, before=seq)
+        for start in range(0, len(subjects), _PURGED_AT_ONCE):
+            part = slice(start, start + _PURGED_AT_ONCE)
+            pairs = zip(subjects[part], seqs[part], strict=True)
+            await asyncio.gather(*(log.purge(subject, before=seq) for subject, seq in pairs))
 
     async def sessions(self) -> list[str]:
         """Return the ids of all sessions that hold something, sorted.
@@ -140,9 +154,11 @@ class Clearing:
         known = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         return sorted([s for s in known if s not in cleared or await self._holds(s)])
 
-    async def _traces(self, session_id: str) -> list[str]:
-        listed = await self._journal.read(traces, session_id, consistency="strong")
-        return [*listed.state, f"session:{session_id}"]
+    async def _clear_trace(self, session_id: str, trace_id: str) -> None:
+        await asyncio.gather(
+            *(clear_subject(self._journal, projection, trace_id) for projection in _OF_TRACE),
+            clear_subject(self._journal, saved_trajectory, session_id, trace_id),
+        )
 
     async def _holds(self, session_id: str) -> bool:
         folds = await asyncio.gather(

@@ -44,8 +44,19 @@ class Journal:
     """The log and its views, as one store uses them."""
 
     def __init__(self, log: Log, views: Views) -> None:
-        self.log = log
+        self._log = log
         self.views = views
+
+    @property
+    def log(self) -> Log:
+        """The log below.
+
+        Raises:
+            StoreClosed: the store has let go of it.
+        """
+        if self.views.closed:
+            raise StoreClosed
+        return self._log
 
     def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
         """The subject of a projection's view, or of a family that has none.
@@ -54,7 +65,7 @@ class Journal:
             InvalidId: a key is empty or no valid string.
         """
         family = projection if isinstance(projection, str) else projection.name
-        return self.log.namespace.subject(family, *keys)
+        return self._log.namespace.subject(family, *keys)
 
     async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Append what has not been applied yet. Errors as `Log.append`."""
@@ -80,6 +91,10 @@ class Journal:
         """Return the view of `keys`. Use it before the next await; never change it."""
         subject = self.subject(projection, *keys)
         return await self.views.read(projection, subject, consistency)
+
+    async def read_at(self, projection: Projection[S], *keys: str) -> tuple[Folded[S], int]:
+        """Read strongly, for a `compare_and_append`: see `Views.read_at`."""
+        return await self.views.read_at(projection, self.subject(projection, *keys))
 
     def watch(
         self, projection: Projection[list[Recorded]], *keys: str, since_id: str | None
@@ -117,8 +132,6 @@ class Journal:
         return None
 
     async def _append(self, appends: list[Append], *, atomic: bool) -> list[int]:
-        if self.views.closed:
-            raise StoreClosed
         seqs = await self.log.append(appends, atomic=atomic)
         for append, seq in zip(appends, seqs, strict=True):
             self.views.acked(append.subject, seq)

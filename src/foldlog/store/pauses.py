@@ -42,8 +42,8 @@ class Pauses:
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Consume the state of `token`: exactly one caller, in any process, gets it.
 
-        Everyone else gets None, as for a token that is missing, expired or consumed. The caller
-        who is told AppendUnknown may or may not have consumed it.
+        Everyone else gets None, as for a token that is missing, expired or consumed. A caller who
+        is told AppendUnknown, or is cancelled, may or may not have consumed it.
 
         Raises:
             InvalidId: the token is empty.
@@ -53,8 +53,8 @@ class Pauses:
         while True:
             # 1. Read, strongly. 2. Append the consumption where the reading ended. 3. Whoever's
             # append the log accepts has won; the others read again, and find it consumed.
-            folded = await self._journal.read(pauses, token, consistency="strong")
-            waiting, head = folded.state.waiting, self._journal.views.head(subject)
+            folded, head = await self._journal.read_at(pauses, token)
+            waiting = folded.state.waiting
             if waiting is None:
                 return None
             saved = load(PauseSaved, waiting.payload)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from foldlog import codec
-from foldlog.envelope import draft, upsert_id
+from foldlog.envelope import Recorded, draft, upsert_id
 from foldlog.models import Trajectory
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import TraceSaved, dump
 from foldlog.subjects import checked_id
-from foldlog.views import Consistency, refold
+from foldlog.views import Consistency
 from foldlog_projections import traces
 from foldlog_projections import trajectory as saved_trajectory
 
@@ -60,10 +60,18 @@ class Trajectories:
             return None
         if codec.digest(saved.payload) != content:
             # The last record is not what the session counts as saved last: a late writer has put
-            # back what was cleared, or a save is just happening. The whole fold knows.
-            subject = self._journal.subject(saved_trajectory, session_id, trace_id)
-            saved = (await refold(self._journal.log, saved_trajectory, subject)).folded.state
+            # back what was cleared, or a save is just happening.
+            saved = await self._find(session_id, trace_id, content)
         return None if saved is None else Trajectory.from_serialised(codec.decode(saved.payload))
+
+    async def _find(self, session_id: str, trace_id: str, content: str) -> Recorded | None:
+        subject = self._journal.subject(saved_trajectory, session_id, trace_id)
+        found = None
+        async for records in self._journal.log.read(subject):
+            for item in (item for record in records for item in record.envelopes):
+                if codec.digest(item.payload) == content:
+                    found = item
+        return found
 
     async def list_traces(
         self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Recorded
+from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
@@ -48,12 +48,14 @@ class View(Generic[S]):
         self.known_head = 0
         self.bytes = 0
         self.hydrated: asyncio.Future[None] | None = None
+        self.loaders = 0
         self.unfollow: Unfollow | None = None
         self.watchers: set[asyncio.Event] = set()
         self._on_growth = on_growth
         self._ahead: dict[int, Record] = {}
+        self._last: Position | None = None
         self._checked_at = 0.0
-        self._checked_epoch = -1
+        self.checked_epoch = -1
         self._grow(EMPTY_BYTES)
 
     @property
@@ -96,7 +98,7 @@ class View(Generic[S]):
     def checked(self, at: float, epoch: int) -> None:
         """Note that the log was read to its head at time `at`, with pushes counted by `epoch`."""
         self._checked_at = at
-        self._checked_epoch = epoch
+        self.checked_epoch = epoch
 
     def is_current(self, now: float, epoch: int, trust: float) -> bool:
         """Whether nothing is known to be missing, and pushes may be trusted to have told."""
@@ -104,7 +106,36 @@ class View(Generic[S]):
 
     def is_trusted(self, now: float, epoch: int, trust: float) -> bool:
         """Whether the log was looked at in the last `trust` seconds, and no push missed since."""
-        return epoch == self._checked_epoch and now - self._checked_at < trust
+        return epoch == self.checked_epoch and now - self._checked_at < trust
+
+    def continues(self, record: Record | None) -> bool:
+        """Whether a log whose first record from `applied` on is `record` is the one applied.
+
+        Where the subject was cleared meanwhile, it begins with that.
+        """
+        if record is None:
+            return False
+        if record.seq == self.applied:
+            return record.envelopes[-1].position == self._last
+        return record.envelopes[0].type == CLEARED
+
+    def precedes(self, record: Record | None) -> bool:
+        """Whether a log whose last record is `record` can come after what was applied."""
+        if record is None or record.seq < self.applied:
+            return self._last is None
+        return record.seq > self.applied or record.envelopes[-1].position == self._last
+
+    def reset(self) -> None:
+        """Go back to before the log's first record."""
+        self.folded = start(self.projection)
+        self.applied = self.known_head = 0
+        self._last = None
+        self._ahead.clear()
+        self._grow(EMPTY_BYTES - self.bytes)
+
+    def detach(self) -> None:
+        """Stop accounting: the view was let go of; whoever still reads it may finish."""
+        self._on_growth = _unaccounted
 
     def wake(self) -> None:
         """Let those who watch look again."""
@@ -125,6 +156,7 @@ class View(Generic[S]):
         except msgspec.MsgspecError as error:
             raise LogCorrupt(self.subject.name, record.seq, str(error)) from error
         self.applied = record.seq
+        self._last = record.envelopes[-1].position
 
     def _step(self, envelope: Recorded) -> None:
         if step(self.projection, self.folded, envelope):
@@ -135,3 +167,7 @@ class View(Generic[S]):
     def _grow(self, by: int) -> None:
         self.bytes += by
         self._on_growth(by)
+
+
+def _unaccounted(growth: int) -> None:
+    """The growth of a view that is no longer hot."""

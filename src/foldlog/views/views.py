@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
 from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
-from foldlog.log.port import Log
+from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog_projections.fold import Folded, Projection
@@ -56,20 +56,15 @@ class Views:
         Raises:
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
         """
-        if consistency not in CONSISTENCIES:
-            known = ", ".join(CONSISTENCIES)
-            raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
-        view = self._view(projection, subject)
-        if not view.is_hydrated:
-            await self._hydrate(view)
-            await self._evict(keep=view)
-        elif consistency == "strong" or not self._is_current(view, consistency):
-            await self._catch_up(view)
-        return view.folded
+        return (await self._read(projection, subject, consistency)).folded
 
-    def head(self, subject: Subject) -> int:
-        """The last sequence applied to a view that was just read."""
-        return self._hot[subject].applied if subject in self._hot else 0
+    async def read_at(self, projection: Projection[S], subject: Subject) -> tuple[Folded[S], int]:
+        """Read strongly; return the fold with the sequence up to which it has come.
+
+        What is decided on the fold is compared-and-set on that sequence. Errors as `read`.
+        """
+        view = await self._read(projection, subject, "strong")
+        return view.folded, view.applied
 
     def hot(self, subject: Subject) -> Folded[Any] | None:
         """The fold of `subject` as it stands, if it is hot."""
@@ -146,15 +141,39 @@ class Views:
     def _account(self, growth: int) -> None:
         self._hot_bytes += growth
 
+    async def _read(
+        self, projection: Projection[S], subject: Subject, consistency: Consistency
+    ) -> View[S]:
+        if consistency not in CONSISTENCIES:
+            known = ", ".join(CONSISTENCIES)
+            raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
+        view = self._view(projection, subject)
+        if not view.is_hydrated:
+            await self._hydrate(view)
+        elif consistency == "strong" or not self._is_current(view, consistency):
+            await self._catch_up(view, strong=consistency != "eventual")
+        if self._hot_bytes > self._max_hot_bytes:
+            await self._evict(keep=view)
+        return view
+
     async def _hydrate(self, view: View[Any]) -> None:
         """Load a cold view; concurrent readers of it share the first one's load."""
-        while view.hydrated is not None and not view.hydrated.done():
-            # Not the future itself: one reader's cancellation must not become another's.
-            await asyncio.wait([view.hydrated])
-        if view.hydrated is not None:
-            # What it loaded may be older than this read.
-            await self._catch_up(view)
-            return
+        view.loaders += 1
+        try:
+            while view.hydrated is not None and not view.hydrated.done():
+                # Not the future itself: one reader's cancellation must not become another's.
+                await asyncio.wait([view.hydrated])
+            if view.hydrated is None:
+                await self._load(view)
+            else:
+                # What another has loaded may be older than this read.
+                await self._catch_up(view)
+        finally:
+            view.loaders -= 1
+            if not (view.is_hydrated or view.loaders or view.watchers):
+                await self._release(view)  # nobody got it, and nobody waits for it
+
+    async def _load(self, view: View[Any]) -> None:
         loading = view.hydrated = asyncio.get_running_loop().create_future()
         try:
             if view.unfollow is None:
@@ -166,19 +185,41 @@ class Views:
         finally:
             loading.set_result(None)
 
-    async def _catch_up(self, view: View[Any]) -> None:
+    async def _catch_up(self, view: View[Any], *, strong: bool = True) -> None:
         """Read the log from where the view stands to the head, as of now."""
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         if view.projection.latest_only:
-            record = await self._log.last(view.subject)
+            record = await self._log.last(view.subject, strong=strong)
+            if strong and not view.precedes(record):
+                self._notice_rewind(view)
             view.apply([record] if record is not None else [])
         else:
-            async for records in self._log.read(view.subject, after=view.applied):
+            if strong and view.applied and epoch != view.checked_epoch:
+                # Since pushes may have been missed, the log may have been restored or replaced:
+                # what this view has applied last must still be there.
+                await self._check_ground(view)
+            async for records in self._log.read(view.subject, after=view.applied, strong=strong):
                 view.apply(records)
         view.checked(at, epoch)
-        if view.applied < heard == view.known_head:
+        if strong and view.applied < heard == view.known_head:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied
+
+    async def _check_ground(self, view: View[Any]) -> None:
+        first: Record | None = None
+        async for records in self._log.read(view.subject, after=view.applied - 1):
+            first = first or records[0]
+        if not view.continues(first):
+            self._notice_rewind(view)
+
+    def _notice_rewind(self, view: View[Any]) -> None:
+        _log.warning(
+            "%s no longer holds sequence %d as it was read before: the log was restored or "
+            "replaced; folding it anew",
+            view.subject.name,
+            view.applied,
+        )
+        view.reset()
 
     async def _bring_up(self, view: View[Any], wake: asyncio.Event, *, force: bool) -> None:
         """Bring a watched view up to date, for as long as it takes until the log is there."""
@@ -207,6 +248,7 @@ class Views:
         if self._hot.pop(view.subject, None) is None:
             return
         self._account(-view.bytes)
+        view.detach()
         if view.unfollow is not None:
             unfollow, view.unfollow = view.unfollow, None
             await unfollow()

@@ -113,7 +113,7 @@ class Appender:
         """See the port. All subjects must belong to this stream."""
         sizes = sizes_of(appends, self._connection.max_payload)
         if atomic:
-            check_atomic(appends)
+            check_atomic(appends, self._record_bytes)
         if self._closed:
             raise StoreClosed
         loop = asyncio.get_running_loop()
@@ -182,8 +182,12 @@ class Appender:
             riders.append(self._queue.popleft())
         return batch, riders
 
+    @property
+    def _record_bytes(self) -> int:
+        return min(RECORD_BYTES, self._connection.max_payload - OVERHEAD)
+
     def _new_batch(self) -> Batch:
-        return Batch(min(RECORD_BYTES, self._connection.max_payload - OVERHEAD))
+        return Batch(self._record_bytes)
 
     async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
         for rider in riders:
@@ -202,6 +206,8 @@ class Appender:
             # A group that holds an atomic append fits in one batch; a bulk append may not.
             for start in range(0, len(messages), MAX_BATCH_MESSAGES):
                 part = messages[start : start + MAX_BATCH_MESSAGES]
+                if start:  # each part has a time of its own
+                    deadline = asyncio.get_running_loop().time() + self._timeout
                 outcomes += await self._store(part, atomic=atomic, deadline=deadline)
         except asyncio.CancelledError:
             left = len(messages) - len(outcomes)
@@ -239,6 +245,7 @@ class Appender:
             except ReplyLost:
                 in_doubt = True
                 as_batch = as_batch and atomic
+                await asyncio.sleep(_RETRY_PAUSE)
             except StoreClosed:
                 if not in_doubt:
                     raise
@@ -251,10 +258,11 @@ class Appender:
             except _Again as again:
                 # A duplicate id means that the batch, or part of it, is stored: complete it one
                 # by one. Anything else means that none of it is.
+                in_doubt = in_doubt or again.duplicate
                 as_batch = as_batch and not again.duplicate
                 await asyncio.sleep(0 if again.duplicate else _RETRY_PAUSE)
             if all(outcome is not None for outcome in outcomes):
-                return [outcome for outcome in outcomes if outcome is not None]
+                return [_doubted(o) if in_doubt else o for o in outcomes if o is not None]
 
     def _goes_as_batch(self, messages: list[_Message], *, atomic: bool) -> bool:
         if len(messages) == 1:
@@ -318,6 +326,17 @@ def _in_batch(message: _Message, batch_id: str, number: int) -> dict[str, str]:
     return headers
 
 
+def _doubted(outcome: _Outcome) -> _Outcome:
+    """What an outcome means for a message whose first attempt may still be under way.
+
+    A stored message answers "duplicate" before anything else is looked at, so a mismatch that
+    names the sequence is final; any other refusal may be of the second attempt alone.
+    """
+    if isinstance(outcome, int) or outcome.actual is not None:
+        return outcome
+    return _Failure(_Kind.UNKNOWN, outcome.reason)
+
+
 def _outcome(reply: Msg | None) -> _Outcome:
     """What the reply to a publish says. Raises as `_failure`, and ReplyLost where there is none."""
     if reply is None:
@@ -332,6 +351,7 @@ def _failure(error: wire.ApiError) -> _Failure:
     """What an error ack means.
 
     Raises:
+        ReplyLost: an earlier attempt is still being decided.
         _Again: nothing is decided yet; another attempt may succeed.
         LogUnavailable: the stream cannot take writes now.
     """
@@ -340,6 +360,8 @@ def _failure(error: wire.ApiError) -> _Failure:
         return _Failure(_Kind.CONFLICT, error.description, int(found[1]) if found else None)
     if error.err_code in (wire.DUPLICATE_IN_BATCH, wire.BATCH_INCOMPLETE):
         raise _Again(duplicate=error.err_code == wire.DUPLICATE_IN_BATCH)
+    if error.err_code == wire.DUPLICATE_IN_PROCESS:
+        raise ReplyLost(error.description)
     if error.code == 503:
         raise LogUnavailable(error.description)
     return _Failure(_Kind.REFUSED, f"{error.description} ({error.err_code})")

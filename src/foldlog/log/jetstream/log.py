@@ -9,11 +9,12 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from foldlog.errors import LogCorrupt, LogUnavailable
+from foldlog.errors import AppendFailed, AppendUnknown, LogCorrupt, LogUnavailable
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.reader import Reader
+from foldlog.log.packing import sizes_of
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
 from foldlog.subjects import Namespace, Subject, live
 
@@ -75,13 +76,16 @@ class JetStreamLog:
         shards = {append.subject.shard for append in appends}
         if len(shards) == 1 or atomic:
             return await self._appenders[shards.pop()].append(appends, atomic=atomic)
+        sizes_of(appends, self.connection.max_payload)  # before any shard has stored its part
         by_shard = {s: [a for a in appends if a.subject.shard == s] for s in shards}
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                shard: group.create_task(self._appenders[shard].append(part, atomic=False))
+        results = await asyncio.gather(
+            *(
+                self._appenders[shard].append(part, atomic=False)
                 for shard, part in by_shard.items()
-            }
-        seqs = {shard: iter(task.result()) for shard, task in tasks.items()}
+            ),
+            return_exceptions=True,
+        )
+        seqs = dict(zip(by_shard, map(iter, _all_stored(appends, results)), strict=True))
         return [next(seqs[append.subject.shard]) for append in appends]
 
     def read(
@@ -210,3 +214,20 @@ class JetStreamLog:
             leader=cluster.leader or None,
             peers_lag={peer.name: peer.lag for peer in cluster.replicas},
         )
+
+
+def _all_stored(
+    appends: Sequence[Append], results: Sequence[list[int] | BaseException]
+) -> list[list[int]]:
+    """The results of the shards of one append, or the error that tells how it ended as a whole."""
+    stored = [result for result in results if not isinstance(result, BaseException)]
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if not errors:
+        return stored
+    for error in errors:
+        if not isinstance(error, AppendFailed | AppendUnknown | LogUnavailable):
+            raise error
+    if not stored and not any(isinstance(error, AppendUnknown) for error in errors):
+        raise errors[0]
+    ids = [draft.id for append in appends for draft in append.drafts]
+    raise AppendUnknown(ids, f"{len(errors)} of {len(results)} shards: {errors[0]}") from errors[0]

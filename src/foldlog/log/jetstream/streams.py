@@ -6,6 +6,7 @@ to lose an acked envelope. Purging stays allowed, for clearing and erasure.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +18,9 @@ from foldlog.subjects import Namespace, live
 
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
+_ELECTION_PAUSE: Final = 0.1
+"""Seconds between attempts while the cluster has no leader."""
+
 _DUPLICATE_WINDOW: Final = 120 * 1_000_000_000
 
 T = TypeVar("T")
@@ -92,14 +96,21 @@ async def _make(
     connection: Connection, namespace: Namespace, shard: int, replicas: int, timeout: float
 ) -> wire.StreamDescription:
     stream = namespace.stream(shard)
-    found = await describe(connection, stream, timeout=timeout)
-    if found.error is not None:
-        config = _config(namespace, shard, replicas)
-        found = await api(
-            connection, f"STREAM.CREATE.{stream}", wire.StreamDescription, config, timeout=timeout
-        )
-    if found.error is not None:
-        raise _creation_error(stream, replicas, found.error)
+    deadline = asyncio.get_running_loop().time() + timeout
+    while True:
+        found = await describe(connection, stream, timeout=timeout)
+        if found.error is not None and found.error.err_code == wire.NO_STREAM:
+            config = _config(namespace, shard, replicas)
+            created = wire.StreamDescription
+            verb = f"STREAM.CREATE.{stream}"
+            found = await api(connection, verb, created, config, timeout=timeout)
+        if found.error is None:
+            break
+        if found.error.code != 503:
+            raise _creation_error(stream, replicas, found.error)
+        if asyncio.get_running_loop().time() + _ELECTION_PAUSE > deadline:
+            raise LogUnavailable(f"{stream}: {found.error.description}")
+        await asyncio.sleep(_ELECTION_PAUSE)
     _check(found.config, namespace, shard)
     return found
 
