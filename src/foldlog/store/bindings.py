@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterable
 
 from foldlog import codec
-from foldlog.envelope import draft, upsert_id
+from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.models import RemoteBinding
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import BindingSaved, dump, load, raw
-from foldlog.subjects import checked_id
+from foldlog.store.payloads import BindingSaved, dump, load, mapping, raw
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes
 from foldlog_projections.bindings import Bound, Key
@@ -31,6 +32,10 @@ class Bindings:
             PayloadError: a field cannot be held. Nothing was appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
+        await self._journal.append(*self._drafted(binding))
+
+    @drafting("binding")
+    def _drafted(self, binding: RemoteBinding) -> list[tuple[Subject, list[Draft]]]:
         body = dump(
             BindingSaved(
                 trace_id=binding.trace_id,
@@ -43,7 +48,7 @@ class Bindings:
                 user_id=binding.user_id,
                 last_remote_task_id=binding.last_remote_task_id,
                 is_terminal=binding.is_terminal,
-                metadata=raw(dict(binding.metadata), "metadata"),
+                metadata=raw(mapping(binding.metadata, "metadata"), "metadata"),
             )
         )
         subject = self._journal.subject(bindings, binding.trace_id)
@@ -52,7 +57,7 @@ class Bindings:
             index = self._journal.subject(routes, binding.router_session_id)
             route = dump(Route(binding.trace_id, binding.context_id, binding.task_id))
             appends.append((index, [draft("route.saved", route, id=upsert_id(route))]))
-        await self._journal.append(*appends)
+        return appends
 
     async def list_trace_bindings(
         self, trace_id: str, *, consistency: Consistency = "session"
@@ -131,7 +136,14 @@ class Bindings:
 
 
 def _binding(bound: Bound) -> RemoteBinding:
-    saved = load(BindingSaved, bound.saved.payload)
+    binding = _saved_binding(bound.saved)
+    binding.is_terminal = binding.is_terminal or bound.ended
+    return binding
+
+
+@restoring(version=1)
+def _saved_binding(item: Recorded) -> RemoteBinding:
+    saved = load(BindingSaved, item.payload)
     return RemoteBinding(
         trace_id=saved.trace_id,
         context_id=saved.context_id,
@@ -142,6 +154,6 @@ def _binding(bound: Bound) -> RemoteBinding:
         tenant_id=saved.tenant_id,
         user_id=saved.user_id,
         last_remote_task_id=saved.last_remote_task_id,
-        is_terminal=saved.is_terminal or bound.ended,
+        is_terminal=saved.is_terminal,
         metadata=codec.decode(saved.metadata),
     )

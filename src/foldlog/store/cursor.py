@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from foldlog.envelope import Recorded
+from foldlog.errors import PayloadError
 from foldlog_projections.fold import Folded
 
 Matches = Callable[[Recorded], bool]
@@ -22,8 +23,14 @@ def page(
     After a known `since_id`: the first `limit` that match, so that paging loses nothing. Without
     one, or with one that nobody has seen: the last `limit` that match. The cursor counts in the
     order of the whole sequence, also where `matches` filters. A `limit` below 1 asks for nothing.
+
+    Raises:
+        PayloadError: `limit` is no integer, or `since_id` no string.
     """
     items = folded.state
+    checked_limit(limit)
+    if not isinstance(since_id, str | None):
+        raise PayloadError("since_id", f"{since_id!r:.80} is not an id")
     if limit < 1:
         return []
     if since_id is not None and since_id in folded.seen:
@@ -39,6 +46,17 @@ def page(
                 break
     latest.reverse()
     return latest
+
+
+def checked_limit(limit: int) -> int:
+    """Return a limit as it is.
+
+    Raises:
+        PayloadError: it is no integer.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise PayloadError("limit", f"{limit!r:.80} is not a number of items")
+    return limit
 
 
 def _take(items: list[Recorded], start: int, limit: int, matches: Matches | None) -> list[Recorded]:

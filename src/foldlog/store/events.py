@@ -12,8 +12,9 @@ import msgspec
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StoredEvent
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import EventSaved, dump, finite, load
+from foldlog.store.payloads import EventSaved, dump, finite, load, mapping
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import events
@@ -76,10 +77,11 @@ class Events:
             async for item in items:
                 yield _event(item)
 
+    @drafting("event")
     def _drafted(self, event: StoredEvent) -> tuple[Subject, Draft]:
         trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id
         subject = self._journal.subject(events, trace_id)
-        payload, content = codec.encode_with_fingerprint(dict(event.payload))
+        payload, content = codec.encode_with_fingerprint(mapping(event.payload, "payload"))
         ts = finite(event.ts, "ts")
         saved = EventSaved(
             event.trace_id, ts, event.kind, event.node_name, event.node_id, msgspec.Raw(payload)
@@ -93,6 +95,7 @@ def _writers_clock(item: Recorded) -> float:
     return item.ts
 
 
+@restoring(version=1)
 def _event(item: Recorded) -> StoredEvent:
     saved = load(EventSaved, item.payload)
     return StoredEvent(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog import codec
-from foldlog.envelope import draft, upsert_id
+from foldlog.envelope import Draft, Recorded, draft, upsert_id
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
+from foldlog.store.payloads import mapping
+from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import memory
 
@@ -24,9 +27,13 @@ class Memory:
             InvalidId: the key is empty. PayloadError: a part cannot be held.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
+        await self._journal.append(self._drafted(key, state))
+
+    @drafting("state")
+    def _drafted(self, key: str, state: dict[str, Any]) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(memory, key)
-        body = codec.encode(dict(state), "state")
-        await self._journal.append((subject, [draft("memory.saved", body, id=upsert_id(body))]))
+        body = codec.encode(mapping(state, "state"), "state")
+        return subject, [draft("memory.saved", body, id=upsert_id(body))]
 
     async def load_memory_state(
         self, key: str, *, consistency: Consistency = "session"
@@ -38,5 +45,10 @@ class Memory:
         folded = await self._journal.read(memory, key, consistency=consistency)
         if folded.state is None:
             return None
-        state: dict[str, Any] = codec.decode(folded.state.payload)
-        return state
+        return _state(folded.state)
+
+
+@restoring(version=1)
+def _state(item: Recorded) -> dict[str, Any]:
+    state: dict[str, Any] = codec.decode(item.payload)
+    return state

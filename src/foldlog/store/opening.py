@@ -157,6 +157,10 @@ async def _open(
 ) -> Store:
     if durability not in ("fsync", "relaxed"):
         raise ConfigurationError(f'durability is "fsync" or "relaxed", not {durability!r}')
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
+    if url is not None and not isinstance(url, str):
+        raise ConfigurationError(f"a url is a string, not {url!r:.80}")
     if url is not None and path is not None:
         raise ConfigurationError("a url and a path: the path belongs to the embedded server")
     Namespace(namespace, _checked_shards(shards))

@@ -7,10 +7,12 @@ import time
 from typing import Any, Final
 
 from foldlog import codec
-from foldlog.envelope import draft, upsert_id
+from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import PauseSaved, dump, load, raw
+from foldlog.store.payloads import PauseSaved, dump, load, mapping, raw
+from foldlog.subjects import Subject
 from foldlog_projections import pauses
 
 _CONTENTION_PAUSE: Final = 0.002
@@ -33,11 +35,15 @@ class Pauses:
             InvalidId: the token is empty. PayloadError: a part cannot be held.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
+        await self._journal.append(self._drafted(token, payload))
+
+    @drafting("payload")
+    def _drafted(self, token: str, payload: dict[str, Any]) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(pauses, token)
-        state = raw(dict(payload), "payload")
+        state = raw(mapping(payload, "payload"), "payload")
         body = dump(PauseSaved(token=token, ttl=self._ttl, payload=state))
         id = upsert_id(bytes(memoryview(state)))
-        await self._journal.append((subject, [draft("pause.saved", body, id=id)]))
+        return subject, [draft("pause.saved", body, id=id)]
 
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Consume the state of `token`: exactly one caller, in any process, gets it.
@@ -57,9 +63,10 @@ class Pauses:
             waiting = folded.state.waiting
             if waiting is None:
                 return None
-            saved = load(PauseSaved, waiting.payload)
+            saved = _saved(waiting)
             if waiting.recorded_at + saved.ttl <= time.time():
                 return None
+            state: dict[str, Any] = codec.decode(saved.payload)  # before it is consumed
             body = codec.encode({"consumed": waiting.id})
             consumed = draft(pauses.CONSUMED, body, id=upsert_id(body))
             try:
@@ -68,5 +75,9 @@ class Pauses:
                 if conflict.actual is None:
                     await asyncio.sleep(_CONTENTION_PAUSE)
                 continue
-            state: dict[str, Any] = codec.decode(saved.payload)
             return state
+
+
+@restoring(version=1)
+def _saved(item: Recorded) -> PauseSaved:
+    return load(PauseSaved, item.payload)

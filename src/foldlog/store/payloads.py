@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -161,9 +162,15 @@ def finite(value: float, field: str) -> float:
     Raises:
         PayloadError: it is not a number that can be ordered.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    seconds = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            seconds = float(value)
+        except OverflowError:
+            seconds = math.nan  # an integer beyond all time
+    if math.isnan(seconds):
         raise PayloadError(field, f"{value!r:.80} is not a time in seconds")
-    return float(value)
+    return seconds
 
 
 def time_text(value: dt.datetime, field: str) -> str:
@@ -177,9 +184,28 @@ def time_text(value: dt.datetime, field: str) -> str:
     return value.isoformat()
 
 
-def enum_text(value: Enum | str) -> str:
-    """The text of a string enum's member, or of its bare value."""
-    return str(value.value if isinstance(value, Enum) else value)
+def enum_text(value: Enum | str, members: type[Enum], field: str) -> str:
+    """Return the text of a string enum's member, or of its bare value.
+
+    Raises:
+        PayloadError: `members` has no such value.
+    """
+    text = value.value if isinstance(value, Enum) else value
+    try:
+        return str(members(text).value)
+    except ValueError:
+        raise PayloadError(field, f"{value!r:.80} is no {members.__name__}") from None
+
+
+def mapping(value: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return a mapping as a dict.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise PayloadError(field, f"{value!r:.80} is not a mapping")
+    return dict(value)
 
 
 def raw(value: object, path: str) -> msgspec.Raw:

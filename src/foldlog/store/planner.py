@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from foldlog import codec
-from foldlog.envelope import Recorded, draft
+from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import PlannerEvent
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, raw
+from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, mapping, raw
+from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import planner
 
@@ -22,6 +24,10 @@ class PlannerEvents:
 
         Errors as `Events.save_event`.
         """
+        await self._journal.append(self._drafted(trace_id, event))
+
+    @drafting("event")
+    def _drafted(self, trace_id: str, event: PlannerEvent) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(planner, trace_id)
         ts = finite(event.ts, "ts")
         body = dump(
@@ -34,11 +40,10 @@ class PlannerEvents:
                 latency_ms=event.latency_ms,
                 token_estimate=event.token_estimate,
                 error=event.error,
-                extra=raw(dict(event.extra), "extra"),
+                extra=raw(mapping(event.extra, "extra"), "extra"),
             )
         )
-        envelope = draft("planner.saved", body, id=codec.digest(body), ts=ts)
-        await self._journal.append((subject, [envelope]))
+        return subject, [draft("planner.saved", body, id=codec.digest(body), ts=ts)]
 
     async def list_planner_events(
         self, trace_id: str, *, consistency: Consistency = "session"
@@ -51,6 +56,7 @@ class PlannerEvents:
         return [_event(item) for item in folded.state]
 
 
+@restoring(version=1)
 def _event(item: Recorded) -> PlannerEvent:
     saved = load(PlannerEventSaved, item.payload)
     return PlannerEvent(

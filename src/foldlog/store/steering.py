@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from foldlog import codec
-from foldlog.envelope import Recorded, draft
+from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import sanitize_steering_event, validate_steering_event
 from foldlog.store.cursor import page
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import SteeringSaved, dump, enum_text, load, raw, time_text
-from foldlog.subjects import checked_id
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import steering
 
@@ -36,6 +37,11 @@ class Steering:
             SteeringValidationError: strict, and the payload breaks a rule. Nothing was appended.
             Others as `Tasks.save_task`.
         """
+        await self._journal.append(self._drafted(event))
+
+    @drafting("event")
+    def _drafted(self, event: SteeringEvent) -> tuple[Subject, list[Draft]]:
+        event_type = enum_text(event.event_type, SteeringEventType, "event_type")
         if self._strict:
             validate_steering_event(event)
         event_id = checked_id(event.event_id, "event_id")
@@ -46,14 +52,14 @@ class Steering:
                 session_id=event.session_id,
                 task_id=checked_id(event.task_id, "task_id"),
                 event_id=event_id,
-                event_type=enum_text(event.event_type),
+                event_type=event_type,
                 payload=raw(event.payload, "payload"),
                 source=event.source,
                 created_at=time_text(event.created_at, "created_at"),
                 trace_id=event.trace_id,
             )
         )
-        await self._journal.append((subject, [draft("steering.saved", body, id=event_id)]))
+        return subject, [draft("steering.saved", body, id=event_id)]
 
     async def list_steering(
         self,
@@ -86,10 +92,12 @@ class Steering:
                     yield _event(item)
 
 
+@restoring(version=1)
 def _task_id(item: Recorded) -> str:
     return load(SteeringSaved, item.payload).task_id
 
 
+@restoring(version=1)
 def _event(item: Recorded) -> SteeringEvent:
     saved = load(SteeringSaved, item.payload)
     return SteeringEvent.model_construct(

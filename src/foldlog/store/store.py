@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.log.blobs import Blobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.port import Log
@@ -50,6 +50,8 @@ class StoreOptions:
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "degrade"):
             raise ConfigurationError(f'on_error is "raise" or "degrade", not {self.on_error!r}')
+        if isinstance(self.pause_ttl, bool) or not isinstance(self.pause_ttl, int | float):
+            raise ConfigurationError(f"pause_ttl is a number of seconds, not {self.pause_ttl!r}")
 
 
 class Store:
@@ -141,7 +143,7 @@ class Store:
         """
         if isinstance(event, str):
             if planner_event is None:
-                raise TypeError("save_event(trace_id, event) needs the event")
+                raise PayloadError("event", "save_event(trace_id, event) needs the event")
             await self.save_planner_event(event, planner_event)
         else:
             await self._save_event(event)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 
+from pydantic import BaseModel
+
 from foldlog import codec
-from foldlog.envelope import Recorded, draft, upsert_id
+from foldlog.envelope import Draft, Recorded, draft, upsert_id
+from foldlog.errors import PayloadError
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import TaskSaved, dump, enum_text, load, raw, time_text
-from foldlog.subjects import checked_id
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import tasks
 
@@ -29,13 +33,19 @@ class Tasks:
                 appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
+        await self._journal.append(self._drafted(state))
+
+    @drafting("state")
+    def _drafted(self, state: TaskState) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(tasks, state.session_id)
+        if not isinstance(state.context_snapshot, BaseModel):
+            raise PayloadError("context_snapshot", f"{state.context_snapshot!r:.80} is no snapshot")
         body = dump(
             TaskSaved(
                 task_id=checked_id(state.task_id, "task_id"),
                 session_id=state.session_id,
-                status=enum_text(state.status),
-                task_type=enum_text(state.task_type),
+                status=enum_text(state.status, TaskStatus, "status"),
+                task_type=enum_text(state.task_type, TaskType, "task_type"),
                 priority=state.priority,
                 context_snapshot=raw(dict(state.context_snapshot), "context_snapshot"),
                 created_at=time_text(state.created_at, "created_at"),
@@ -47,7 +57,7 @@ class Tasks:
                 progress=raw(state.progress, "progress"),
             )
         )
-        await self._journal.append((subject, [draft("task.saved", body, id=upsert_id(body))]))
+        return subject, [draft("task.saved", body, id=upsert_id(body))]
 
     async def list_tasks(
         self, session_id: str, *, consistency: Consistency = "strong"
@@ -60,6 +70,7 @@ class Tasks:
         return [_task(item) for item in folded.state.values()]
 
 
+@restoring(version=1)
 def _task(item: Recorded) -> TaskState:
     saved = load(TaskSaved, item.payload)
     return TaskState(

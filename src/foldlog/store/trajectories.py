@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from foldlog import codec
-from foldlog.envelope import Recorded, draft, upsert_id
+from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.models import Trajectory
+from foldlog.store.cursor import checked_limit
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import TraceSaved, dump
-from foldlog.subjects import checked_id
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import traces
 from foldlog_projections import trajectory as saved_trajectory
@@ -29,14 +31,22 @@ class Trajectories:
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
                 safe.
         """
-        body = codec.encode(trajectory.serialise(), "trajectory")
+        await self._journal.append(*self._drafted(trace_id, session_id, trajectory))
+
+    @drafting("trajectory")
+    def _drafted(
+        self, trace_id: str, session_id: str, trajectory: Trajectory
+    ) -> tuple[tuple[Subject, list[Draft]], ...]:
+        serialised = trajectory.serialise()
+        Trajectory.from_serialised(serialised)  # what could not be read back is not saved
+        body = codec.encode(serialised, "trajectory")
         subject = self._journal.subject(
             saved_trajectory, session_id, checked_id(trace_id, "trace_id")
         )
         # The trajectory first: a trace is listed only if there is something to get. That the
         # index names the content lets a cleared session refuse a late writer's repetition.
         entry = dump(TraceSaved(trace_id, codec.digest(body)))
-        await self._journal.append(
+        return (
             (subject, [draft("trajectory.saved", body, id=upsert_id(body))]),
             (
                 self._journal.subject(traces, session_id),
@@ -62,7 +72,7 @@ class Trajectories:
             # The last record is not what the session counts as saved last: a late writer has put
             # back what was cleared, or a save is just happening.
             saved = await self._find(session_id, trace_id, content)
-        return None if saved is None else Trajectory.from_serialised(codec.decode(saved.payload))
+        return None if saved is None else _trajectory(saved)
 
     async def _find(self, session_id: str, trace_id: str, content: str) -> Recorded | None:
         subject = self._journal.subject(saved_trajectory, session_id, trace_id)
@@ -78,7 +88,12 @@ class Trajectories:
     ) -> list[str]:
         """Return up to `limit` trace ids, the one whose trajectory was saved last first.
 
-        Errors as `Events.load_history`.
+        Errors as `list_updates`.
         """
         folded = await self._journal.read(traces, session_id, consistency=consistency)
-        return list(reversed(folded.state))[: max(limit, 0)]
+        return list(reversed(folded.state))[: max(checked_limit(limit), 0)]
+
+
+@restoring(version=1)
+def _trajectory(item: Recorded) -> Trajectory:
+    return Trajectory.from_serialised(codec.decode(item.payload))

@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from foldlog import codec
-from foldlog.envelope import Recorded, draft
+from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StateUpdate, UpdateType
 from foldlog.store.cursor import page
+from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import UpdateSaved, dump, enum_text, load, raw, time_text
-from foldlog.subjects import checked_id
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import updates
 
@@ -28,6 +29,10 @@ class Updates:
 
         Errors as `Tasks.save_task`.
         """
+        await self._journal.append(self._drafted(update))
+
+    @drafting("update")
+    def _drafted(self, update: StateUpdate) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(updates, update.session_id)
         update_id = checked_id(update.update_id, "update_id")
         body = dump(
@@ -35,7 +40,7 @@ class Updates:
                 session_id=update.session_id,
                 task_id=checked_id(update.task_id, "task_id"),
                 update_id=update_id,
-                update_type=enum_text(update.update_type),
+                update_type=enum_text(update.update_type, UpdateType, "update_type"),
                 content=raw(update.content, "content"),
                 created_at=time_text(update.created_at, "created_at"),
                 trace_id=update.trace_id,
@@ -43,7 +48,7 @@ class Updates:
                 total_steps=update.total_steps,
             )
         )
-        await self._journal.append((subject, [draft("update.saved", body, id=update_id)]))
+        return subject, [draft("update.saved", body, id=update_id)]
 
     async def list_updates(
         self,
@@ -76,10 +81,12 @@ class Updates:
                     yield _update(item)
 
 
+@restoring(version=1)
 def _task_id(item: Recorded) -> str:
     return load(UpdateSaved, item.payload).task_id
 
 
+@restoring(version=1)
 def _update(item: Recorded) -> StateUpdate:
     saved = load(UpdateSaved, item.payload)
     return StateUpdate.model_construct(

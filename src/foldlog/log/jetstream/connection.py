@@ -18,7 +18,13 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from foldlog.errors import LogTimeout, LogUnavailable, StoreClosed, UnsupportedServer
+from foldlog.errors import (
+    ConfigurationError,
+    LogTimeout,
+    LogUnavailable,
+    StoreClosed,
+    UnsupportedServer,
+)
 from foldlog.log.jetstream.replies import Replies
 
 OnMessage = Callable[[Msg], Awaitable[None]]
@@ -63,7 +69,8 @@ class Connection:
 
         Raises:
             LogUnavailable: no server answered, or it refused the credentials.
-            UnsupportedServer: it is older than 2.15.1.
+            ConfigurationError: the url or an option is not as nats-py takes it.
+            UnsupportedServer: the server is older than 2.15.1.
         """
         self = cls()
         try:
@@ -77,6 +84,10 @@ class Connection:
                     **{**_DEFAULTS, **options},
                 )
                 await self._listen()
+        except (AttributeError, TypeError, ValueError, AssertionError) as error:
+            # nats-py checks what it is given by using it.
+            await self._abandon()
+            raise ConfigurationError(f"cannot connect to {_shown(url)}: {error!r}") from error
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._abandon()
             cause = self._last_error or error
@@ -263,7 +274,8 @@ class Connection:
         )
 
     async def _abandon(self) -> None:
-        await self._client.close()
+        if self._client._current_server is not None:  # else there is nothing to close
+            await self._client.close()
 
     async def _send(
         self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
