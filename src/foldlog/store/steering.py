@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import sanitize_steering_event, validate_steering_event
-from foldlog.store.cursor import page
+from foldlog.store.feed import Feed
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import SteeringSaved, dump, enum_text, load, raw, time_text
@@ -28,6 +27,7 @@ class Steering:
 
     def __init__(self, journal: Journal, *, strict: bool) -> None:
         self._journal = journal
+        self._feed = Feed(journal, steering, restore=_event, task_of=_task_id)
         self._strict = strict
 
     async def save_steering(self, event: SteeringEvent) -> None:
@@ -74,11 +74,11 @@ class Steering:
 
         Errors as `Events.load_history`.
         """
-        folded = await self._journal.read(steering, session_id, consistency=consistency)
-        matches = None if task_id is None else lambda item: _task_id(item) == task_id
-        return [_event(i) for i in page(folded, since_id=since_id, limit=limit, matches=matches)]
+        return await self._feed.list(
+            session_id, task_id=task_id, since_id=since_id, limit=limit, consistency=consistency
+        )
 
-    async def watch_steering(
+    def watch_steering(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[SteeringEvent]:
         """Yield the events after `since_id` (from the first, if None or unknown), then new ones.
@@ -86,10 +86,7 @@ class Steering:
         Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
         or the iterator is.
         """
-        async with aclosing(self._journal.watch(steering, session_id, since_id=since_id)) as items:
-            async for item in items:
-                if task_id is None or _task_id(item) == task_id:
-                    yield _event(item)
+        return self._feed.watch(session_id, since_id, task_id)
 
 
 @restoring(version=1)

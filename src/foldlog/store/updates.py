@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StateUpdate, UpdateType
-from foldlog.store.cursor import page
+from foldlog.store.feed import Feed
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import UpdateSaved, dump, enum_text, load, raw, time_text
@@ -23,6 +22,7 @@ class Updates:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._feed = Feed(journal, updates, restore=_update, task_of=_task_id)
 
     async def save_update(self, update: StateUpdate) -> None:
         """Append an update. An `update_id` that the session has seen has no effect.
@@ -63,11 +63,11 @@ class Updates:
 
         Errors as `Events.load_history`.
         """
-        folded = await self._journal.read(updates, session_id, consistency=consistency)
-        matches = None if task_id is None else lambda item: _task_id(item) == task_id
-        return [_update(i) for i in page(folded, since_id=since_id, limit=limit, matches=matches)]
+        return await self._feed.list(
+            session_id, task_id=task_id, since_id=since_id, limit=limit, consistency=consistency
+        )
 
-    async def watch_updates(
+    def watch_updates(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
         """Yield the updates after `since_id` (from the first, if None or unknown), then new ones.
@@ -75,10 +75,7 @@ class Updates:
         Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
         or the iterator is.
         """
-        async with aclosing(self._journal.watch(updates, session_id, since_id=since_id)) as items:
-            async for item in items:
-                if task_id is None or _task_id(item) == task_id:
-                    yield _update(item)
+        return self._feed.watch(session_id, since_id, task_id)
 
 
 @restoring(version=1)
