@@ -17,6 +17,9 @@ from foldlog.envelope import CLEARED, Recorded, content_id
 
 S = TypeVar("S")
 
+PAYLOAD_VERSION: Final = 1
+"""The newest version that a payload of any type has."""
+
 _REFUSAL_BYTES: Final = 8
 _REFUSALS_AN_ENVELOPE: Final = 16_384
 
@@ -74,7 +77,15 @@ def start(projection: Projection[S]) -> Folded[S]:
 
 
 def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
-    """Fold one envelope in. Return whether it took effect."""
+    """Fold one envelope in. Return whether it took effect.
+
+    Raises:
+        msgspec.ValidationError: its payload is not what its type says, or of a newer version.
+    """
+    if envelope.v > PAYLOAD_VERSION:
+        raise msgspec.ValidationError(
+            f"{envelope.type} version {envelope.v} is newer than this program knows"
+        )
     if envelope.type == CLEARED:
         refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
         hashes = {

@@ -1,8 +1,12 @@
-"""The commonest fold: every envelope, in log order."""
+"""The commonest fold: every envelope, in log order. By itself it is no view's."""
 
 from __future__ import annotations
 
 from foldlog.envelope import Recorded
+
+name = "sequence"
+version = 1
+latest_only = False
 
 
 def initial() -> list[Recorded]:

@@ -14,16 +14,22 @@ import msgspec
 import pytest
 
 from foldlog.envelope import draft, unpack
-from foldlog.errors import AppendConflict, AppendFailed, AppendUnknown, LogUnavailable
+from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
+    AppendUnknown,
+    LogUnavailable,
+    PayloadTooLarge,
+)
+from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import ReplyLost
+from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
 from foldlog.subjects import Namespace
 
 SUBJECT = Namespace().subject("updates", "s")
 OTHER = Namespace().subject("tasks", "s")
-
-Loss = Callable[[str, dict[str, str]], str | None]
 
 
 class Reply:
@@ -33,8 +39,18 @@ class Reply:
         self.data = msgspec.json.encode(answer)
 
 
+Loss = Callable[[str, dict[str, str]], str | Reply | None]
+
+
+def refusal(err_code: int, description: str = "refused") -> Reply:
+    return Reply(error={"code": 400, "err_code": err_code, "description": description})
+
+
 class Server:
-    """`lose(subject, headers)` is asked at each request: "request", "reply", "away" or None."""
+    """`lose(subject, headers)` is asked at each request: what gets lost, or is replied instead.
+
+    "request", "reply" or "away" (nobody serves the stream); None leaves the request alone.
+    """
 
     max_payload = 1024 * 1024
 
@@ -47,6 +63,9 @@ class Server:
 
     async def ready(self, timeout: float) -> None:
         await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
         self.batches.setdefault(headers["Nats-Batch-Id"], []).append((subject, payload, headers))
@@ -70,6 +89,8 @@ class Server:
         self.requests += 1
         await asyncio.sleep(0)
         lost = self.lose(subject, headers)
+        if isinstance(lost, Reply):
+            return lost
         if lost == "away":
             raise LogUnavailable("nobody answers")
         if lost == "request":
@@ -89,15 +110,14 @@ class Server:
         last = max((n for n, (s, _) in enumerate(self.stored, 1) if s == subject), default=0)
         expected = headers.get("Nats-Expected-Last-Subject-Sequence")
         if expected is not None and int(expected) != last:
-            text = f"wrong last sequence: {last}"
-            return Reply(error={"code": 400, "err_code": 10071, "description": text})
+            return refusal(10071, f"wrong last sequence: {last}")
         self.stored.append((subject, payload))
         self.ids[headers["Nats-Msg-Id"]] = len(self.stored)
         return Reply(seq=len(self.stored))
 
     def commit(self, batch: list[tuple[str, bytes, dict[str, str]]]) -> Reply:
         if any(headers["Nats-Msg-Id"] in self.ids for _, _, headers in batch):
-            return Reply(error={"code": 400, "err_code": 10201, "description": "duplicate"})
+            return refusal(10201, "duplicate")
         for message in batch:
             self.take(*message)
         return Reply(seq=len(self.stored), count=len(batch))
@@ -109,7 +129,7 @@ class Server:
 def first(lost: str, times: int = 1) -> Loss:
     left = [times]
 
-    def lose(subject: str, headers: dict[str, str]) -> str | None:
+    def lose(subject: str, headers: dict[str, str]) -> str | Reply | None:
         left[0] -= 1
         return lost if left[0] >= 0 else None
 
@@ -118,6 +138,11 @@ def first(lost: str, times: int = 1) -> Loss:
 
 def always(lost: str) -> Loss:
     return lambda subject, headers: lost
+
+
+def in_turn(*losses: str | Reply | None, then: str | None) -> Loss:
+    left = iter(losses)
+    return lambda subject, headers: next(left, then)
 
 
 def append(id: str, subject: Any = SUBJECT, expect: int | None = None) -> Append:
@@ -189,18 +214,51 @@ async def test_a_stream_without_a_leader_is_waited_for() -> None:
 
 
 async def test_in_doubt_once_is_in_doubt_until_settled() -> None:
-    losses = iter(["reply"])
-    server = Server(lambda subject, headers: next(losses, "away"))
+    server = Server(in_turn("reply", then="away"))
     with pytest.raises(AppendUnknown):
         await outcome(server, append("1"), timeout=0.2)
 
 
 async def test_a_refusal_is_not_committed() -> None:
-    server = Server()
-    answer = Reply(error={"code": 400, "err_code": 10077, "description": "maximum exceeded"})
-    server.take = lambda *message: answer  # type: ignore[method-assign,assignment]
+    server = Server(in_turn(refusal(10077, "maximum exceeded"), then=None))
     with pytest.raises(AppendFailed, match="maximum exceeded"):
         await outcome(server, append("1"))
+
+
+async def test_a_first_attempt_that_is_still_being_decided_is_waited_for() -> None:
+    server = Server(in_turn("reply", refusal(10158), refusal(10158), then=None))
+    assert await outcome(server, append("1")) == [1]
+    assert server.envelopes() == ["1"]
+
+
+async def test_a_first_attempt_that_stays_undecided_is_unknown() -> None:
+    server = Server(in_turn("request", refusal(10158), then="away"))
+    with pytest.raises(AppendUnknown):
+        await outcome(server, append("1"), timeout=0.3)
+
+
+async def test_a_batch_of_which_a_part_is_stored_is_in_doubt() -> None:
+    server = Server(in_turn(refusal(10201), then="away"))
+    with pytest.raises(AppendUnknown) as unknown:
+        await outcome(server, append("1"), append("2", OTHER), atomic=True, timeout=0.2)
+    assert unknown.value.ids == ["1", "2"]
+
+
+@pytest.mark.parametrize("second", [refusal(10077), refusal(10164)])
+async def test_a_refusal_of_the_second_attempt_says_nothing_of_the_first(second: Reply) -> None:
+    server = Server(in_turn("request", second, then="away"))
+    with pytest.raises(AppendUnknown):
+        await outcome(server, append("1", expect=0), atomic=True)
+
+
+async def test_a_mismatch_that_names_the_sequence_is_final_for_both_attempts() -> None:
+    server = Server()
+    await outcome(server, append("1"))
+    server.lose = first("request")
+    with pytest.raises(AppendConflict) as conflict:
+        await outcome(server, append("2", expect=0), atomic=True)
+    assert conflict.value.actual == 1
+    assert server.envelopes() == ["1"]
 
 
 async def test_a_conflict_says_what_was_found() -> None:
@@ -214,7 +272,7 @@ async def test_a_conflict_says_what_was_found() -> None:
 async def test_an_append_partly_stored_is_unknown_and_names_its_ids() -> None:
     server = Server()
 
-    def lose(subject: str, headers: dict[str, str]) -> str | None:
+    def lose(subject: str, headers: dict[str, str]) -> str | Reply | None:
         return "reply" if subject == OTHER.name else None
 
     server.lose = lose
@@ -234,3 +292,87 @@ async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     assert isinstance(results[1], asyncio.CancelledError)
     assert results[0] == results[2] == [1]
     assert server.envelopes() == ["0", "2"]
+
+
+async def test_each_part_of_a_bulk_append_has_a_time_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    passed, clock = 0.0, loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed)
+
+    class Slow(Server):
+        """Takes 60 of the 100 seconds that an append has, each time."""
+
+        async def ready(self, timeout: float) -> None:
+            nonlocal passed
+            passed += 60
+
+    server = Slow()
+    subjects = [Namespace().subject("tasks", f"{n}") for n in range(2 * MAX_BATCH_MESSAGES + 1)]
+    seqs = await outcome(server, *(append("1", s) for s in subjects), timeout=100)
+    assert len(seqs) == len(server.stored) == len(subjects)
+
+
+async def test_an_atomic_append_is_counted_in_the_messages_that_this_server_takes() -> None:
+    server = Server()
+    server.max_payload = 4096
+    payload = msgspec.msgpack.encode(b"x" * 3000)
+    drafts = tuple(draft("x", payload, id=f"{n}") for n in range(MAX_BATCH_MESSAGES + 1))
+    with pytest.raises(AppendFailed, match="1001 messages"):
+        await outcome(server, Append(SUBJECT, drafts), atomic=True)
+    assert (server.requests, server.batches) == (0, {})
+
+
+# --- several shards -----------------------------------------------------------------------------
+
+SHARDED = Namespace(shards=4)
+SPREAD = [SHARDED.subject("updates", f"{n}") for n in range(32)]
+
+
+def lost_on(shards: set[int], lost: str) -> Loss:
+    return lambda subject, headers: lost if int(subject.split(".")[2]) in shards else None
+
+
+async def spread(server: Server, *extra: Append) -> list[int]:
+    """Append an envelope to each of SPREAD, with its key as id."""
+    log = JetStreamLog(server, SHARDED, replicas=1, timeout=0.2)  # type: ignore[arg-type]
+    try:
+        return await log.append([*(append(s.keys[0], s) for s in SPREAD), *extra])
+    finally:
+        await log.close()
+
+
+def test_the_spread_covers_every_shard() -> None:
+    assert {subject.shard for subject in SPREAD} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("lost", ["away", "reply"])
+@pytest.mark.parametrize("shards", [{0}, {1, 2, 3}])
+async def test_an_append_stored_on_some_shards_is_unknown_and_names_all_its_ids(
+    shards: set[int], lost: str
+) -> None:
+    with pytest.raises(AppendUnknown) as unknown:
+        await spread(Server(lost_on(shards, lost)))
+    assert unknown.value.ids == [subject.keys[0] for subject in SPREAD]
+
+
+async def test_doubt_on_every_shard_is_one_error_that_names_all_ids() -> None:
+    with pytest.raises(AppendUnknown) as unknown:
+        await spread(Server(always("reply")))
+    assert unknown.value.ids == [subject.keys[0] for subject in SPREAD]
+
+
+async def test_what_no_shard_was_sent_is_not_committed() -> None:
+    server = Server(always("away"))
+    with pytest.raises(LogUnavailable):
+        await spread(server)
+    assert server.stored == []
+
+
+async def test_an_envelope_too_large_is_refused_before_any_shard_stores() -> None:
+    server = Server()
+    large = draft("x", bytes(server.max_payload), id="large")
+    with pytest.raises(PayloadTooLarge):
+        await spread(server, Append(SPREAD[0], (large,)))
+    assert (server.stored, server.requests) == ([], 0)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import tempfile
 from collections import deque
@@ -131,6 +132,14 @@ class LocalCluster:
         await follower
         if not running.joined.cancelled():
             running.joined.exception()  # whoever waited for it was told; nobody else needs to be
+
+    def freeze(self, node: int) -> None:
+        """Stop a node with SIGSTOP: it keeps its connections and answers nothing, until `thaw`."""
+        self._running[node][0].process.send_signal(signal.SIGSTOP)
+
+    def thaw(self, node: int) -> None:
+        """Let a frozen node go on."""
+        self._running[node][0].process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> None:
         """Kill every node and remove the data. The cluster cannot be used again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import socket
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import Any
@@ -26,6 +27,49 @@ class Colour(StrEnum):
 
 class Plain(Enum):
     ONE = object()
+
+
+class Hidden(Enum):
+    RED = "red"
+    ONE = 1
+
+
+class Text(str):
+    def __str__(self) -> str:
+        return "another"
+
+
+class Count(int):
+    def __int__(self) -> int:
+        return 99
+
+    def __index__(self) -> int:
+        return 99
+
+
+class Ratio(float):
+    def __float__(self) -> float:
+        return 99.0
+
+
+class Data(bytes):
+    def __bytes__(self) -> bytes:
+        return b"another"
+
+
+class Items(list[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter([99])
+
+
+class FrozenDict(dict[str, int]):
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 1
+
+
+class HashableList(list[int]):
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 1
 
 
 SCALARS = (
@@ -116,6 +160,28 @@ def test_what_cannot_be_held_is_named(value: Any, path: str) -> None:
     assert refused.value.path == path
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {Colour.RED: 1, Text("red"): 2, Hidden.RED: 3},
+        {Hidden.RED: 1, "red": 2},
+        {"deep": [{Hidden.ONE: 1, 1: 2}]},
+        {(Hidden.RED,): 1, ("red",): 2},
+    ],
+)
+def test_keys_that_would_be_held_as_one_are_refused(value: Any) -> None:
+    with pytest.raises(PayloadError, match="two keys are held as the same one"):
+        codec.encode(value)
+
+
+@pytest.mark.parametrize(
+    "value", [{FrozenDict(a=1)}, frozenset([FrozenDict(a=1)]), {HashableList()}]
+)
+def test_what_only_its_own_class_can_hash_is_refused(value: Any) -> None:
+    with pytest.raises(PayloadError, match="cannot be read back"):
+        codec.encode({"x": value})
+
+
 def test_a_socket_is_refused() -> None:
     with (
         socket.socket() as open_socket,
@@ -143,11 +209,15 @@ def test_the_deepest_nesting_that_is_allowed() -> None:
 
 
 def test_subclasses_are_held_as_what_they_extend() -> None:
-    class Text(str):
-        pass
-
     decoded = codec.decode(codec.encode({"e": Colour.RED, "t": Text("x"), "b": bytearray(b"y")}))
     assert same(decoded, {"e": "red", "t": "x", "b": b"y"})
+
+
+def test_subclasses_are_held_as_they_are_not_as_they_show_themselves() -> None:
+    value = [Text("x"), Count(1), Ratio(0.5), Data(b"y"), Items([2]), {Text("key"): 3}]
+    # Beside a tuple the whole value is walked, part by part.
+    for written in (codec.encode(value), codec.encode([*value, ()])):
+        assert same(codec.decode(written)[:6], ["x", 1, 0.5, b"y", [2], {"key": 3}])
 
 
 def test_unknown_extensions_are_refused_and_nothing_is_called() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldlog.envelope import Recorded, draft
+from foldlog.envelope import CLEARED, Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, OnRecord, Record, Unfollow
@@ -19,6 +19,7 @@ from foldlog.subjects import Subject
 from foldlog.views import Views
 from foldlog.views import views as views_module
 from foldlog_projections import memory, tasks, updates
+from foldlog_projections.fold import clearing
 
 
 class Log(MemoryLog):
@@ -42,6 +43,11 @@ class Log(MemoryLog):
         if self.away:
             raise LogUnavailable("away")
         return super().read(subject, after=after, strong=strong)
+
+    def restore(self, subject: Subject, kept: int) -> None:
+        """Be as after `kept` records, all of `subject`: an older backup was put back."""
+        self._stored[subject] = self._stored[subject][:kept]
+        self._last[subject] = self._heads[subject.shard] = kept
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         def pushed(record: Record) -> None:
@@ -191,6 +197,181 @@ async def test_a_failed_hydration_is_tried_again(log: Log, views: Views) -> None
         await read(views)
     log.away = False
     assert await read(views) == ["1"]
+
+
+async def test_failed_first_reads_leave_nothing_behind(log: Log, views: Views) -> None:
+    log.away = True
+    for n in range(20):
+        with pytest.raises(LogUnavailable):
+            await read(views, key=f"s{n}")
+    assert (len(views), log.followed) == (0, 0)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancelled_first_read_leaves_nothing_behind(
+    log: Log, views: Views, turns: int
+) -> None:
+    await save(log, "1")
+    reading = asyncio.create_task(read(views))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    reading.cancel()
+    (result,) = await asyncio.gather(reading, return_exceptions=True)
+    finished = isinstance(result, list)
+    assert (len(views), log.followed) == ((1, 1) if finished else (0, 0))
+    assert await read(views) == ["1"]
+
+
+async def test_a_first_read_that_fails_for_one_is_kept_for_the_next(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await save(log, "1")
+    unhindered = log.read
+
+    def away(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        monkeypatch.setattr(log, "read", unhindered)
+        raise LogUnavailable("away")
+
+    monkeypatch.setattr(log, "read", away)
+    first = asyncio.create_task(read(views))
+    second = asyncio.create_task(read(views))
+    with pytest.raises(LogUnavailable):
+        await first
+    assert await second == ["1"]
+    assert (len(views), log.followed) == (1, 1)
+
+
+async def test_views_that_grow_while_they_are_hot_evict_others(log: Log) -> None:
+    views = Views(log, max_hot_bytes=20_000)
+    keys = ("a", "b", "c")
+    for key in keys:
+        await read(views, key=key)
+    assert len(views) == 3
+    for n in range(50):
+        for key in keys:
+            await save(log, f"{n}", key=key, size=200)
+    assert len(await read(views, key="b")) == 50
+    assert (len(views), log.followed) == (1, 1)
+    assert len(await read(views, key="a")) == 50
+    await views.close()
+
+
+async def test_a_fold_and_its_head_belong_together_though_its_view_is_made_anew(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = await save(log, "1")
+    await read(views)
+    reached, go = asyncio.Event(), asyncio.Event()
+    unhindered = log.read
+
+    async def slow(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        pages = [page async for page in unhindered(subject, after=after, strong=strong)]
+        reached.set()
+        await go.wait()
+        for page in pages:
+            yield page
+
+    monkeypatch.setattr(log, "read", slow)
+    first = asyncio.create_task(views.read_at(updates, subject()))
+    await reached.wait()
+    monkeypatch.setattr(log, "read", unhindered)
+    await views.drop()
+    newer = await save(log, "2")
+    assert (await views.read_at(updates, subject()))[1] == newer
+    go.set()
+    folded, at = await first
+    assert ([item.id for item in folded.state], at) == (["1"], head)
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+@pytest.mark.parametrize("since", [0, 1, 5])
+async def test_a_restored_log_is_folded_anew(log: Log, views: Views, kept: int, since: int) -> None:
+    for n in range(4):
+        await save(log, f"old{n}")
+    await read(views)
+    log.restore(subject(), kept)
+    log.missed += 1
+    log.push = dropped
+    new = [f"new{n}" for n in range(since)]
+    for id in new:
+        await save(log, id)
+    assert await read(views) == [f"old{n}" for n in range(kept)] + new
+
+
+async def test_a_restored_log_is_noticed_by_the_latest_view(log: Log, views: Views) -> None:
+    where = log.namespace.subject("memory", "k")
+    for id in ("1", "2", "3"):
+        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
+    await views.read(memory, where, "session")
+    log.restore(where, 2)
+    log.missed += 1
+    folded = await views.read(memory, where, "session")
+    assert folded.state is not None
+    assert folded.state.id == "2"
+
+
+async def test_what_is_saved_to_a_restored_log_is_seen_at_once(log: Log, views: Views) -> None:
+    for n in range(4):
+        await save(log, f"{n}")
+    await read(views)
+    log.restore(subject(), 0)
+    log.missed += 1
+    views.acked(subject(), await save(log, "3"))
+    assert await read(views) == ["3"]
+
+
+async def test_a_clearing_is_not_taken_for_a_restored_log(
+    log: Log, views: Views, caplog: pytest.LogCaptureFixture
+) -> None:
+    await save(log, "1")
+    await save(log, "2")
+    await read(views)
+    log.push = dropped
+    cleared = draft(CLEARED, clearing(await views.read(updates, subject(), "session"))[0], id="c")
+    (seq,) = await log.append([Append(subject(), (cleared,))])
+    await log.purge(subject(), before=seq)
+    await save(log, "1", "3")
+    log.missed += 1
+    assert await read(views) == ["3"]
+    assert caplog.records == []
+
+
+async def test_eventual_reads_leave_the_leader_alone(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await read(views)
+    log.push = dropped
+    await save(log, "1")
+    asked: list[bool] = []
+    unhindered = log.read
+
+    def noted(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        asked.append(strong)
+        return unhindered(subject, after=after, strong=strong)
+
+    monkeypatch.setattr(log, "read", noted)
+    log.missed += 1
+    assert await read(views, "eventual") == ["1"]
+    assert asked == [False]
+
+
+async def test_a_replica_that_lags_hides_nothing_from_session_reads(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await read(views)
+    log.push = dropped
+    views.acked(subject(), await save(log, "1"))
+    unhindered = log.read
+
+    async def lagging(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        async for page in unhindered(subject, after=after, strong=strong):
+            if strong:
+                yield page
+
+    monkeypatch.setattr(log, "read", lagging)
+    log.missed += 1
+    assert await read(views, "eventual") == []
+    assert await read(views, "session") == ["1"]
 
 
 async def test_views_are_evicted_by_bytes_with_their_subscriptions(log: Log) -> None:

@@ -141,7 +141,7 @@ def _binding(bound: Bound) -> RemoteBinding:
     return binding
 
 
-@restoring(version=1)
+@restoring
 def _saved_binding(item: Recorded) -> RemoteBinding:
     saved = load(BindingSaved, item.payload)
     return RemoteBinding(

@@ -29,8 +29,7 @@ def page(
     """
     items = folded.state
     checked_limit(limit)
-    if not isinstance(since_id, str | None):
-        raise PayloadError("since_id", f"{since_id!r:.80} is not an id")
+    checked_cursor(since_id)
     if limit < 1:
         return []
     if since_id is not None and since_id in folded.seen:
@@ -46,6 +45,17 @@ def page(
                 break
     latest.reverse()
     return latest
+
+
+def checked_cursor(since_id: str | None) -> str | None:
+    """Return a cursor as it is.
+
+    Raises:
+        PayloadError: it is neither None nor a string.
+    """
+    if not isinstance(since_id, str | None):
+        raise PayloadError("since_id", f"{since_id!r:.80} is not an id")
+    return since_id
 
 
 def checked_limit(limit: int) -> int:

@@ -15,6 +15,7 @@ from foldlog.models import StoredEvent
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import EventSaved, dump, finite, load, mapping
+from foldlog.store.validation import Validation
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import events
@@ -26,8 +27,9 @@ GLOBAL_TRACE: Final = "__global__"
 class Events:
     """Events by trace, each content once."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, validation: Validation) -> None:
         self._journal = journal
+        self._validation = validation
 
     async def save_event(self, event: StoredEvent) -> None:
         """Append an event. Saving the same content again, ever, has no effect.
@@ -36,7 +38,8 @@ class Events:
         `trace_id=None` is read by `load_history("__global__")`.
 
         Raises:
-            PayloadError: a field or part of the payload cannot be held. Nothing was appended.
+            PayloadError: a field or part of the payload cannot be held, or breaks the schema of
+                its kind where the store is strict about that. Nothing was appended.
             InvalidId: the trace id is empty. Nothing was appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
@@ -49,10 +52,7 @@ class Events:
         Each event's effect is atomic, the call is not: use `atomic()` for that. Errors as
         `save_event`; after AppendUnknown, saving all again is safe.
         """
-        by_subject: dict[Subject, list[Draft]] = defaultdict(list)
-        for event in events:
-            subject, envelope = self._drafted(event)
-            by_subject[subject].append(envelope)
+        by_subject = self._all_drafted(events)
         if by_subject:
             await self._journal.append(*by_subject.items())
 
@@ -66,7 +66,7 @@ class Events:
             LogUnavailable, LogCorrupt: the history could not be read whole.
         """
         folded = await self._journal.read(events, trace_id, consistency=consistency)
-        return [_event(item) for item in sorted(folded.state, key=_writers_clock)]
+        return [stored_event(item) for item in sorted(folded.state, key=_writers_clock)]
 
     async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.
@@ -75,10 +75,19 @@ class Events:
         """
         async with aclosing(self._journal.watch(events, trace_id, since_id=None)) as items:
             async for item in items:
-                yield _event(item)
+                yield stored_event(item)
+
+    @drafting("events")
+    def _all_drafted(self, events: Iterable[StoredEvent]) -> dict[Subject, list[Draft]]:
+        by_subject: dict[Subject, list[Draft]] = defaultdict(list)
+        for event in events:
+            subject, envelope = self._drafted(event)
+            by_subject[subject].append(envelope)
+        return by_subject
 
     @drafting("event")
     def _drafted(self, event: StoredEvent) -> tuple[Subject, Draft]:
+        self._validation.check(event)
         trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id
         subject = self._journal.subject(events, trace_id)
         payload, content = codec.encode_with_fingerprint(mapping(event.payload, "payload"))
@@ -95,8 +104,9 @@ def _writers_clock(item: Recorded) -> float:
     return item.ts
 
 
-@restoring(version=1)
-def _event(item: Recorded) -> StoredEvent:
+@restoring
+def stored_event(item: Recorded) -> StoredEvent:
+    """The event that an `event.saved` envelope holds: a new object."""
     saved = load(EventSaved, item.payload)
     return StoredEvent(
         trace_id=saved.trace_id,

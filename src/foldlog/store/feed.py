@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from foldlog.envelope import Recorded
-from foldlog.store.cursor import page
+from foldlog.store.cursor import checked_cursor, page
 from foldlog.store.journal import Journal
 from foldlog.views import Consistency
 from foldlog_projections.fold import Projection
@@ -56,7 +56,7 @@ class Feed(Generic[T]):
     ) -> AsyncGenerator[T]:
         """Yield the items after `since_id` (from the first, if None or unknown), then new ones."""
         async with aclosing(
-            self._journal.watch(self._projection, session_id, since_id=since_id)
+            self._journal.watch(self._projection, session_id, since_id=checked_cursor(since_id))
         ) as items:
             async for item in items:
                 if task_id is None or self._task_of(item) == task_id:

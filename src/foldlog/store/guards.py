@@ -51,24 +51,15 @@ def drafting(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
-def restoring(version: int) -> Callable[[Callable[[Recorded], T]], Callable[[Recorded], T]]:
-    """Have a function that builds an object from an envelope raise LogCorrupt for its faults.
+def restoring(build: Callable[[Recorded], T]) -> Callable[[Recorded], T]:
+    """Have a function that builds an object from an envelope raise LogCorrupt for its faults."""
 
-    `version` is the newest version of the payload that it knows.
-    """
+    @functools.wraps(build)
+    def guarded(item: Recorded) -> T:
+        try:
+            return build(item)
+        except _FAULTS as fault:
+            reason = f"{item.type} {item.id!r:.80}: {type(fault).__name__}: {fault}"
+            raise LogCorrupt(item.type, item.seq, reason) from fault
 
-    def decorate(build: Callable[[Recorded], T]) -> Callable[[Recorded], T]:
-        @functools.wraps(build)
-        def guarded(item: Recorded) -> T:
-            if item.v > version:
-                reason = f"{item.type} version {item.v} is newer than this program knows"
-                raise LogCorrupt(item.type, item.seq, reason)
-            try:
-                return build(item)
-            except _FAULTS as fault:
-                reason = f"{item.type} {item.id!r:.80}: {type(fault).__name__}: {fault}"
-                raise LogCorrupt(item.type, item.seq, reason) from fault
-
-        return guarded
-
-    return decorate
+    return guarded

@@ -48,7 +48,7 @@ class Memory:
         return _state(folded.state)
 
 
-@restoring(version=1)
+@restoring
 def _state(item: Recorded) -> dict[str, Any]:
     state: dict[str, Any] = codec.decode(item.payload)
     return state

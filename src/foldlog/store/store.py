@@ -28,10 +28,12 @@ from foldlog.store.memory import Memory
 from foldlog.store.pauses import Pauses
 from foldlog.store.planner import PlannerEvents
 from foldlog.store.rebuild import Rebuild
+from foldlog.store.session_history import SessionHistory
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
+from foldlog.store.validation import Validation
 from foldlog.views import Views
 
 P = ParamSpec("P")
@@ -46,6 +48,7 @@ class StoreOptions:
     pause_ttl: float = 3600.0
     strict_steering: bool = False
     retention: ArtifactRetentionConfig = field(default_factory=ArtifactRetentionConfig)
+    validation: Validation = field(default_factory=Validation)
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "degrade"):
@@ -78,9 +81,9 @@ class Store:
         journal = self._journal = Journal(log, self._views)
         read, write = self._reading, self._writing
 
-        events = self._events = Events(journal)
+        events = self._events = Events(journal, options.validation)
         self.save_events = self.save_events_bulk = write(events.save_events)
-        self.load_history = read(events.load_history, list)
+        self.load_history = read(SessionHistory(journal, events).load_history, list)
         self.watch_events = events.watch_events
 
         bindings = Bindings(journal)

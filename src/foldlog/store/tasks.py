@@ -70,7 +70,7 @@ class Tasks:
         return [_task(item) for item in folded.state.values()]
 
 
-@restoring(version=1)
+@restoring
 def _task(item: Recorded) -> TaskState:
     saved = load(TaskSaved, item.payload)
     return TaskState(

@@ -94,6 +94,6 @@ class Trajectories:
         return list(reversed(folded.state))[: max(checked_limit(limit), 0)]
 
 
-@restoring(version=1)
+@restoring
 def _trajectory(item: Recorded) -> Trajectory:
     return Trajectory.from_serialised(codec.decode(item.payload))

@@ -78,12 +78,12 @@ class Updates:
         return self._feed.watch(session_id, since_id, task_id)
 
 
-@restoring(version=1)
+@restoring
 def _task_id(item: Recorded) -> str:
     return load(UpdateSaved, item.payload).task_id
 
 
-@restoring(version=1)
+@restoring
 def _update(item: Recorded) -> StateUpdate:
     saved = load(UpdateSaved, item.payload)
     return StateUpdate.model_construct(

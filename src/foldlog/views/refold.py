@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log
 from foldlog.subjects import Subject
 from foldlog_projections.fold import Folded, Projection, start, step
@@ -33,5 +36,8 @@ async def refold(
             for envelope in record.envelopes:
                 if last_only:
                     folded = start(projection)
-                step(projection, folded, envelope)
+                try:
+                    step(projection, folded, envelope)
+                except msgspec.MsgspecError as error:
+                    raise LogCorrupt(subject.name, record.seq, str(error)) from error
     return Refolded(folded, envelopes)

@@ -63,10 +63,16 @@ class View(Generic[S]):
         """Whether it was read from the log once."""
         return self.hydrated is not None and self.hydrated.done()
 
-    def hint(self, record: Record) -> None:
-        """Take a pushed record in: apply it if it is the next one, else keep it for later."""
+    def hint(self, record: Record, epoch: int) -> None:
+        """Take a pushed record in: apply it if it is the next one, else keep it for later.
+
+        In another epoch than the log was last looked at, it tells of a log that may have been
+        restored: then it only says that there is something to read.
+        """
         self.known_head = max(self.known_head, record.seq)
-        if record.previous == self.applied or self.projection.latest_only:
+        if epoch != self.checked_epoch:
+            pass
+        elif record.previous == self.applied or self.projection.latest_only:
             try:
                 self.apply([record])
             except LogCorrupt:
@@ -94,6 +100,11 @@ class View(Generic[S]):
         if self._ahead:
             self._ahead = {p: r for p, r in self._ahead.items() if p > self.applied}
         self.known_head = max(self.known_head, self.applied)
+
+    def enter(self, epoch: int) -> None:
+        """Begin to read in `epoch`: what was kept from an earlier one may be of another log."""
+        if epoch != self.checked_epoch:
+            self._ahead.clear()
 
     def checked(self, at: float, epoch: int) -> None:
         """Note that the log was read to its head at time `at`, with pushes counted by `epoch`."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
 from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
-from foldlog.log.port import Log, Record
+from foldlog.log.port import Log, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog_projections.fold import Folded, Projection
@@ -111,6 +111,7 @@ class Views:
                 await self._bring_up(view, wake, force=not woken)
         finally:
             view.watchers.discard(wake)
+            await self._abandon(view)
 
     async def drop(self) -> None:
         """Forget every view that nobody watches; the next reads fold the log anew."""
@@ -170,14 +171,18 @@ class Views:
                 await self._catch_up(view)
         finally:
             view.loaders -= 1
-            if not (view.is_hydrated or view.loaders or view.watchers):
-                await self._release(view)  # nobody got it, and nobody waits for it
+            await self._abandon(view)
+
+    async def _abandon(self, view: View[Any]) -> None:
+        """Let go of a view that nobody got to read and nobody waits for."""
+        if not (view.is_hydrated or view.loaders or view.watchers):
+            await self._release(view)
 
     async def _load(self, view: View[Any]) -> None:
         loading = view.hydrated = asyncio.get_running_loop().create_future()
         try:
             if view.unfollow is None:
-                view.unfollow = await self._log.follow(view.subject, view.hint)
+                view.unfollow = await self._log.follow(view.subject, self._hints(view))
             await self._catch_up(view)
         except BaseException:
             view.hydrated = None
@@ -185,9 +190,13 @@ class Views:
         finally:
             loading.set_result(None)
 
+    def _hints(self, view: View[Any]) -> OnRecord:
+        return lambda record: view.hint(record, self._log.epoch)
+
     async def _catch_up(self, view: View[Any], *, strong: bool = True) -> None:
         """Read the log from where the view stands to the head, as of now."""
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
+        view.enter(epoch)
         if view.projection.latest_only:
             record = await self._log.last(view.subject, strong=strong)
             if strong and not view.precedes(record):
