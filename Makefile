@@ -1,18 +1,22 @@
-# Everything runs in .venv, which is made on first use from what constraints.txt names.
+# Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
+# with the real frameworks run in .venv-integrations, from constraints-integrations.txt.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INTEGRATIONS := .venv-integrations
 PIP := -m pip --disable-pip-version-check --no-input --quiet --quiet
 UV := uv==0.13.9
+COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
+	--annotation-style line --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo test test-integrations lint lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv; the targets below do so by themselves
 	@:
@@ -23,19 +27,23 @@ demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 	@$(BIN)/python -m pytest $(ARGS)
 
+test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real PenguiFlow; ARGS as for test
+	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations $(ARGS)
+
 lint: $(READY) ## Check style, types and the layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-lock: build/lock/bin/uv ## Bring constraints.txt in line with pyproject.toml; ARGS=--upgrade for newer versions
-	@build/lock/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
-		--generate-hashes --annotation-style line --custom-compile-command "make lock" \
-		--quiet --output-file constraints.txt $(ARGS)
+lock: build/lock/bin/uv ## Bring the constraints files in line with their sources; ARGS=--upgrade for newer versions
+	@$(COMPILE) pyproject.toml --group dev --output-file constraints.txt $(ARGS)
+	@$(COMPILE) pyproject.toml tests/integrations/requirements.in \
+		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--output-file constraints-integrations.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(INTEGRATIONS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src projections tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
@@ -52,6 +60,15 @@ $(BIN)/python:
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python $(PIP) install --require-hashes --requirement constraints.txt
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
+$(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
+	@echo "Making $(INTEGRATIONS) and installing what constraints-integrations.txt names, once"
+	@$(PYTHON) -m venv --clear $(INTEGRATIONS)
+	@$(INTEGRATIONS)/bin/python $(PIP) install --no-deps --require-hashes \
+		--requirement constraints-integrations.txt
+	@$(INTEGRATIONS)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 build/lock/bin/uv: Makefile

@@ -5,63 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 import foldlog
+from foldlog.testing.values import EXACT_VALUES, HOSTILE_IDS, nested
 from tests.conftest import OpenStore
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 from tests.support.exact import same
 from tests.support.stores import appended
 
-HOSTILE = [
-    "plain",
-    "PLAIN",
-    ".",
-    "..",
-    "*",
-    ">",
-    "a.b",
-    "a=2Eb",
-    "a=2eb",
-    "a%2Eb",
-    "a_b",
-    "a-b",
-    "a b",
-    " a b",
-    "a b ",
-    "a\tb",
-    "a\r\nb",
-    "a\nb",
-    "a\0b",
-    "\0",
-    "=",
-    "==",
-    "=3D",
-    "../../etc/passwd",
-    "$JS.API.>",
-    "_INBOX.x",
-    "a:b",
-    "a/b",
-    "a\\b",
-    "a,b",
-    "'; DROP TABLE x; --",
-    "None",
-    "null",
-    "0",
-    "é",
-    "e\u0301",
-    "\u202e\u200b",
-    "日本語",
-    "\U0001f427" * 3,
-    "x" * 5_000,
-    "x" * 4_999 + "y",
-    "é" * 2_500,
-    "é" * 2_499 + "e",
-    ".*> " * 1_250,
-]
+HOSTILE = list(HOSTILE_IDS)
 
 
 async def test_hostile_sessions_never_collide(store: foldlog.Store, reopen: OpenStore) -> None:
@@ -92,16 +47,6 @@ async def test_hostile_traces_never_collide(store: foldlog.Store, reopen: OpenSt
             [bound] = await reader.list_trace_bindings(id_)
             assert bound == binding("task", trace_id=id_, agent_url=str(n))
         assert await reader.list_traces("session", 1_000) == HOSTILE[::-1]
-
-
-async def test_hostile_keys_and_tokens_never_collide(store: foldlog.Store) -> None:
-    for n, id_ in enumerate(HOSTILE):
-        await store.save_memory_state(id_, {"n": n})
-        await store.save_planner_state(id_, {"n": n})
-    for n, id_ in enumerate(HOSTILE):
-        assert await store.load_memory_state(id_) == {"n": n}
-        assert await store.load_planner_state(id_) == {"n": n}
-        assert await store.load_planner_state(id_) is None
 
 
 async def test_hostile_ids_inside_a_session_never_collide(
@@ -243,83 +188,9 @@ async def test_what_is_no_string_is_no_id(store: foldlog.Store) -> None:
 
 # --- exact payloads -----------------------------------------------------------------------------
 
-IST = timezone(timedelta(hours=5, minutes=30))
-LMT = timezone(-timedelta(hours=3, minutes=6, seconds=28, microseconds=7))
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    2**31,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    -(2**63),
-    -(2**63) - 1,
-    2**64 - 1,
-    2**64,
-    10**400,
-    -(10**400),
-    0.0,
-    -0.0,
-    1.0,
-    0.1 + 0.2,
-    5e-324,
-    1.7976931348623157e308,
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    "",
-    "text",
-    "\0\r\n\u2028\ufeff\uffff",
-    "\U0001f427",
-    "2024-05-15T15:00:00+00:00",
-    b"",
-    b"\x00\xff\xd6\xff\xd7\xff\xc7\x0c\xff",
-    b"text",
-    datetime(2024, 5, 15, 15, 0, 0, 1),
-    datetime(1, 1, 1),
-    datetime.max,
-    datetime(2024, 5, 15, 15, 0, tzinfo=UTC),
-    datetime(2024, 5, 15, 15, 0, 0, 999_999, tzinfo=IST),
-    datetime(1900, 1, 1, tzinfo=LMT),
-    [],
-    {},
-    (),
-    set(),
-    (1, (2, [3, (4,)])),
-    {1, 2, 3},
-    frozenset({"a", "b"}),
-    [[], [[]], {}, [{}]],
-    {"": "", "a.b": 1, "a b": {"\0": None}},
-    {"z": 1, "a": 2, "m": 3},
-    [True, 1, 1.0, "1", b"1", None],
-    [float("nan"), {"nan": float("nan"), "zero": [-0.0]}],
-    {"when": [datetime(2024, 5, 15, tzinfo=IST)], "raw": {"deep": (b"\x00", 2**100)}},
-    date(2024, 5, 15),
-]
-
-
-def nested(value: Any) -> dict[str, Any]:
-    return {"bare": value, "list": [value, [value]], "dict": {"k": {"k": value}}}
-
-
-async def test_payloads_come_back_exactly(store: foldlog.Store) -> None:
-    events = [event(ts=float(n), payload=nested(value)) for n, value in enumerate(VALUES)]
-    for each in events:
-        await store.save_event(each)
-    history = await store.load_history("trace")
-    inexact = [
-        (saved.payload["bare"], stored.payload)
-        for saved, stored in zip(events, history, strict=True)
-        if not same(stored.payload, saved.payload)
-    ]
-    assert inexact == []
-
 
 async def test_every_place_for_a_payload_is_exact(store: foldlog.Store, reopen: OpenStore) -> None:
-    payload = {f"v{i}": nested(value) for i, value in enumerate(VALUES)}
+    payload = {f"v{i}": nested(value) for i, value in enumerate(EXACT_VALUES)}
     snapshot = task().context_snapshot.model_copy(update={"tool_context": payload})
     await store.save_planner_state("token", payload)
     await store.save_memory_state("key", payload)
@@ -342,18 +213,6 @@ async def test_every_place_for_a_payload_is_exact(store: foldlog.Store, reopen: 
     found = await reader.get_trajectory("trace", "session")
     assert found is not None
     assert same(found.metadata, payload)
-
-
-async def test_an_event_with_nan_is_still_saved_once(store: foldlog.Store) -> None:
-    for _ in range(2):
-        await store.save_event(event(payload={"nan": float("nan"), "big": 2**100}))
-    assert len(await store.load_history("trace")) == 1
-
-
-async def test_keys_that_are_no_strings_are_exact(store: foldlog.Store) -> None:
-    payload = {"d": {1: "int", 1.5: "float", None: "none", b"k": "bytes", "1": "str"}}
-    await store.save_memory_state("key", payload)
-    assert same(await store.load_memory_state("key"), payload)
 
 
 async def test_a_payload_of_megabytes_is_held(store: foldlog.Store, reopen: OpenStore) -> None:
@@ -473,10 +332,3 @@ async def test_one_payload_over_the_limit_does_not_harm_its_neighbours(
     assert len(refused) == 1
     assert isinstance(refused[0], foldlog.PayloadTooLarge)
     assert len(await store.list_updates("session")) == 20
-
-
-async def test_hostile_text_in_every_field_is_data(store: foldlog.Store) -> None:
-    for n, text in enumerate(HOSTILE):
-        saved = event(ts=float(n), kind=text, node_name=text, node_id=text, payload={text: text})
-        await store.save_event(saved)
-        assert (await store.load_history("trace"))[-1] == saved

@@ -4,6 +4,8 @@ A Python block runs by itself in an empty directory, as a script or, where it aw
 level, under asyncio. Directly above a block may stand
 
 - `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
+- `<!-- snippet: needs-penguiflow -->`: it runs with the tests of that integration, and is only
+  compiled here;
 - `<!-- snippet: output -->`: the block is what the Python block before it prints.
 """
 
@@ -31,7 +33,8 @@ OUTPUTS = {
     for before, after in pairwise(page.blocks)
     if after.marker == "output"
 }
-MARKERS = {None, "needs-cluster", "output"}
+COMPILED_ONLY = {"needs-cluster", "needs-penguiflow"}
+MARKERS = {None, "output", *COMPILED_ONLY}
 
 RUNNER = """
 import ast, asyncio, inspect, sys
@@ -74,7 +77,7 @@ def test_a_python_snippet_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "snippet.py"
     script.write_text(block.text, "utf-8")
     compile(block.text, block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    if block.marker == "needs-cluster":
+    if block.marker in COMPILED_ONLY:
         return
     ran = run([sys.executable, "-W", "error", "-c", RUNNER, str(script)], tmp_path)
     assert ran.returncode == 0, f"{block.name}\n{ran.stderr}"

@@ -1,0 +1,128 @@
+"""PenguiFlow's ArtifactStore on foldlog's, for `discover_artifact_store` and the playground."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from foldlog.integrations.penguiflow.classes import installed
+from foldlog.integrations.penguiflow.degrading import MayDegrade, or_empty, or_false, or_nothing
+from foldlog.integrations.penguiflow.line import Reach
+from foldlog.integrations.penguiflow.plain import plain
+from foldlog.models import ArtifactRef, ArtifactScope
+
+_NO_SESSION: Final = "default"
+"""The session of what is kept without a scope, as in PenguiFlow's own session-aware store."""
+
+
+class PenguiFlowArtifactStore:
+    """The artifacts of one `PenguiFlowStateStore`, which makes it and with which it lives.
+
+    Each method's contract is that of its namesake on `foldlog.Store.artifact_store`. Where the
+    store degrades, reads that fail find nothing; saves raise all the same, because there is no
+    reference to give back for what is not kept.
+    """
+
+    def __init__(self, owner: MayDegrade, reach: Reach) -> None:
+        self._owner = owner  # which ends when nobody has it any more: whoever has this has it
+        self._reach = reach
+        self._degrade = owner._degrade
+
+    async def put_bytes(
+        self,
+        data: bytes,
+        *,
+        mime_type: str | None = None,
+        filename: str | None = None,
+        namespace: str | None = None,
+        scope: Any | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Keep the bytes and return their `ArtifactRef`."""
+        ref = await self._reach.write(
+            lambda store: store.artifact_store.put_bytes(
+                data,
+                mime_type=mime_type,
+                filename=filename,
+                namespace=namespace,
+                scope=_owner(scope),
+                meta=plain(meta),
+            )
+        )
+        return _reference(ref)
+
+    async def put_text(
+        self,
+        text: str,
+        *,
+        mime_type: str = "text/plain",
+        filename: str | None = None,
+        namespace: str | None = None,
+        scope: Any | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Keep the text as UTF-8 and return its `ArtifactRef`."""
+        ref = await self._reach.write(
+            lambda store: store.artifact_store.put_text(
+                text,
+                mime_type=mime_type,
+                filename=filename,
+                namespace=namespace,
+                scope=_owner(scope),
+                meta=plain(meta),
+            )
+        )
+        return _reference(ref)
+
+    @or_nothing
+    async def get(self, artifact_id: str) -> bytes | None:
+        """Return the bytes, or None."""
+        return await self._reach.read(lambda store: store.artifact_store.get(artifact_id))
+
+    @or_nothing
+    async def get_with_session_check(self, artifact_id: str, session_id: str) -> bytes | None:
+        """Return the bytes if the artifact belongs to that session, else None."""
+        return await self._reach.read(
+            lambda store: store.artifact_store.get_with_session_check(artifact_id, session_id)
+        )
+
+    @or_nothing
+    async def get_ref(self, artifact_id: str) -> Any | None:
+        """Return the `ArtifactRef`, or None."""
+        ref = await self._reach.read(lambda store: store.artifact_store.get_ref(artifact_id))
+        return None if ref is None else _reference(ref)
+
+    @or_false
+    async def exists(self, artifact_id: str) -> bool:
+        """Return whether `get` would find it."""
+        return await self._reach.read(lambda store: store.artifact_store.exists(artifact_id))
+
+    @or_false
+    async def delete(self, artifact_id: str) -> bool:
+        """Remove it; return whether there was one."""
+        return await self._reach.write(lambda store: store.artifact_store.delete(artifact_id))
+
+    @or_empty
+    async def list(self, *, scope: Any | None = None) -> list[Any]:
+        """Return the `ArtifactRef`s whose scope has every field that `scope` has."""
+        wanted = None if scope is None else installed().scope.to_ours(scope)
+        refs = await self._reach.read(lambda store: store.artifact_store.list(scope=wanted))
+        return [_reference(ref) for ref in refs]
+
+    def clear_session(self, session_id: str) -> Awaitable[None]:
+        """Remove a session's artifacts before returning; may be awaited, see `Reach.at_once`."""
+        return self._reach.at_once(lambda store: store.artifact_store.clear_session(session_id))
+
+    def clear(self) -> Awaitable[None]:
+        """Remove all artifacts before returning; may be awaited, see `Reach.at_once`."""
+        return self._reach.at_once(lambda store: store.artifact_store.clear())
+
+
+def _owner(scope: Any | None) -> ArtifactScope:
+    if scope is None:
+        return ArtifactScope(session_id=_NO_SESSION)
+    return installed().scope.to_ours(scope)
+
+
+def _reference(ref: ArtifactRef) -> Any:
+    return installed().artifact.to_theirs(ref)

@@ -1,0 +1,359 @@
+"""PenguiFlow's StateStore on a foldlog Store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Literal, Self
+from weakref import finalize
+
+from foldlog.errors import ConfigurationError
+from foldlog.integrations.penguiflow.artifacts import PenguiFlowArtifactStore
+from foldlog.integrations.penguiflow.classes import installed
+from foldlog.integrations.penguiflow.degrading import or_empty, or_nothing
+from foldlog.integrations.penguiflow.line import Line, Reach, Worker
+from foldlog.integrations.penguiflow.plain import plain
+from foldlog.models import ArtifactRetentionConfig, Trajectory
+from foldlog.store import Store, connect
+from foldlog.store.degrade import Degrade
+
+
+class PenguiFlowStateStore:
+    """A StateStore for PenguiFlow 2.11 to 3, with every optional capability.
+
+    Takes and returns the classes of the PenguiFlow that is installed; each method's contract is
+    that of its namesake on `foldlog.Store`. What payloads hold is saved as plain data, as it is
+    at the call: models and dataclasses come back as dicts.
+
+    Nothing connects before the first call; concurrent first calls share one connection, and one
+    that fails is tried again by the next call. A read sees every write that was begun before it
+    on this object, whether or not somebody awaits that write. Any thread and any event loop may
+    call, for the store lives on an event loop of its own.
+
+    Lives until `close` or the end of its `async with`; one that nobody closes, until it is garbage
+    or the process ends.
+
+    Args:
+        source: a URL, None for `$FOLDLOG_URL` or the embedded server, both as in
+            `foldlog.connect`; or an open Store, which stays its owner's to close. Then all calls
+            come from that store's event loop, and `clear` and `clear_session` are awaited.
+        on_error: "degrade": log, count, and go on with what an empty store would give, also where
+            the log cannot be reached at all. "raise": typed errors.
+        retention: what the artifact store keeps: PenguiFlow's configuration or foldlog's.
+        options: the other options of `foldlog.connect`: `path`, `namespace`, `pause_ttl` ...
+
+    Raises:
+        ConfigurationError: PenguiFlow is not installed or too old, or options do not fit.
+    """
+
+    def __init__(
+        self,
+        source: str | Store | None = None,
+        *,
+        on_error: Literal["raise", "degrade"] = "degrade",
+        retention: Any | None = None,
+        **options: Any,
+    ) -> None:
+        installed()
+        if on_error not in ("raise", "degrade"):
+            raise ConfigurationError(f'on_error is "raise" or "degrade", not {on_error!r}')
+        self._degrade = Degrade() if on_error == "degrade" else None
+        self._reach: Reach
+        if isinstance(source, Store):
+            if retention is not None or options:
+                raise ConfigurationError("an open store has its options already")
+            self._reach = Line(_given(source), owned=False)
+        else:
+            connecting = connect(source, on_error=on_error, retention=_kept(retention), **options)
+            worker = self._reach = Worker(lambda: connecting)
+            finalize(self, worker.stop).atexit = False  # at exit, all stop together
+        self.artifact_store = PenguiFlowArtifactStore(self, self._reach)
+
+    # --- the audit log ---------------------------------------------------------------------------
+
+    @or_nothing
+    async def save_event(self, event: Any, planner_event: Any | None = None) -> None:
+        """Append a `StoredEvent`; `save_event(trace_id, event)` is `save_planner_event`."""
+        if isinstance(event, str):
+            await self.save_planner_event(event, planner_event)
+            return
+        saved = installed().event.to_ours(event)
+        await self._reach.write(lambda store: store.save_event(saved))
+
+    @or_empty
+    async def load_history(self, trace_id: str) -> list[Any]:
+        """Return a trace's `StoredEvent`s in ascending `ts`."""
+        events = await self._reach.read(lambda store: store.load_history(trace_id))
+        return [installed().event.to_theirs(event) for event in events]
+
+    # --- remote bindings -------------------------------------------------------------------------
+
+    @or_nothing
+    async def save_remote_binding(self, binding: Any) -> None:
+        """Save a `RemoteBinding`."""
+        saved = installed().binding.to_ours(binding)
+        await self._reach.write(lambda store: store.save_remote_binding(saved))
+
+    @or_nothing
+    async def find_binding(
+        self,
+        *,
+        router_session_id: str,
+        agent_url: str,
+        remote_skill: str,
+        tenant_id: str | None = None,
+        user_id: str | None = None,
+    ) -> Any | None:
+        """Return the `RemoteBinding` saved last that fits and has not ended, or None."""
+        found = await self._reach.read(
+            lambda store: store.find_binding(
+                router_session_id=router_session_id,
+                agent_url=agent_url,
+                remote_skill=remote_skill,
+                tenant_id=tenant_id,
+                user_id=user_id,
+            )
+        )
+        return None if found is None else installed().binding.to_theirs(found)
+
+    @or_empty
+    async def list_bindings(self, *, router_session_id: str) -> list[Any]:
+        """Return the `RemoteBinding`s that a router session made."""
+        found = await self._reach.read(
+            lambda store: store.list_bindings(router_session_id=router_session_id)
+        )
+        return [installed().binding.to_theirs(binding) for binding in found]
+
+    @or_nothing
+    async def mark_binding_terminal(
+        self, *, trace_id: str, context_id: str | None, task_id: str
+    ) -> None:
+        """End a binding, so that `find_binding` passes it over."""
+        await self._reach.write(
+            lambda store: store.mark_binding_terminal(
+                trace_id=trace_id, context_id=context_id, task_id=task_id
+            )
+        )
+
+    # --- pauses and memory -----------------------------------------------------------------------
+
+    @or_nothing
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        """Save what a resume with `token` needs."""
+        saved = plain(payload)
+        await self._reach.write(lambda store: store.save_planner_state(token, saved))
+
+    @or_nothing
+    async def load_planner_state(self, token: str) -> dict[str, Any] | None:
+        """Consume the state of `token`; None if missing, expired or consumed."""
+        return await self._reach.read(lambda store: store.load_planner_state(token))
+
+    @or_nothing
+    async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
+        """Save the state of `key`; the last save stands."""
+        saved = plain(state)
+        await self._reach.write(lambda store: store.save_memory_state(key, saved))
+
+    @or_nothing
+    async def load_memory_state(self, key: str) -> dict[str, Any] | None:
+        """Return the last state of `key`, or None.
+
+        Strongly consistent: PenguiFlow's key-value facade reads, changes and saves such states.
+        """
+        return await self._reach.read(
+            lambda store: store.load_memory_state(key, consistency="strong")
+        )
+
+    # --- tasks, updates and steering -------------------------------------------------------------
+
+    @or_nothing
+    async def save_task(self, state: Any) -> None:
+        """Save a `TaskState`; the last save of a task stands."""
+        saved = installed().task.to_ours(state)
+        await self._reach.write(lambda store: store.save_task(saved))
+
+    @or_empty
+    async def list_tasks(self, session_id: str) -> list[Any]:
+        """Return a session's `TaskState`s in the order of their first save."""
+        tasks = await self._reach.read(lambda store: store.list_tasks(session_id))
+        return [installed().task.to_theirs(task) for task in tasks]
+
+    @or_nothing
+    async def save_update(self, update: Any) -> None:
+        """Append a `StateUpdate`."""
+        saved = installed().update.to_ours(update)
+        await self._reach.write(lambda store: store.save_update(saved))
+
+    @or_empty
+    async def list_updates(
+        self,
+        session_id: str,
+        *,
+        task_id: str | None = None,
+        since_id: str | None = None,
+        limit: int = 500,
+    ) -> list[Any]:
+        """Return a page of `StateUpdate`s, ascending."""
+        updates = await self._reach.read(
+            lambda store: store.list_updates(
+                session_id, task_id=task_id, since_id=since_id, limit=limit
+            )
+        )
+        return [installed().update.to_theirs(update) for update in updates]
+
+    save_task_update = save_update
+    list_task_updates = list_updates
+
+    @or_nothing
+    async def save_steering(self, event: Any) -> None:
+        """Append a `SteeringEvent`, its payload sanitised as PenguiFlow does it."""
+        classes = installed()
+        saved = classes.steering.to_ours(classes.sanitize_steering_event(event))
+        await self._reach.write(lambda store: store.save_steering(saved))
+
+    @or_empty
+    async def list_steering(
+        self,
+        session_id: str,
+        *,
+        task_id: str | None = None,
+        since_id: str | None = None,
+        limit: int = 500,
+    ) -> list[Any]:
+        """Return a page of `SteeringEvent`s, ascending."""
+        events = await self._reach.read(
+            lambda store: store.list_steering(
+                session_id, task_id=task_id, since_id=since_id, limit=limit
+            )
+        )
+        return [installed().steering.to_theirs(event) for event in events]
+
+    # --- trajectories and planner events ---------------------------------------------------------
+
+    @or_nothing
+    async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Any) -> None:
+        """Save a `Trajectory`: what its own `serialise` keeps of it."""
+        saved = Trajectory.from_serialised(plain(trajectory.serialise()))
+        await self._reach.write(lambda store: store.save_trajectory(trace_id, session_id, saved))
+
+    @or_nothing
+    async def get_trajectory(self, trace_id: str, session_id: str) -> Any | None:
+        """Return a trace's `Trajectory`, or None if it is unknown or of another session."""
+        found = await self._reach.read(lambda store: store.get_trajectory(trace_id, session_id))
+        return None if found is None else installed().trajectory.from_serialised(found.serialise())
+
+    @or_empty
+    async def list_traces(self, session_id: str, limit: int = 50) -> list[str]:
+        """Return trace ids, the one whose trajectory was saved last first."""
+        return await self._reach.read(lambda store: store.list_traces(session_id, limit))
+
+    @or_nothing
+    async def save_planner_event(self, trace_id: str, event: Any) -> None:
+        """Append a `PlannerEvent`."""
+        saved = installed().planner_event.to_ours(event)
+
+        def call(store: Store) -> Awaitable[None]:
+            return store.save_planner_event(trace_id, saved)
+
+        if _is_unawaited_flush():
+            self._reach.begin(call)
+        else:
+            await self._reach.write(call)
+
+    @or_empty
+    async def list_planner_events(self, trace_id: str) -> list[Any]:
+        """Return a trace's `PlannerEvent`s in the order in which they were saved."""
+        events = await self._reach.read(lambda store: store.list_planner_events(trace_id))
+        return [installed().planner_event.to_theirs(event) for event in events]
+
+    get_events = list_planner_events
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    def clear_session(self, session_id: str) -> Awaitable[None]:
+        """Remove a session before returning, as PenguiFlow's own store does; may be awaited."""
+        return self._reach.at_once(lambda store: store.clear_session(session_id))
+
+    def clear(self) -> Awaitable[None]:
+        """Remove everything in the namespace before returning; may be awaited."""
+        return self._reach.at_once(lambda store: store.clear())
+
+    @property
+    def degraded(self) -> Counter[str]:
+        """With `on_error="degrade"`: how many calls failed, by method."""
+        own = self._degrade.failures if self._degrade else Counter()
+        store = self._reach.store
+        return own + (store.degraded if store else Counter())
+
+    def connect(self) -> Awaitable[None]:
+        """Connect now, before returning, rather than on first use; may be awaited.
+
+        Raises, also where the store degrades:
+            ConfigurationError, LogUnavailable, UnsupportedServer, ServerStartFailed: see
+                `foldlog.connect`.
+        """
+        return self._reach.at_once(_connected)
+
+    async def close(self) -> None:
+        """Let what is under way end, then let go of everything. Idempotent."""
+        await asyncio.sleep(0)  # sessions save by tasks: those that are started get to begin
+        await self._reach.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def create_store(**options: Any) -> PenguiFlowStateStore:
+    """Return a store that is connected already: the factory for `penguiflow-admin`.
+
+        penguiflow-admin history --state-store foldlog.integrations.penguiflow:create_store TRACE
+
+    Where the log is, `$FOLDLOG_URL` or `$FOLDLOG_PATH` says; `options` are those of
+    `PenguiFlowStateStore`. Who runs a tool is told that there is no log, even though the store
+    degrades afterwards.
+
+    Raises:
+        ConfigurationError, LogUnavailable, UnsupportedServer, ServerStartFailed: see
+            `foldlog.connect`.
+    """
+    store = PenguiFlowStateStore(**options)
+    store.connect()
+    return store
+
+
+def _is_unawaited_flush() -> bool:
+    """Whether this is the task in which a planner saves a run's events, one after the other.
+
+    Nobody awaits that task, and it is cancelled where its event loop ends, after a request to a
+    test client for instance. Events that all begin at once are there for the next read, lose
+    nothing by that cancellation, and take one append for all of them.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.get_name() == "penguiflow-persist-events"
+
+
+async def _connected(store: Store) -> None:
+    """What there is to do once a store is open, when opening it is all there is to do."""
+
+
+def _given(store: Store) -> Callable[[], Awaitable[Store]]:
+    async def opening() -> Store:
+        return store
+
+    return opening
+
+
+def _kept(retention: Any | None) -> ArtifactRetentionConfig | None:
+    if retention is None or isinstance(retention, ArtifactRetentionConfig):
+        return retention
+    return ArtifactRetentionConfig(**retention.model_dump())

@@ -1,0 +1,202 @@
+"""What the payloads of known event kinds look like: a schema per kind, and nothing for the others.
+
+Kinds are an open set (StateStore specification 2.11, section "Event Types"), so that a kind without
+a schema always passes, and so does a field that a schema does not know. A store checks what
+`save_event` is given if it is opened with `validate="warn"` or `validate="strict"`; by default it
+does not look. Kinds of your own:
+
+    schemas = foldlog.schemas.SCHEMAS | {"invoice.paid": InvoicePaid}
+    store = foldlog.memory_store(validate="strict", schemas=schemas)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
+
+from foldlog.models import (
+    SteeringEventType,
+    StoredEvent,
+    TaskContextSnapshot,
+    TaskStatus,
+    TaskType,
+    UpdateType,
+)
+
+Validate = Literal["off", "warn", "strict"]
+Schemas: TypeAlias = Mapping[str, type[BaseModel]]
+
+
+class Problem(NamedTuple):
+    """One thing that a payload's schema forbids. `path` leads to it: `payload.flow_error.code`."""
+
+    path: str
+    reason: str
+
+
+class FlowPayload(BaseModel):
+    """What every event of a running flow tells, as far as it tells it. Times in milliseconds."""
+
+    model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
+
+    ts: float | None = None
+    event: str | None = None
+    node_name: str | None = None
+    node_id: str | None = None
+    trace_id: str | None = None
+    latency_ms: float | None = None
+    q_depth_in: int | None = None
+    q_depth_out: int | None = None
+    q_depth_total: int | None = None
+    outgoing: int | None = None
+    queue_maxsize: int | None = None
+    attempt: int | None = None
+    trace_pending: int | None = None
+    trace_inflight: int | None = None
+    trace_cancelled: bool | None = None
+
+
+class FlowError(BaseModel):
+    """Why a node failed."""
+
+    model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
+
+    code: str | None = None
+    message: str | None = None
+
+
+class FailurePayload(FlowPayload):
+    """An event that tells of an error, or of another attempt after `sleep_s` seconds."""
+
+    exception: str | None = None
+    flow_error: FlowError | None = None
+    sleep_s: float | None = None
+
+
+class DeadlinePayload(FlowPayload):
+    """Work that was skipped: its deadline, Unix seconds, had passed."""
+
+    deadline_s: float | None = None
+
+
+class CancelPayload(FlowPayload):
+    """A trace's cancellation, and how many messages it found."""
+
+    pending: int | None = None
+
+
+class RemotePayload(FlowPayload):
+    """A call of a remote worker. Sizes in bytes."""
+
+    remote_skill: str | None = None
+    remote_transport: str | None = None
+    remote_streaming: bool | None = None
+    remote_agent_url: str | None = None
+    remote_context_id: str | None = None
+    remote_task_id: str | None = None
+    remote_status: str | None = None
+    remote_error: str | None = None
+    remote_cancel_reason: str | None = None
+    remote_request_bytes: int | None = None
+    remote_response_bytes: int | None = None
+    remote_stream_events: int | None = None
+    remote_stream_seq: int | None = None
+    remote_chunk_bytes: int | None = None
+    remote_chunk_done: bool | None = None
+    remote_chunk_meta_keys: list[str] | None = None
+
+
+class SessionTaskPayload(BaseModel):
+    """A task as a session store keeps it in an audit log. Times are datetimes or ISO 8601."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    task_id: StrictStr
+    session_id: StrictStr
+    status: TaskStatus
+    task_type: TaskType
+    priority: StrictInt
+    context_snapshot: TaskContextSnapshot
+    trace_id: StrictStr | None = None
+    result: Any = None
+    error: StrictStr | None = None
+    description: StrictStr | None = None
+    progress: dict[str, Any] | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+class SessionUpdatePayload(BaseModel):
+    """An update as a session store keeps it in an audit log."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    session_id: StrictStr
+    task_id: StrictStr
+    trace_id: StrictStr | None = None
+    update_id: StrictStr
+    update_type: UpdateType
+    content: Any
+    step_index: StrictInt | None = None
+    total_steps: StrictInt | None = None
+    created_at: datetime
+
+
+class SessionSteeringPayload(BaseModel):
+    """A steering event as a session store keeps it in an audit log."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    session_id: StrictStr
+    task_id: StrictStr
+    event_id: StrictStr
+    event_type: SteeringEventType
+    payload: dict[str, Any]
+    trace_id: StrictStr | None = None
+    source: StrictStr
+    created_at: datetime
+
+
+SCHEMAS: Final[dict[str, type[BaseModel]]] = {
+    "node_start": FlowPayload,
+    "node_success": FlowPayload,
+    "node_timeout": FailurePayload,
+    "node_retry": FailurePayload,
+    "node_error": FailurePayload,
+    "node_failed": FailurePayload,
+    "node_cancelled": FlowPayload,
+    "node_trace_cancelled": FlowPayload,
+    "deadline_skip": DeadlinePayload,
+    "trace_cancel_start": CancelPayload,
+    "trace_cancel_finish": CancelPayload,
+    "trace_cancel_drop": CancelPayload,
+    "remote_call_start": RemotePayload,
+    "remote_call_success": RemotePayload,
+    "remote_call_error": RemotePayload,
+    "remote_call_cancelled": RemotePayload,
+    "remote_cancel_error": RemotePayload,
+    "remote_stream_event": RemotePayload,
+    "session.task": SessionTaskPayload,
+    "session.update": SessionUpdatePayload,
+    "session.steering": SessionSteeringPayload,
+}
+"""PenguiFlow's core, remote and session kinds. Copy it to add your own; do not change it."""
+
+
+def problems(event: StoredEvent, schemas: Schemas = SCHEMAS) -> list[Problem]:
+    """What the schema of the event's kind says against its payload; nothing, if there is none."""
+    schema = schemas.get(event.kind)
+    if schema is None:
+        return []
+    try:
+        schema.model_validate(dict(event.payload))
+    except ValidationError as error:
+        return [Problem(_path(each["loc"]), each["msg"]) for each in error.errors()]
+    return []
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return "payload" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in location)

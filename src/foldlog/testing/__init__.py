@@ -1,0 +1,88 @@
+"""The StateStore contract as tests: prove a store of your own against it.
+
+Write a fixture `store` that yields an empty store, and subclass one class per capability:
+
+    from foldlog import testing
+
+    class TestRequired(testing.StateStoreContract): ...
+    class TestUpdates(testing.UpdatesContract): ...
+
+Two more fixtures are optional; tests that need one you did not write are skipped and say so.
+`reopen` gives an async callable: each call returns another store on the same data, as a second
+process or a restart would. `advance_clock` gives a callable that moves the clock by which your
+store lets things expire, in seconds.
+
+Needs pytest and pytest-asyncio (`pip install "foldlog[testing]"`), in strict or auto mode. Each
+test's docstring says what it rests on: MUST and SHOULD quote the StateStore specification 2.11,
+"Beyond" is what a store needs in practice to keep those promises. To leave one out, set it to
+None in your subclass.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before they are imported: their plain asserts then explain themselves when they fail.
+pytest.register_assert_rewrite(
+    *(
+        f"foldlog.testing.{module}"
+        for module in (
+            "aliases",
+            "artifacts",
+            "bindings",
+            "cursors",
+            "events",
+            "memory",
+            "payloads",
+            "pauses",
+            "planner_events",
+            "retention",
+            "steering",
+            "tasks",
+            "trajectories",
+            "updates",
+        )
+    )
+)
+
+from foldlog.testing.aliases import AliasesContract  # noqa: E402 - see above
+from foldlog.testing.artifacts import ArtifactsContract, SessionArtifactsContract  # noqa: E402
+from foldlog.testing.base import Contract, Reopen  # noqa: E402
+from foldlog.testing.bindings import BindingsContract  # noqa: E402
+from foldlog.testing.build import Build  # noqa: E402
+from foldlog.testing.cursors import CursorContract  # noqa: E402
+from foldlog.testing.events import StateStoreContract  # noqa: E402
+from foldlog.testing.memory import MemoryStateContract  # noqa: E402
+from foldlog.testing.pauses import PlannerStateContract  # noqa: E402
+from foldlog.testing.payloads import ExactPayloadsContract  # noqa: E402
+from foldlog.testing.planner_events import PlannerEventsContract  # noqa: E402
+from foldlog.testing.retention import RetentionContract  # noqa: E402
+from foldlog.testing.steering import SteeringContract  # noqa: E402
+from foldlog.testing.tasks import TasksContract  # noqa: E402
+from foldlog.testing.trajectories import TrajectoriesContract  # noqa: E402
+from foldlog.testing.updates import UpdatesContract  # noqa: E402
+from foldlog.testing.values import EXACT_VALUES, HOSTILE_IDS, JSON_VALUES  # noqa: E402
+
+__all__ = [
+    "EXACT_VALUES",
+    "HOSTILE_IDS",
+    "JSON_VALUES",
+    "AliasesContract",
+    "ArtifactsContract",
+    "BindingsContract",
+    "Build",
+    "Contract",
+    "CursorContract",
+    "ExactPayloadsContract",
+    "MemoryStateContract",
+    "PlannerEventsContract",
+    "PlannerStateContract",
+    "Reopen",
+    "RetentionContract",
+    "SessionArtifactsContract",
+    "StateStoreContract",
+    "SteeringContract",
+    "TasksContract",
+    "TrajectoriesContract",
+    "UpdatesContract",
+]
