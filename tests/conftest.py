@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,6 +15,11 @@ import pytest_asyncio
 
 import foldlog
 from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend, ServerBackend
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would every process
+# that they start, the ones included that are to be stopped by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 OpenStore = Callable[..., Awaitable[foldlog.Store]]
 

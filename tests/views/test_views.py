@@ -513,3 +513,27 @@ def test_whatever_happens_to_pushes_a_strong_read_is_the_log(
 def test_recorded_envelopes_compare_by_value() -> None:
     one = Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
     assert one == Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
+
+
+async def test_a_push_during_a_strong_read_is_no_restored_log(
+    log: Log, views: Views, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = log.namespace.subject("memory", "k")
+
+    async def append(id: str) -> None:
+        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
+
+    await append("1")
+    await views.read(memory, where, "session")
+    last = log.last
+
+    async def overtaken(subject: Subject, *, strong: bool = True) -> Record | None:
+        found = await last(subject, strong=strong)
+        await append("2")  # stored and pushed while the answer is on its way
+        return found
+
+    monkeypatch.setattr(log, "last", overtaken)
+    folded = await views.read(memory, where, "strong")
+    assert folded.state is not None
+    assert folded.state.id == "2"
+    assert not caplog.records

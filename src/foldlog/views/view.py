@@ -119,22 +119,10 @@ class View(Generic[S]):
         """Whether the log was looked at in the last `trust` seconds, and no push missed since."""
         return epoch == self.checked_epoch and now - self._checked_at < trust
 
-    def continues(self, record: Record | None) -> bool:
-        """Whether a log whose first record from `applied` on is `record` is the one applied.
-
-        Where the subject was cleared meanwhile, it begins with that.
-        """
-        if record is None:
-            return False
-        if record.seq == self.applied:
-            return record.envelopes[-1].position == self._last
-        return record.envelopes[0].type == CLEARED
-
-    def precedes(self, record: Record | None) -> bool:
-        """Whether a log whose last record is `record` can come after what was applied."""
-        if record is None or record.seq < self.applied:
-            return self._last is None
-        return record.seq > self.applied or record.envelopes[-1].position == self._last
+    @property
+    def ground(self) -> Position | None:
+        """Where the last applied envelope stands: what the log must still hold, unless cleared."""
+        return self._last
 
     def reset(self) -> None:
         """Go back to before the log's first record."""
@@ -182,3 +170,22 @@ class View(Generic[S]):
 
 def _unaccounted(growth: int) -> None:
     """The growth of a view that is no longer hot."""
+
+
+def continues(ground: Position, first: Record | None) -> bool:
+    """Whether a log whose first record from `ground` on is `first` is the one that was applied.
+
+    Where the subject was cleared meanwhile, it begins with that.
+    """
+    if first is None:
+        return False
+    if first.seq == ground.seq:
+        return first.envelopes[-1].position == ground
+    return first.envelopes[0].type == CLEARED
+
+
+def precedes(ground: Position, last: Record | None) -> bool:
+    """Whether a log whose last record is `last` can be the one that was applied, or follow it."""
+    if last is None or last.seq < ground.seq:
+        return False
+    return last.seq > ground.seq or last.envelopes[-1].position == ground

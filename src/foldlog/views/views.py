@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from typing import Any, Final, Literal, TypeVar, get_args
 
-from foldlog.envelope import Recorded
+from foldlog.envelope import Position, Recorded
 from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.subjects import Subject
-from foldlog.views.view import View
+from foldlog.views.view import View, continues, precedes
 from foldlog_projections.fold import Folded, Projection
 
 Consistency = Literal["strong", "session", "eventual"]
@@ -198,15 +198,16 @@ class Views:
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         view.enter(epoch)
         if view.projection.latest_only:
+            ground = view.ground  # before the await: pushes go on meanwhile
             record = await self._log.last(view.subject, strong=strong)
-            if strong and not view.precedes(record):
-                self._notice_rewind(view)
+            if strong and ground is not None and not precedes(ground, record):
+                self._notice_rewind(view, ground)
             view.apply([record] if record is not None else [])
         else:
-            if strong and view.applied and epoch != view.checked_epoch:
+            if strong and view.ground is not None and epoch != view.checked_epoch:
                 # Since pushes may have been missed, the log may have been restored or replaced:
                 # what this view has applied last must still be there.
-                await self._check_ground(view)
+                await self._check_ground(view, view.ground)
             async for records in self._log.read(view.subject, after=view.applied, strong=strong):
                 view.apply(records)
         view.checked(at, epoch)
@@ -214,19 +215,21 @@ class Views:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied
 
-    async def _check_ground(self, view: View[Any]) -> None:
+    async def _check_ground(self, view: View[Any], ground: Position) -> None:
         first: Record | None = None
-        async for records in self._log.read(view.subject, after=view.applied - 1):
+        async for records in self._log.read(view.subject, after=ground.seq - 1):
             first = first or records[0]
-        if not view.continues(first):
-            self._notice_rewind(view)
+        if not continues(ground, first):
+            self._notice_rewind(view, ground)
 
-    def _notice_rewind(self, view: View[Any]) -> None:
+    def _notice_rewind(self, view: View[Any], ground: Position) -> None:
+        if view.ground != ground:
+            return  # another reader has found out, and begun anew
         _log.warning(
             "%s no longer holds sequence %d as it was read before: the log was restored or "
             "replaced; folding it anew",
             view.subject.name,
-            view.applied,
+            ground.seq,
         )
         view.reset()
 

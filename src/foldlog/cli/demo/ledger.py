@@ -56,9 +56,12 @@ class Ledger:
         while not self._ended:
             self._started.clear()
             await self._started.wait()
+            # Some turns, for the saves to be sent; but not so many that they are acked.
             for _ in range(_TURNS):
+                if self.in_flight < self._crowd:
+                    break
                 await asyncio.sleep(0)
-            if self.in_flight >= self._crowd:
+            if self.in_flight:
                 return True
         return False
 

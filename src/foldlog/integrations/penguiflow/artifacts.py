@@ -39,14 +39,15 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the bytes and return their `ArtifactRef`."""
+        owner, kept, content = _owner(scope), plain(meta), bytes(data)  # as it is now
         ref = await self._reach.write(
             lambda store: store.artifact_store.put_bytes(
-                data,
+                content,
                 mime_type=mime_type,
                 filename=filename,
                 namespace=namespace,
-                scope=_owner(scope),
-                meta=plain(meta),
+                scope=owner,
+                meta=kept,
             )
         )
         return _reference(ref)
@@ -62,14 +63,15 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the text as UTF-8 and return its `ArtifactRef`."""
+        owner, kept = _owner(scope), plain(meta)  # as it is now
         ref = await self._reach.write(
             lambda store: store.artifact_store.put_text(
                 text,
                 mime_type=mime_type,
                 filename=filename,
                 namespace=namespace,
-                scope=_owner(scope),
-                meta=plain(meta),
+                scope=owner,
+                meta=kept,
             )
         )
         return _reference(ref)
