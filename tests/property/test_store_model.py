@@ -26,7 +26,7 @@ class MemoryMachine(StoreMachine):
 
 def test_the_store_on_the_in_memory_log() -> None:
     run_state_machine_as_test(
-        MemoryMachine, settings=settings(BASE, max_examples=45, stateful_step_count=50)
+        MemoryMachine, settings=settings(BASE, max_examples=75, stateful_step_count=50)
     )
 
 

@@ -81,7 +81,7 @@ class Store:
         journal = self._journal = Journal(log, self._views)
         read, write = self._reading, self._writing
 
-        events = self._events = Events(journal, options.validation)
+        events = Events(journal, options.validation)
         self.save_events = self.save_events_bulk = write(events.save_events)
         self.load_history = read(SessionHistory(journal, events).load_history, list)
         self.watch_events = events.watch_events
@@ -120,7 +120,7 @@ class Store:
         self.get_trajectory = read(trajectories.get_trajectory, _nothing)
         self.list_traces = read(trajectories.list_traces, list)
 
-        planner = self._planner = PlannerEvents(journal)
+        planner = PlannerEvents(journal)
         self.save_planner_event = write(planner.save_planner_event)
         self.list_planner_events = read(planner.list_planner_events, list)
         self.get_events = self.list_planner_events
