@@ -1,5 +1,6 @@
 # Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
-# with the real frameworks run in .venv-integrations, from constraints-integrations.txt.
+# with the real frameworks run in .venv-integrations, from constraints-integrations.txt, and with
+# their oldest versions in .venv-integrations-oldest.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
@@ -7,16 +8,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEGRATIONS := .venv-integrations
+OLDEST := $(INTEGRATIONS)-oldest
+BENCH := .venv-bench
 PIP := -m pip --disable-pip-version-check --no-input --quiet --quiet
 UV := uv==0.13.9
 COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--annotation-style line --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations lint lock clean
+.PHONY: help setup demo test test-integrations test-integrations-oldest bench lint lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv; the targets below do so by themselves
 	@:
@@ -30,6 +33,13 @@ test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real PenguiFlow; ARGS as for test
 	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations $(ARGS)
 
+test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest PenguiFlow that will do
+	@$(OLDEST)/bin/python -m pytest tests/integrations/penguiflow -k "not paging_loses_nothing" $(ARGS)
+
+bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for a minute's worth
+	@benchmarks/peers.sh
+	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
 lint: $(READY) ## Check style, types and the layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -41,10 +51,16 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 	@$(COMPILE) pyproject.toml tests/integrations/requirements.in \
 		--override tests/integrations/overrides.in --constraint constraints.txt \
 		--output-file constraints-integrations.txt $(ARGS)
+	@$(COMPILE) pyproject.toml tests/integrations/requirements-oldest.in \
+		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--output-file constraints-integrations-oldest.txt $(ARGS)
+	@$(COMPILE) pyproject.toml --group bench \
+		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--output-file constraints-bench.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) $(INTEGRATIONS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	@find src projections tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src projections tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
 $(BIN)/python:
@@ -63,12 +79,12 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
-$(INTEGRATIONS)/.ready: pyproject.toml constraints-integrations.txt
-	@echo "Making $(INTEGRATIONS) and installing what constraints-integrations.txt names, once"
-	@$(PYTHON) -m venv --clear $(INTEGRATIONS)
-	@$(INTEGRATIONS)/bin/python $(PIP) install --no-deps --require-hashes \
-		--requirement constraints-integrations.txt
-	@$(INTEGRATIONS)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
+$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(BENCH)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
+	@echo "Making $(@D) and installing what constraints-$*.txt names, once"
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes \
+		--requirement constraints-$*.txt
+	@$(@D)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 build/lock/bin/uv: Makefile

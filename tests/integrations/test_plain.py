@@ -99,6 +99,9 @@ def test_what_the_log_holds_stays_what_it_is(value: Any) -> None:
         (Foreign(), "as text"),
         (ValueError("why"), "why"),
         ({Foreign(): 1}, {"as text": 1}),
+        ({(1, (Foreign(), Mood.GOOD)): 1}, {(1, ("as text", "good")): 1}),
+        ({Point(1, 2): 1}, {(1, 2): 1}),
+        ({Colour.RED: 1}, {(255, 0, 0): 1}),
     ],
 )
 def test_what_it_cannot_hold_becomes_what_penguiflow_writes(value: Any, expected: Any) -> None:
@@ -121,3 +124,8 @@ def test_what_contains_itself_is_refused_where_it_does() -> None:
     endless["self"] = endless
     with pytest.raises(PayloadError, match="nested deeper"):
         codec.encode(plain(endless))
+
+
+def test_keys_that_become_the_same_one_are_refused() -> None:
+    with pytest.raises(PayloadError, match="same one"):
+        plain({Foreign(): 1, "as text": 2})

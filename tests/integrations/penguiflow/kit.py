@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import SimpleNamespace
 
+import pytest
 from penguiflow.artifacts import ArtifactScope
 from penguiflow.planner import PlannerEvent, Trajectory
 from penguiflow.state import models
+
+HAS_CONVERSATIONS = len(fields(models.RemoteBinding)) > 4
+NO_CONVERSATIONS = "this PenguiFlow has no conversation bindings"
+needs_conversations = pytest.mark.skipif(not HAS_CONVERSATIONS, reason=NO_CONVERSATIONS)
 
 
 class PenguiFlow:

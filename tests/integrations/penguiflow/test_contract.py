@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import pytest
 from penguiflow.artifacts import ArtifactRetentionConfig
@@ -11,7 +11,7 @@ from foldlog import testing
 from foldlog.integrations.penguiflow import PenguiFlowStateStore
 from foldlog.testing.retention import OpenWithRetention
 from tests.integrations.penguiflow.conftest import OpenStore
-from tests.integrations.penguiflow.kit import PenguiFlow
+from tests.integrations.penguiflow.kit import PenguiFlow, needs_conversations
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ class TestStateStore(PenguiFlow, testing.StateStoreContract):
     """Required methods."""
 
 
+@needs_conversations
 class TestBindings(PenguiFlow, testing.BindingsContract):
     """Conversation bindings."""
 
@@ -56,10 +57,6 @@ class TestUpdates(PenguiFlow, testing.UpdatesContract):
 
 class TestSteering(PenguiFlow, testing.SteeringContract):
     """Steering."""
-
-    deviations: ClassVar = {
-        "test_a_lone_surrogate_is_made_harmless": "PenguiFlow's own sanitiser raises on it",
-    }
 
 
 class TestTrajectories(PenguiFlow, testing.TrajectoriesContract):
@@ -84,6 +81,10 @@ class TestRetention(PenguiFlow, testing.RetentionContract):
 
 class TestExactPayloads(PenguiFlow, testing.ExactPayloadsContract):
     """Payloads beyond JSON."""
+
+    @needs_conversations
+    async def test_bindings_are_exact(self, store: Any) -> None:
+        await super().test_bindings_are_exact(store)
 
 
 class TestAliases(PenguiFlow, testing.AliasesContract):

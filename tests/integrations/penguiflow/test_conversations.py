@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from penguiflow.planner import ReactPlanner
 from penguiflow.remote import RemoteCallRequest, RemoteCallResult
-from penguiflow.state import protocol as protocols
 
 from foldlog.integrations.penguiflow import PenguiFlowStateStore
 from tests.integrations.penguiflow.agents import Question, Reply, Script, answer, call, context
 from tests.integrations.penguiflow.conftest import OpenStore
+from tests.integrations.penguiflow.kit import HAS_CONVERSATIONS, NO_CONVERSATIONS
 
 a2a = pytest.importorskip("penguiflow_a2a")
-if not hasattr(protocols, "SupportsConversationBindings"):
-    pytest.skip("this PenguiFlow has no conversation bindings", allow_module_level=True)
+if not HAS_CONVERSATIONS:
+    pytest.skip(NO_CONVERSATIONS, allow_module_level=True)
 
 AGENT = "http://agent.example"
 

@@ -37,7 +37,9 @@ from pydantic import BaseModel
 import foldlog
 from foldlog.integrations.penguiflow import PenguiFlowStateStore, create_store
 from tests.integrations.penguiflow.conftest import PATIENCE, OpenStore
+from tests.integrations.penguiflow.kit import needs_conversations
 
+NOWHERE = "nats://127.0.0.1:9"  # the discard port: nobody listens
 CAPABILITIES = [name for name in protocols.__all__ if name.startswith("Supports")]
 
 
@@ -203,9 +205,7 @@ async def test_saving_again_changes_nothing(open_store: OpenStore) -> None:
     assert len(await store.list_updates("s")) == 1
 
 
-@pytest.mark.skipif(
-    len(dataclasses.fields(RemoteBinding)) == 4, reason="this PenguiFlow has no such bindings"
-)
+@needs_conversations
 async def test_conversation_bindings_lead_back_to_their_task(open_store: OpenStore) -> None:
     binding = RemoteBinding(
         "trace",
@@ -269,6 +269,15 @@ async def test_a_first_caller_who_gives_up_does_not_take_the_others_along(
 
 async def cancelled(task_: asyncio.Task[Any]) -> None:
     task_.cancel()
+
+
+async def test_a_connection_for_which_only_reads_wait_is_given_up_by_closing() -> None:
+    store = PenguiFlowStateStore(NOWHERE, timeout=10 * PATIENCE, on_error="raise")
+    listing = asyncio.create_task(store.list_tasks("s"))
+    async with asyncio.timeout(PATIENCE):
+        await store.close()
+    with pytest.raises(foldlog.StoreClosed):
+        await listing
 
 
 def test_every_event_loop_and_thread_may_call(store: PenguiFlowStateStore) -> None:
@@ -393,46 +402,7 @@ async def test_clearing_can_be_awaited(store: PenguiFlowStateStore) -> None:
     assert await store.list_tasks("s") == []
 
 
-# --- errors -------------------------------------------------------------------------------------
-
-NOWHERE = "nats://127.0.0.1:9"  # the discard port: nobody listens
-
-
-async def test_it_degrades_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    async with PenguiFlowStateStore(NOWHERE, timeout=0.2) as store:
-        await store.save_event(StoredEvent("trace", 1.0, "k", None, None, {}))
-        assert await store.load_history("trace") == []
-        assert await store.load_memory_state("key") is None
-        assert await store.artifact_store.get("art_1") is None
-        assert await store.artifact_store.exists("art_1") is False
-        with pytest.raises(foldlog.LogUnavailable):
-            await store.artifact_store.put_bytes(b"kept nowhere")
-        assert store.degraded == {
-            "save_event": 1,
-            "load_history": 1,
-            "load_memory_state": 1,
-            "get": 1,
-            "exists": 1,
-        }
-    [saving, *_] = caplog.records
-    assert saving.message == "statestore_save_failed"
-    assert saving.__dict__["method"] == "save_event"
-    assert saving.__dict__["trace_id"] == "trace"
-
-
-async def test_a_bad_id_degrades_too(open_store: OpenStore) -> None:
-    store = open_store(on_error="degrade")
-    assert await store.list_tasks("") == []
-    await store.save_update(update(session_id=""))
-    assert store.degraded == {"list_tasks": 1, "save_update": 1}
-
-
-async def test_it_raises_typed_errors_where_asked_to() -> None:
-    async with PenguiFlowStateStore(NOWHERE, timeout=0.2, on_error="raise") as store:
-        for _ in range(2):
-            with pytest.raises(foldlog.LogUnavailable):
-                await store.load_history("trace")
-        assert store.degraded == {}
+# --- options ------------------------------------------------------------------------------------
 
 
 def test_connecting_tells_even_where_it_degrades() -> None:

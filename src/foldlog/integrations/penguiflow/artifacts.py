@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from foldlog.integrations.penguiflow.classes import installed
-from foldlog.integrations.penguiflow.degrading import MayDegrade, or_empty, or_false, or_nothing
-from foldlog.integrations.penguiflow.line import Reach
-from foldlog.integrations.penguiflow.plain import plain
+from foldlog.integrations.penguiflow.degrading import (
+    Adapter,
+    at_once,
+    or_empty,
+    or_false,
+    or_nothing,
+)
+from foldlog.integrations.penguiflow.line import Call
+from foldlog.integrations.penguiflow.plain import callers_code, plain
 from foldlog.models import ArtifactRef, ArtifactScope
 
 _NO_SESSION: Final = "default"
@@ -23,10 +28,10 @@ class PenguiFlowArtifactStore:
     reference to give back for what is not kept.
     """
 
-    def __init__(self, owner: MayDegrade, reach: Reach) -> None:
+    def __init__(self, owner: Adapter) -> None:
         self._owner = owner  # which ends when nobody has it any more: whoever has this has it
-        self._reach = reach
-        self._degrade = owner._degrade
+        self._reach = owner._reach
+        self._failures = owner._failures
 
     async def put_bytes(
         self,
@@ -39,7 +44,8 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the bytes and return their `ArtifactRef`."""
-        owner, kept, content = _owner(scope), plain(meta), bytes(data)  # as it is now
+        with callers_code("put_bytes"):
+            owner, kept, content = _owner(scope), plain(meta), _content(data)  # as it is now
         ref = await self._reach.write(
             lambda store: store.artifact_store.put_bytes(
                 content,
@@ -48,7 +54,8 @@ class PenguiFlowArtifactStore:
                 namespace=namespace,
                 scope=owner,
                 meta=kept,
-            )
+            ),
+            self._failures.of("put_bytes", owner.trace_id),
         )
         return _reference(ref)
 
@@ -63,7 +70,8 @@ class PenguiFlowArtifactStore:
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Keep the text as UTF-8 and return its `ArtifactRef`."""
-        owner, kept = _owner(scope), plain(meta)  # as it is now
+        with callers_code("put_text"):
+            owner, kept = _owner(scope), plain(meta)  # as it is now
         ref = await self._reach.write(
             lambda store: store.artifact_store.put_text(
                 text,
@@ -72,7 +80,8 @@ class PenguiFlowArtifactStore:
                 namespace=namespace,
                 scope=owner,
                 meta=kept,
-            )
+            ),
+            self._failures.of("put_text", owner.trace_id),
         )
         return _reference(ref)
 
@@ -102,28 +111,38 @@ class PenguiFlowArtifactStore:
     @or_false
     async def delete(self, artifact_id: str) -> bool:
         """Remove it; return whether there was one."""
-        return await self._reach.write(lambda store: store.artifact_store.delete(artifact_id))
+        return await self._reach.write(
+            lambda store: store.artifact_store.delete(artifact_id), self._failures.of("delete")
+        )
 
     @or_empty
     async def list(self, *, scope: Any | None = None) -> list[Any]:
         """Return the `ArtifactRef`s whose scope has every field that `scope` has."""
-        wanted = None if scope is None else installed().scope.to_ours(scope)
+        with callers_code("list"):
+            wanted = None if scope is None else installed().scope.to_ours(scope)
         refs = await self._reach.read(lambda store: store.artifact_store.list(scope=wanted))
         return [_reference(ref) for ref in refs]
 
-    def clear_session(self, session_id: str) -> Awaitable[None]:
+    @at_once
+    def clear_session(self, session_id: str) -> Call[None]:
         """Remove a session's artifacts before returning; may be awaited, see `Reach.at_once`."""
-        return self._reach.at_once(lambda store: store.artifact_store.clear_session(session_id))
+        return lambda store: store.artifact_store.clear_session(session_id)
 
-    def clear(self) -> Awaitable[None]:
+    @at_once
+    def clear(self) -> Call[None]:
         """Remove all artifacts before returning; may be awaited, see `Reach.at_once`."""
-        return self._reach.at_once(lambda store: store.artifact_store.clear())
+        return lambda store: store.artifact_store.clear()
 
 
 def _owner(scope: Any | None) -> ArtifactScope:
     if scope is None:
         return ArtifactScope(session_id=_NO_SESSION)
     return installed().scope.to_ours(scope)
+
+
+def _content(data: bytes | bytearray | memoryview) -> bytes:
+    # Not `bytes(data)`, which makes that many zeros of a number.
+    return data if type(data) is bytes else bytes(memoryview(data))
 
 
 def _reference(ref: ArtifactRef) -> Any:

@@ -1,28 +1,34 @@
-"""`on_error="degrade"` for an adapter's methods: also where the store is not reached."""
+"""Decorators for an adapter's methods, by which none raises where the adapter degrades."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from foldlog.store.degrade import Degrade
+from foldlog.errors import FoldlogError
+from foldlog.integrations.penguiflow.failures import Failures, Report
+from foldlog.integrations.penguiflow.line import Call, Reach
+from foldlog.integrations.penguiflow.plain import callers_code
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class MayDegrade(Protocol):
-    """What has methods that may degrade. Where `_degrade` is None, they raise."""
+class Adapter(Protocol):
+    """What has methods that may degrade."""
 
-    _degrade: Degrade | None
+    _failures: Failures
+    _reach: Reach
 
 
-S = TypeVar("S", bound=MayDegrade)
+S = TypeVar("S", bound=Adapter)
 
 
 class OrElse:
-    """Decorates a method: `default()` where a degrading object would raise a FoldlogError."""
+    """Decorates a method: `default()` where a degrading adapter would raise a FoldlogError."""
 
     def __init__(self, default: Callable[[], Any]) -> None:
         self._default = default
@@ -30,14 +36,94 @@ class OrElse:
     def __call__(
         self, method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
     ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+        reporting = _Reporting(method)
+
         @functools.wraps(method)
         async def guarded(owner: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            if owner._degrade is None:
+            try:
                 return await method(owner, *args, **kwargs)
-            bound: Callable[P, Coroutine[Any, Any, T]] = method.__get__(owner)
-            return await owner._degrade.guard(bound, self._default)(*args, **kwargs)
+            except FoldlogError as error:
+                if not reporting(owner, args, kwargs).swallows(error):
+                    raise
+            default: T = self._default()
+            return default
 
         return guarded
+
+
+def saving(
+    method: Callable[Concatenate[S, P], Call[None]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, None]]:
+    """Decorate a method that says what to save, given as it is at the call, to have it saved.
+
+    The method does no I/O. Whatever the caller's objects make it raise is a PayloadError.
+    """
+    reporting = _Reporting(method)
+
+    @functools.wraps(method)
+    async def saved(owner: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        report = reporting(owner, args, kwargs)
+        try:
+            with callers_code(method.__name__):
+                call = method(owner, *args, **kwargs)
+            if _is_unawaited_flush():
+                owner._reach.begin(call, report)
+            else:
+                await owner._reach.write(call, report)
+        except FoldlogError as error:
+            if not report.swallows(error):
+                raise
+
+    return saved
+
+
+def at_once(
+    method: Callable[Concatenate[S, P], Call[None]],
+) -> Callable[Concatenate[S, P], Awaitable[None]]:
+    """Decorate a method that says what is to be done before the caller goes on."""
+    reporting = _Reporting(method)
+
+    @functools.wraps(method)
+    def done(owner: S, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[None]:
+        report = reporting(owner, args, kwargs)
+        return owner._reach.at_once(method(owner, *args, **kwargs), report)
+
+    return done
+
+
+class _Reporting:
+    """Makes the reports of one method's calls. A call that does not fit it is a TypeError."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._name = method.__name__
+        self._signature = inspect.signature(method)
+
+    def __call__(self, owner: Adapter, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Report:
+        _, *given = self._signature.bind(owner, *args, **kwargs).arguments.items()
+        return owner._failures.of(self._name, _trace_id(dict(given)))
+
+
+def _trace_id(given: Mapping[str, Any]) -> str | None:
+    """Return the trace of a call: its own argument, or an attribute of what is given first."""
+    subject = next(iter(given.values()), None)
+    try:
+        found = given.get("trace_id", getattr(subject, "trace_id", None))
+        if found is None and isinstance(subject, str):
+            found = given.get("event")  # `save_event(trace_id, event)`: its first argument
+        return None if found is None else str(found)
+    except Exception:  # noqa: BLE001 - the caller's object; saving it says what is wrong
+        return None
+
+
+def _is_unawaited_flush() -> bool:
+    """Whether this is the task in which a planner saves a run's events, one after the other.
+
+    Nobody awaits that task, and it is cancelled where its event loop ends, after a request to a
+    test client for instance. Events that all begin at once are there for the next read, lose
+    nothing by that cancellation, and take one append for all of them.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.get_name() == "penguiflow-persist-events"
 
 
 def _nothing() -> None:

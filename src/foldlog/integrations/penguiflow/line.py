@@ -9,225 +9,141 @@ the callers of one event loop, `Worker` for those of any.
 from __future__ import annotations
 
 import asyncio
-import atexit
-import logging
-import threading
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import Future
-from typing import Any, Final, Protocol, TypeVar
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from foldlog.errors import FoldlogError, StoreClosed
+from foldlog.integrations.penguiflow.failures import Report
+from foldlog.integrations.penguiflow.opening import Opening, opened
 from foldlog.store import Store
-
-_log: Final = logging.getLogger("foldlog")
 
 T = TypeVar("T")
 Call = Callable[[Store], Awaitable[T]]
 """What to do with the store once it is open."""
-
-_EXIT_PATIENCE: Final = 10.0
-"""Seconds that the end of the process waits for stores that nobody closed."""
 
 
 class Reach(Protocol):
     """The way to a store."""
 
     @property
-    def store(self) -> Store | None:
-        """The store, if it is open. Its methods are for its own event loop only."""
+    def degraded(self) -> Counter[str]:
+        """What the store itself has counted, also when it is closed."""
         ...
 
     async def read(self, call: Call[T]) -> T:
         """Do what reads, when the writes begun before it have ended."""
         ...
 
-    async def write(self, call: Call[T]) -> T:
+    async def write(self, call: Call[T], report: Report) -> T:
         """Do what writes, in the order in which writes were begun, even if the caller is
-        cancelled meanwhile.
+        cancelled meanwhile. `report` hears of a failure then.
         """
         ...
 
-    def begin(self, call: Call[None]) -> None:
-        """Begin a write that nobody waits for; if it fails, that is logged."""
+    def begin(self, call: Call[None], report: Report) -> None:
+        """Begin a write that nobody waits for; `report` hears of its failure."""
         ...
 
-    def at_once(self, call: Call[None]) -> Awaitable[None]:
-        """Do what must be done before the caller goes on, whether or not it awaits."""
+    def at_once(self, call: Call[None], report: Report) -> Awaitable[None]:
+        """Do what must be done before the caller goes on, whether or not it awaits.
+
+        Raises what `report` does not swallow.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of the store. Idempotent; every later call raises StoreClosed."""
+        """Let go of the store. Idempotent; every later call raises StoreClosed.
+
+        Writes come to their end first, and so does an attempt to open the store that they wait
+        for. Where only reads wait for it, it is given up, and they raise StoreClosed.
+        """
         ...
 
 
 class Line:
-    """A store of the running event loop, which `opening` opens when it is first needed.
+    """A store of the running event loop, which `open_` opens when it is first needed.
 
     `at_once` has to be awaited here. `owned=False`: closing leaves the store open.
     """
 
-    def __init__(self, opening: Callable[[], Awaitable[Store]], *, owned: bool = True) -> None:
-        self.store: Store | None = None
-        self._opening = opening
+    def __init__(self, open_: Callable[[], Awaitable[Store]], *, owned: bool = True) -> None:
+        self._opening = Opening(open_)
         self._turn = asyncio.Lock()
         self._owned = owned
         self._closed = False
+        self._counted: Counter[str] = Counter()
         self._reading: set[asyncio.Task[Any]] = set()
         self._writing: set[asyncio.Task[Any]] = set()
 
-    async def read(self, call: Call[T]) -> T:
-        return await self._begun(self._read(call, set(self._writing)), self._reading)
+    @property
+    def degraded(self) -> Counter[str]:
+        store = self._opening.store
+        return self._counted if store is None else store.degraded
 
-    async def write(self, call: Call[T]) -> T:
+    async def read(self, call: Call[T]) -> T:
+        attempt, before = self._attempt(), set(self._writing)
+        return await _begun(_read(call, attempt, before), self._reading)
+
+    async def write(self, call: Call[T], report: Report) -> T:
         # Shielded: what PenguiFlow begins to save and cancels, as it does when a flow is stopped,
         # its in-memory store has saved by then.
-        return await asyncio.shield(self._begun(self._write(call), self._writing))
+        task = self.start(call)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(report.unheard)
+            raise
 
-    def begin(self, call: Call[None]) -> None:
-        self._begun(self._write(call), self._writing).add_done_callback(_log_failure)
+    def begin(self, call: Call[None], report: Report) -> None:
+        self.start(call).add_done_callback(report.unheard)
 
-    def at_once(self, call: Call[None]) -> Awaitable[None]:
-        return self.write(call)
+    async def at_once(self, call: Call[None], report: Report) -> None:
+        try:
+            await self.write(call, report)
+        except FoldlogError as error:
+            if not report.swallows(error):
+                raise
+
+    def start(self, call: Call[T]) -> asyncio.Task[T]:
+        """Begin a write; `close` waits for it."""
+        return _begun(self._write(call, self._attempt()), self._writing)
 
     async def close(self) -> None:
         self._closed = True
-        if under_way := self._reading | self._writing:
-            await asyncio.wait(under_way)
-        store, self.store = self.store, None
-        if store is not None and self._owned:
-            await store.close()
+        if self._writing:
+            await asyncio.wait(self._writing)
+        await self._opening.give_up()
+        if self._reading:
+            await asyncio.wait(self._reading)
+        if (store := self._opening.release()) is not None:
+            self._counted = store.degraded
+            if self._owned:
+                await store.close()
 
-    async def _read(self, call: Call[T], begun_before: set[asyncio.Task[Any]]) -> T:
-        if begun_before:
-            await asyncio.wait(begun_before)
-        return await call(await self._open())
-
-    async def _write(self, call: Call[T]) -> T:
-        return await call(await self._open())
-
-    def _begun(
-        self, work: Coroutine[Any, Any, T], among: set[asyncio.Task[Any]]
-    ) -> asyncio.Task[T]:
-        """Start the work, which is one of `among` until it ends."""
+    def _attempt(self) -> asyncio.Task[Store]:
         if self._closed:
-            work.close()
             raise StoreClosed
-        task = asyncio.ensure_future(work)
-        among.add(task)
-        task.add_done_callback(among.discard)
-        return task
+        return self._opening.attempt()
 
-    async def _open(self) -> Store:
+    async def _write(self, call: Call[T], attempt: asyncio.Task[Store]) -> T:
         # A fair lock: writes keep their order also while the first of them connects.
         async with self._turn:
-            if self.store is None:
-                self.store = await self._opening()
-            return self.store
+            store = await opened(attempt)
+        return await call(store)
 
 
-class Worker:
-    """A store on an event loop and thread of its own, for callers on any thread and loop.
-
-    The thread starts with the first call. It ends with `close` or `stop`, and with the process:
-    PenguiFlow itself never closes a store.
-    """
-
-    def __init__(self, opening: Callable[[], Awaitable[Store]]) -> None:
-        self._line = Line(opening)
-        self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._ending = asyncio.Event()
-        self._closed = False
-        self._failure: FoldlogError | None = None
-
-    @property
-    def store(self) -> Store | None:
-        return self._line.store
-
-    async def read(self, call: Call[T]) -> T:
-        return await asyncio.wrap_future(self._submit(lambda: self._line.read(call)))
-
-    async def write(self, call: Call[T]) -> T:
-        return await asyncio.wrap_future(self._submit(lambda: self._line.write(call)))
-
-    def begin(self, call: Call[None]) -> None:
-        self._submit(lambda: self._line.write(call)).add_done_callback(_log_failure)
-
-    def at_once(self, call: Call[None]) -> Awaitable[None]:
-        self._submit(lambda: self._line.write(call)).result()
-        return _Done()
-
-    async def close(self) -> None:
-        self.stop()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-
-    def stop(self, patience: float = 0.0) -> None:
-        """Have the thread close the store and end; wait for it up to `patience` seconds."""
-        with self._guard:
-            if not self._closed and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._ending.set)
-            self._closed = True
-        if self._thread is not None and patience > 0:
-            self._thread.join(patience)
-
-    def _submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        with self._guard:
-            if self._closed:
-                raise StoreClosed
-            if self._loop is None:
-                self._loop = self._start()
-            return asyncio.run_coroutine_threadsafe(work(), self._loop)
-
-    def _start(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._run, args=(loop,), name="foldlog-penguiflow", daemon=True
-        )
-        self._thread.start()
-        _workers.add(self)
-        return loop
-
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        await self._ending.wait()
-        try:
-            await self._line.close()
-        except FoldlogError as error:
-            self._failure = error  # for `close`; where nobody closes, there is only the log
-            event = "statestore_close_failed"
-            _log.error(event, extra={"event": event, "exception": repr(error)})
+async def _read(
+    call: Call[T], attempt: asyncio.Task[Store], begun_before: set[asyncio.Task[Any]]
+) -> T:
+    if begun_before:
+        await asyncio.wait(begun_before)
+    return await call(await opened(attempt))
 
 
-def _log_failure(ended: asyncio.Task[None] | Future[None]) -> None:
-    error = None if ended.cancelled() else ended.exception()
-    if error is not None:
-        event = "statestore_save_failed"
-        _log.error(event, extra={"event": event, "exception": repr(error)})
-
-
-class _Done:
-    """What has been done already, for those who await it all the same."""
-
-    def __await__(self) -> Generator[None]:
-        yield from ()
-
-
-_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_workers() -> None:
-    workers = list(_workers)
-    for worker in workers:
-        worker.stop()
-    for worker in workers:
-        worker.stop(_EXIT_PATIENCE)
+def _begun(work: Coroutine[Any, Any, T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+    """Start the work, which is one of `among` until it ends."""
+    task = asyncio.ensure_future(work)
+    among.add(task)
+    task.add_done_callback(among.discard)
+    return task

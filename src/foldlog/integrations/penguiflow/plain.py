@@ -8,7 +8,8 @@ a set or bytes, stays what it is.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
@@ -19,6 +20,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from foldlog.codec import MAX_DEPTH
+from foldlog.errors import FoldlogError, PayloadError
 
 _HELD: Final = frozenset(
     {
@@ -26,7 +28,7 @@ _HELD: Final = frozenset(
         *(dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID),
     }
 )
-_KEYS: Final = (str, int, float, bytes, tuple, Enum, type(None))
+_KEYS: Final = (str, int, float, bytes, type(None))
 
 
 def plain(value: Any, depth: int = MAX_DEPTH + 1) -> Any:
@@ -38,7 +40,7 @@ def plain(value: Any, depth: int = MAX_DEPTH + 1) -> Any:
     if type(value) in _HELD or depth == 0:
         return value
     if isinstance(value, Mapping):
-        return {_key(key): plain(item, depth - 1) for key, item in value.items()}
+        return _keyed(value, depth - 1)
     if isinstance(value, list):
         return [plain(item, depth - 1) for item in value]
     if isinstance(value, tuple):
@@ -58,7 +60,18 @@ def plain(value: Any, depth: int = MAX_DEPTH + 1) -> Any:
     return _foreign(value)
 
 
+def _keyed(value: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
+    made = {_key(key): plain(item, depth) for key, item in value.items()}
+    if len(made) != len(value):
+        raise PayloadError("payload", "two keys become the same one")
+    return made
+
+
 def _key(key: Any) -> Any:
+    if isinstance(key, Enum):
+        return _key(key.value)
+    if isinstance(key, tuple):
+        return tuple(_key(part) for part in key)
     return key if isinstance(key, _KEYS) else str(key)
 
 
@@ -75,3 +88,25 @@ def _foreign(value: Any) -> Any:
         return to_jsonable_python(value, fallback=str)
     except ValueError:
         return str(value)
+
+
+@contextmanager
+def callers_code(where: str) -> Iterator[None]:
+    """Have whatever a caller's objects raise in the block be a PayloadError at `where`.
+
+    Reading them runs code of the caller's: properties, serializers, `__str__`.
+    """
+    try:
+        yield
+    except FoldlogError:
+        raise
+    except Exception as fault:
+        raise PayloadError(where, _told(fault)) from fault
+
+
+def _told(fault: Exception) -> str:
+    kind = type(fault).__name__
+    try:
+        return f"{kind}: {fault}"
+    except Exception:  # noqa: BLE001 - its `__str__` is the caller's code, too
+        return kind

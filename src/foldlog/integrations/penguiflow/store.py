@@ -9,15 +9,16 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import finalize
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.integrations.penguiflow.artifacts import PenguiFlowArtifactStore
 from foldlog.integrations.penguiflow.classes import installed
-from foldlog.integrations.penguiflow.degrading import or_empty, or_nothing
-from foldlog.integrations.penguiflow.line import Line, Reach, Worker
+from foldlog.integrations.penguiflow.degrading import at_once, or_empty, or_nothing, saving
+from foldlog.integrations.penguiflow.failures import Failures
+from foldlog.integrations.penguiflow.line import Call, Line, Reach
 from foldlog.integrations.penguiflow.plain import plain
+from foldlog.integrations.penguiflow.worker import Worker
 from foldlog.models import ArtifactRetentionConfig, Trajectory
 from foldlog.store import Store, connect
-from foldlog.store.degrade import Degrade
 
 
 class PenguiFlowStateStore:
@@ -30,7 +31,7 @@ class PenguiFlowStateStore:
     Nothing connects before the first call; concurrent first calls share one connection, and one
     that fails is tried again by the next call. A read sees every write that was begun before it
     on this object, whether or not somebody awaits that write. Any thread and any event loop may
-    call, for the store lives on an event loop of its own.
+    call, for the store lives on an event loop of its own; a forked child connects for itself.
 
     Lives until `close` or the end of its `async with`; one that nobody closes, until it is garbage
     or the process ends.
@@ -59,7 +60,7 @@ class PenguiFlowStateStore:
         installed()
         if on_error not in ("raise", "degrade"):
             raise ConfigurationError(f'on_error is "raise" or "degrade", not {on_error!r}')
-        self._degrade = Degrade() if on_error == "degrade" else None
+        self._failures = Failures(degrade=on_error == "degrade")
         self._reach: Reach
         if isinstance(source, Store):
             if retention is not None or options:
@@ -69,18 +70,19 @@ class PenguiFlowStateStore:
             connecting = connect(source, on_error=on_error, retention=_kept(retention), **options)
             worker = self._reach = Worker(lambda: connecting)
             finalize(self, worker.stop).atexit = False  # at exit, all stop together
-        self.artifact_store = PenguiFlowArtifactStore(self, self._reach)
+        self.artifact_store = PenguiFlowArtifactStore(self)
 
     # --- the audit log ---------------------------------------------------------------------------
 
-    @or_nothing
-    async def save_event(self, event: Any, planner_event: Any | None = None) -> None:
+    @saving
+    def save_event(self, event: Any, planner_event: Any | None = None) -> Call[None]:
         """Append a `StoredEvent`; `save_event(trace_id, event)` is `save_planner_event`."""
         if isinstance(event, str):
-            await self.save_planner_event(event, planner_event)
-            return
+            if planner_event is None:
+                raise PayloadError("event", "save_event(trace_id, event) needs the event")
+            return _planner_event(event, planner_event)
         saved = installed().event.to_ours(event)
-        await self._reach.write(lambda store: store.save_event(saved))
+        return lambda store: store.save_event(saved)
 
     @or_empty
     async def load_history(self, trace_id: str) -> list[Any]:
@@ -90,11 +92,11 @@ class PenguiFlowStateStore:
 
     # --- remote bindings -------------------------------------------------------------------------
 
-    @or_nothing
-    async def save_remote_binding(self, binding: Any) -> None:
+    @saving
+    def save_remote_binding(self, binding: Any) -> Call[None]:
         """Save a `RemoteBinding`."""
         saved = installed().binding.to_ours(binding)
-        await self._reach.write(lambda store: store.save_remote_binding(saved))
+        return lambda store: store.save_remote_binding(saved)
 
     @or_nothing
     async def find_binding(
@@ -126,35 +128,33 @@ class PenguiFlowStateStore:
         )
         return [installed().binding.to_theirs(binding) for binding in found]
 
-    @or_nothing
-    async def mark_binding_terminal(
+    @saving
+    def mark_binding_terminal(
         self, *, trace_id: str, context_id: str | None, task_id: str
-    ) -> None:
+    ) -> Call[None]:
         """End a binding, so that `find_binding` passes it over."""
-        await self._reach.write(
-            lambda store: store.mark_binding_terminal(
-                trace_id=trace_id, context_id=context_id, task_id=task_id
-            )
+        return lambda store: store.mark_binding_terminal(
+            trace_id=trace_id, context_id=context_id, task_id=task_id
         )
 
     # --- pauses and memory -----------------------------------------------------------------------
 
-    @or_nothing
-    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+    @saving
+    def save_planner_state(self, token: str, payload: dict[str, Any]) -> Call[None]:
         """Save what a resume with `token` needs."""
         saved = plain(payload)
-        await self._reach.write(lambda store: store.save_planner_state(token, saved))
+        return lambda store: store.save_planner_state(token, saved)
 
     @or_nothing
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Consume the state of `token`; None if missing, expired or consumed."""
         return await self._reach.read(lambda store: store.load_planner_state(token))
 
-    @or_nothing
-    async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
+    @saving
+    def save_memory_state(self, key: str, state: dict[str, Any]) -> Call[None]:
         """Save the state of `key`; the last save stands."""
         saved = plain(state)
-        await self._reach.write(lambda store: store.save_memory_state(key, saved))
+        return lambda store: store.save_memory_state(key, saved)
 
     @or_nothing
     async def load_memory_state(self, key: str) -> dict[str, Any] | None:
@@ -168,11 +168,11 @@ class PenguiFlowStateStore:
 
     # --- tasks, updates and steering -------------------------------------------------------------
 
-    @or_nothing
-    async def save_task(self, state: Any) -> None:
+    @saving
+    def save_task(self, state: Any) -> Call[None]:
         """Save a `TaskState`; the last save of a task stands."""
         saved = installed().task.to_ours(state)
-        await self._reach.write(lambda store: store.save_task(saved))
+        return lambda store: store.save_task(saved)
 
     @or_empty
     async def list_tasks(self, session_id: str) -> list[Any]:
@@ -180,11 +180,11 @@ class PenguiFlowStateStore:
         tasks = await self._reach.read(lambda store: store.list_tasks(session_id))
         return [installed().task.to_theirs(task) for task in tasks]
 
-    @or_nothing
-    async def save_update(self, update: Any) -> None:
+    @saving
+    def save_update(self, update: Any) -> Call[None]:
         """Append a `StateUpdate`."""
         saved = installed().update.to_ours(update)
-        await self._reach.write(lambda store: store.save_update(saved))
+        return lambda store: store.save_update(saved)
 
     @or_empty
     async def list_updates(
@@ -206,12 +206,11 @@ class PenguiFlowStateStore:
     save_task_update = save_update
     list_task_updates = list_updates
 
-    @or_nothing
-    async def save_steering(self, event: Any) -> None:
+    @saving
+    def save_steering(self, event: Any) -> Call[None]:
         """Append a `SteeringEvent`, its payload sanitised as PenguiFlow does it."""
-        classes = installed()
-        saved = classes.steering.to_ours(classes.sanitize_steering_event(event))
-        await self._reach.write(lambda store: store.save_steering(saved))
+        saved = installed().steering.to_ours(_sanitised(event))
+        return lambda store: store.save_steering(saved)
 
     @or_empty
     async def list_steering(
@@ -232,11 +231,11 @@ class PenguiFlowStateStore:
 
     # --- trajectories and planner events ---------------------------------------------------------
 
-    @or_nothing
-    async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Any) -> None:
+    @saving
+    def save_trajectory(self, trace_id: str, session_id: str, trajectory: Any) -> Call[None]:
         """Save a `Trajectory`: what its own `serialise` keeps of it."""
         saved = Trajectory.from_serialised(plain(trajectory.serialise()))
-        await self._reach.write(lambda store: store.save_trajectory(trace_id, session_id, saved))
+        return lambda store: store.save_trajectory(trace_id, session_id, saved)
 
     @or_nothing
     async def get_trajectory(self, trace_id: str, session_id: str) -> Any | None:
@@ -249,18 +248,10 @@ class PenguiFlowStateStore:
         """Return trace ids, the one whose trajectory was saved last first."""
         return await self._reach.read(lambda store: store.list_traces(session_id, limit))
 
-    @or_nothing
-    async def save_planner_event(self, trace_id: str, event: Any) -> None:
+    @saving
+    def save_planner_event(self, trace_id: str, event: Any) -> Call[None]:
         """Append a `PlannerEvent`."""
-        saved = installed().planner_event.to_ours(event)
-
-        def call(store: Store) -> Awaitable[None]:
-            return store.save_planner_event(trace_id, saved)
-
-        if _is_unawaited_flush():
-            self._reach.begin(call)
-        else:
-            await self._reach.write(call)
+        return _planner_event(trace_id, event)
 
     @or_empty
     async def list_planner_events(self, trace_id: str) -> list[Any]:
@@ -272,20 +263,25 @@ class PenguiFlowStateStore:
 
     # --- the rest --------------------------------------------------------------------------------
 
-    def clear_session(self, session_id: str) -> Awaitable[None]:
+    @at_once
+    def clear_session(self, session_id: str) -> Call[None]:
         """Remove a session before returning, as PenguiFlow's own store does; may be awaited."""
-        return self._reach.at_once(lambda store: store.clear_session(session_id))
+        return lambda store: store.clear_session(session_id)
 
-    def clear(self) -> Awaitable[None]:
+    @at_once
+    def clear(self) -> Call[None]:
         """Remove everything in the namespace before returning; may be awaited."""
-        return self._reach.at_once(lambda store: store.clear())
+        return lambda store: store.clear()
 
     @property
     def degraded(self) -> Counter[str]:
-        """With `on_error="degrade"`: how many calls failed, by method."""
-        own = self._degrade.failures if self._degrade else Counter()
-        store = self._reach.store
-        return own + (store.degraded if store else Counter())
+        """How many calls failed without an error to anybody, by method; also when closed.
+
+        With `on_error="degrade"` all that failed, else the saves that failed after their callers
+        had gone.
+        """
+        # Copied first, at one stroke: other threads go on counting.
+        return self._failures.counts.copy() + self._reach.degraded.copy()
 
     def connect(self) -> Awaitable[None]:
         """Connect now, before returning, rather than on first use; may be awaited.
@@ -294,7 +290,7 @@ class PenguiFlowStateStore:
             ConfigurationError, LogUnavailable, UnsupportedServer, ServerStartFailed: see
                 `foldlog.connect`.
         """
-        return self._reach.at_once(_connected)
+        return self._reach.at_once(_connected, Failures(degrade=False).of("connect"))
 
     async def close(self) -> None:
         """Let what is under way end, then let go of everything. Idempotent."""
@@ -331,15 +327,17 @@ def create_store(**options: Any) -> PenguiFlowStateStore:
     return store
 
 
-def _is_unawaited_flush() -> bool:
-    """Whether this is the task in which a planner saves a run's events, one after the other.
+def _planner_event(trace_id: str, event: Any) -> Call[None]:
+    saved = installed().planner_event.to_ours(event)
+    return lambda store: store.save_planner_event(trace_id, saved)
 
-    Nobody awaits that task, and it is cancelled where its event loop ends, after a request to a
-    test client for instance. Events that all begin at once are there for the next read, lose
-    nothing by that cancellation, and take one append for all of them.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.get_name() == "penguiflow-persist-events"
+
+def _sanitised(event: Any) -> Any:
+    classes = installed()
+    try:
+        return classes.sanitize_steering_event(event)
+    except UnicodeError:
+        return event  # a lone surrogate, which the Store's own sanitiser makes harmless
 
 
 async def _connected(store: Store) -> None:

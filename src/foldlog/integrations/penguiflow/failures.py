@@ -1,0 +1,76 @@
+"""What becomes of a call that fails: an error for its caller, or a count and one line in the log.
+
+The line's fields are those of the StateStore specification 2.11, section "Logging
+Recommendations": `event`, `method`, `trace_id` and `exception`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from foldlog.errors import FoldlogError
+
+_log: Final = logging.getLogger("foldlog")
+
+_READING: Final = ("load", "list", "find", "get", "exists")
+
+
+class Failures:
+    """The failures of one adapter of which no caller is told.
+
+    Args:
+        degrade: callers are told of none, see `Report.swallows`.
+    """
+
+    def __init__(self, *, degrade: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self._degrade = degrade
+
+    def of(self, method: str, trace_id: str | None = None) -> Report:
+        """Return where the failure of one call of `method` goes."""
+        return Report(method, trace_id, self.counts, self._degrade)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where the failure of one call goes."""
+
+    method: str
+    trace_id: str | None
+    counts: Counter[str]
+    degrade: bool
+
+    def swallows(self, error: FoldlogError) -> bool:
+        """Return whether the failure ends here, counted and logged, or is for the caller."""
+        if self.degrade:
+            self._note(error)
+        return self.degrade
+
+    def unheard(self, ended: asyncio.Task[Any] | Future[Any]) -> None:
+        """Count and log the failure, if it is one, of what has ended with nobody waiting for it."""
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            self._note(error)
+
+    def _note(self, error: BaseException) -> None:
+        self.counts[self.method] += 1
+        verb = "load" if self.method.startswith(_READING) else "save"
+        log_failure(f"statestore_{verb}_failed", self.method, self.trace_id, error)
+
+
+def log_failure(event: str, method: str, trace_id: str | None, error: BaseException) -> None:
+    """Write the one line."""
+    _log.error(
+        event,
+        extra={
+            "event": event,
+            "method": method,
+            "trace_id": trace_id,
+            "exception": repr(error),
+        },
+    )
