@@ -1,0 +1,1 @@
+"""The ways of keeping an agent's state that are compared, one module each."""

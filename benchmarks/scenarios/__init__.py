@@ -1,0 +1,36 @@
+"""The questions, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.scenarios import (
+    bulk,
+    cold,
+    keyed,
+    memory,
+    one_save,
+    reads,
+    rebuild,
+    replicated,
+    saves,
+    shards,
+    steering,
+)
+
+SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
+    "saves": saves.run,
+    "shards": shards.run,
+    "one-save": one_save.run,
+    "bulk": bulk.run,
+    "reads": reads.run,
+    "keyed": keyed.run,
+    "cold": cold.run,
+    "rebuild": rebuild.run,
+    "steering": steering.run,
+    "memory": memory.run,
+    # Last: its three servers stay up until the run ends.
+    "replicated": replicated.run,
+}

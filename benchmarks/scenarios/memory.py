@@ -1,0 +1,62 @@
+"""Memory over very many saves on very many sessions, each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.contenders.foldlog_store import Foldlog
+from benchmarks.contenders.penguiflow import InMemory
+from benchmarks.measuring import Measure, Ref
+
+KINDS = {Foldlog.name: Foldlog, InMemory.name: InMemory}
+POINTS = 10
+"""How often memory is looked at; the first time counts as the start."""
+
+
+async def run(bench: Bench) -> None:
+    """Record the resident memory after each tenth of the sessions."""
+    sessions, each = bench.size((100_000, 10), (1_000, 3))
+    bench.begin(
+        "memory",
+        "Memory while sessions come and go",
+        f"{sessions * each:,} saves on {sessions:,} sessions, each session written once and left: "
+        "the resident memory of the process, and with that of the embedded server.",
+    )
+    for name in bench.turns(list(KINDS)):
+        async for point in _footprints(name, sessions, each):
+            if "missing" in point:
+                bench.missing[f"{name}, its memory"] = point["missing"]
+                break
+            case = _case(int(point["sessions"]))
+            for contender, value in point["bytes"].items():
+                bench.record(case, contender, Measure.BYTES, value)
+    first, last = sessions // POINTS, sessions
+    bench.expect(
+        f"memory after {sessions * each:,} saves on {sessions:,} sessions, over that after a tenth",
+        Ref(_case(last), Foldlog.name, Measure.BYTES),
+        Ref(_case(first), Foldlog.name, Measure.BYTES),
+        at_most=1.05,
+    )
+
+
+def _case(sessions: int) -> str:
+    return f"{sessions:,} sessions"
+
+
+async def _footprints(name: str, sessions: int, each: int) -> AsyncIterator[dict[str, Any]]:
+    """What `benchmarks.footprint` prints, line by line."""
+    arguments = [name, str(sessions), str(each), str(POINTS)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.footprint", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            yield json.loads(line)
+    finally:
+        await process.wait()
