@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog_projections.kept import as_type
 
 name = "artifacts"
 version = 1
@@ -76,6 +77,7 @@ class Held(NamedTuple):
 
 _saved_decoder = msgspec.msgpack.Decoder(Saved)
 _deleted_decoder = msgspec.msgpack.Decoder(Deleted)
+keep, restore = as_type(dict[str, Held])
 
 
 def initial() -> dict[str, Held]:

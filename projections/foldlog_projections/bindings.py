@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog_projections.kept import as_pairs
 
 name = "bindings"
 version = 1
@@ -30,6 +31,7 @@ class Bound(NamedTuple):
 
 
 _decoder = msgspec.msgpack.Decoder(Key)
+keep, restore = as_pairs(Key, Bound)
 
 
 def initial() -> dict[Key, Bound]:

@@ -20,7 +20,7 @@ S = TypeVar("S")
 PAYLOAD_VERSION: Final = 1
 """The newest version that a payload of any type has."""
 
-_REFUSAL_BYTES: Final = 8
+REFUSAL_BYTES: Final = 8
 _REFUSALS_AN_ENVELOPE: Final = 16_384
 
 
@@ -89,8 +89,8 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     if envelope.type == CLEARED:
         refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
         hashes = {
-            refused[start : start + _REFUSAL_BYTES]
-            for start in range(0, len(refused), _REFUSAL_BYTES)
+            refused[start : start + REFUSAL_BYTES]
+            for start in range(0, len(refused), REFUSAL_BYTES)
         }
         # One that remembers nothing forgets what those before it remembered: they are purged.
         folded.refused = folded.refused | hashes if hashes else set()
@@ -99,10 +99,11 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         folded.seen = {}
         folded.state = projection.initial()
         return True
-    if not folded.admits(envelope.id):
+    id, seen = envelope.id, folded.seen
+    if id in seen or (folded.refused and not folded.admits(id)):
         return False
     folded.state = projection.apply(folded.state, envelope)
-    folded.seen[envelope.id] = len(folded.seen)
+    seen[id] = len(seen)
     return True
 
 
@@ -117,7 +118,7 @@ def clearing(folded: Folded[S]) -> list[bytes]:
 
 def refusal(id: str) -> bytes:
     """The hash under which a cleared subject remembers a content id."""
-    return hashlib.blake2b(content_id(id).encode(), digest_size=_REFUSAL_BYTES).digest()
+    return hashlib.blake2b(content_id(id).encode(), digest_size=REFUSAL_BYTES).digest()
 
 
 def fold(projection: Projection[S], envelopes: Iterable[Recorded]) -> Folded[S]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foldlog.envelope import Recorded, content_id
+from foldlog_projections.kept import as_type
 
 name = "pauses"
 version = 1
@@ -24,6 +25,9 @@ class Pause:
     waiting: Recorded | None = None
     offered: set[str] = field(default_factory=set)
     spent: set[str] = field(default_factory=set)
+
+
+keep, restore = as_type(Pause)
 
 
 def initial() -> Pause:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog_projections.kept import as_pairs
 
 name = "routes"
 version = 1
@@ -23,6 +24,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.msgpack.Decoder(Route)
+keep, restore = as_pairs(Route, int)
 
 
 def initial() -> dict[Route, int]:

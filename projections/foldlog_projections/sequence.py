@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from foldlog.envelope import Recorded
+from foldlog_projections.items import Items
 
 name = "sequence"
 version = 1
 latest_only = False
 
 
-def initial() -> list[Recorded]:
+def initial() -> Items:
     """No envelopes."""
-    return []
+    return Items()
 
 
-def apply(state: list[Recorded], envelope: Recorded, /) -> list[Recorded]:
+def apply(state: Items, envelope: Recorded, /) -> Items:
     """Append `envelope`."""
     state.append(envelope)
     return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog_projections.kept import as_type
 
 name = "tasks"
 version = 1
@@ -16,6 +17,7 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_Key)
+keep, restore = as_type(dict[str, Recorded])
 
 
 def initial() -> dict[str, Recorded]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog_projections.kept import as_type
 
 name = "traces"
 version = 1
@@ -21,6 +22,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_Entry)
+keep, restore = as_type(dict[str, str])
 
 
 def initial() -> dict[str, str]:

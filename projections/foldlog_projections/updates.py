@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foldlog_projections.sequence import apply, initial
+from foldlog_projections.feed import apply, initial
 
 name = "updates"
 version = 1

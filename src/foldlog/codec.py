@@ -45,17 +45,13 @@ def encode(value: object, path: str = "payload") -> bytes:
     Raises:
         PayloadError: some part cannot be held exactly; `.path` names it, beginning with `path`.
     """
-    return _encode(value, path)[0]
-
-
-def encode_with_fingerprint(value: object, path: str = "payload") -> tuple[bytes, str]:
-    """Return `value` as MessagePack, and a digest of its content (order of dict keys aside)."""
-    raw, native = _encode(value, path)
     try:
-        canonical = _sorting_encoder.encode(native)
-    except TypeError:  # keys of several types have no order of their own
-        canonical = _encoder.encode(_sorted_by_encoding(native))
-    return raw, digest(canonical)
+        raw = _encoder.encode(value)
+        if is_proven(raw, value, _decoder.decode(raw)):
+            return raw
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass  # the walk below says what and where
+    return _encoder.encode(to_native(value, path))
 
 
 def decode(raw: bytes | msgspec.Raw) -> Any:
@@ -63,36 +59,54 @@ def decode(raw: bytes | msgspec.Raw) -> Any:
     return _decoder.decode(raw)
 
 
+def is_proven(raw: bytes, value: object, decoded: object) -> bool:
+    """Whether `raw`, in which `value` was encoded as it is, has been proven to hold it exactly.
+
+    Nearly every payload is plain JSON-like data. Encoding it natively and looking whether it
+    decodes to an equal value proves that it is held exactly, several times faster than walking it
+    in Python. What proves nothing takes the walk, `to_native`: NaN (unequal to itself), a type
+    that msgspec writes as another (date, tuple, UUID ...), a timestamp (equal, but its offset
+    would be lost), or nesting that might be too deep for a reader's stack.
+    """
+    return not _needs_walk(raw) and bool(decoded == value)
+
+
+def to_native(value: object, path: str) -> Any:
+    """Return `value` in types that MessagePack has, the others as extensions.
+
+    Raises:
+        PayloadError: some part cannot be held exactly; `.path` names it, beginning with `path`.
+    """
+    native = _to_native(value, path, MAX_DEPTH)
+    try:
+        _decoder.decode(_encoder.encode(native))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        # A set member, for instance, that can be hashed only as the subclass that it was.
+        raise PayloadError(path, f"cannot be read back: {error}") from error
+    return native
+
+
+def decoder(type_: type) -> msgspec.msgpack.Decoder[Any]:
+    """A decoder of `type_`, whose `Any` fields hold what `encode` takes."""
+    return msgspec.msgpack.Decoder(type_, ext_hook=_from_extension)
+
+
 def digest(data: bytes) -> str:
     """A 160-bit content hash in hexadecimal. Contents with one digest are taken to be the same."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
+def native_digest(native: object) -> str:
+    """A digest of what `to_native` returned, or of plain data: order of dict keys aside."""
+    try:
+        return digest(_sorting_encoder.encode(native))
+    except TypeError:  # keys of several types have no order of their own
+        return digest(_encoder.encode(_sorted_by_encoding(native)))
+
+
 def fingerprint(parts: tuple[object, ...]) -> str:
     """A digest of several plain values, in order."""
     return digest(_encoder.encode(parts))
-
-
-def _encode(value: object, path: str) -> tuple[bytes, object]:
-    # Nearly every payload is plain JSON-like data. Encoding it natively and looking whether it
-    # decodes to an equal value proves that it is held exactly, several times faster than walking
-    # it in Python. What proves nothing takes the walk: NaN (unequal to itself), a type that
-    # msgspec writes as another (date, tuple, UUID ...), a timestamp (equal, but its offset would
-    # be lost), or nesting that might be too deep for a reader's stack.
-    try:
-        raw = _encoder.encode(value)
-        if not _needs_walk(raw) and _decoder.decode(raw) == value:
-            return raw, value
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass  # the walk below says what and where
-    native = _to_native(value, path, MAX_DEPTH)
-    raw = _encoder.encode(native)
-    try:
-        _decoder.decode(raw)
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        # A set member, for instance, that can be hashed only as the subclass that it was.
-        raise PayloadError(path, f"cannot be read back: {error}") from error
-    return raw, native
 
 
 def _needs_walk(raw: bytes) -> bool:

@@ -19,6 +19,9 @@ PREFIX: Final = "foldlog"
 LIVE_PREFIX: Final = "live"
 """Streams republish `foldlog.>` as `live.foldlog.>`: the push that is only a hint."""
 
+SNAPSHOT_PREFIX: Final = "snapshots"
+"""Part 3 of the snapshot of `foldlog.x` stands at `snapshots.3.foldlog.x`."""
+
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
 
@@ -97,6 +100,10 @@ class Namespace:
         unique = hashlib.blake2b(self._token.encode(), digest_size=8).hexdigest()
         return f"{PREFIX}_{self._token.replace('=', '-')}_{unique}"
 
+    def snapshots(self) -> str:
+        """The name of the JetStream stream that holds snapshots."""
+        return f"{PREFIX.upper()}_{self._token}_snapshots"
+
     def wildcard(self, shard: int, family: str | None = None) -> str:
         """The filter over a shard, or one family of it. For operators, never for a request."""
         suffix = ">" if family is None else f"{family}.>"
@@ -107,6 +114,11 @@ class Namespace:
             return 0
         hashed = hashlib.blake2b(token.encode(), digest_size=8).digest()
         return int.from_bytes(hashed, "big") % self.shards
+
+
+def snapshot(subject: str, number: int | str) -> str:
+    """The subject of part `number` of the snapshot of `subject`; `*` for every part."""
+    return f"{SNAPSHOT_PREFIX}.{number}.{subject}"
 
 
 def live(subject: str) -> str:
@@ -133,6 +145,8 @@ def checked_id(key: str, field: str = "id") -> str:
     Raises:
         InvalidId: it is empty, no string, or holds a lone surrogate. `field` names it.
     """
+    if key.__class__ is str and key.isascii() and key:
+        return key
     if not isinstance(key, str):
         raise InvalidId(field, key, f"a string is needed, not {type(key).__name__}")
     if not key:

@@ -68,6 +68,7 @@ def start(*args: str | Path, **environment: str) -> subprocess.Popen[str]:
     """Start a process with the real entry point."""
     return subprocess.Popen(
         [sys.executable, "-m", "foldlog", *map(str, args)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -94,6 +94,42 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(cli: Cli, tmp_path: Path) -
     assert [(b["source"], b["number"]) for b in broken.document["broken"]] == [(str(file), 2)]
 
 
+def test_a_file_that_is_missing_is_named_and_the_others_are_imported(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """On standard error, in both forms; the counts are those of what was imported."""
+    missing = tmp_path / "none.jsonl"
+    result = cli("import", missing, demo_transcript(), "--json")
+    assert result.code == 1
+    assert result.stderr == f"foldlog: left out: {missing}: No such file or directory\n"
+    assert result.document["conversations"] == 6
+    assert result.document["appended"]["events"] == result.document["messages"] > 0
+    assert [(b["source"], b["number"]) for b in result.document["broken"]] == [(str(missing), 0)]
+
+    again = cli("import", demo_transcript(), missing)
+    assert again.code == 1
+    assert "6 conversations" in again.stdout
+    assert again.stderr == result.stderr
+
+
+def test_an_integer_too_long_to_read_is_named_with_its_line(cli: Cli, tmp_path: Path) -> None:
+    """Python reads 4,300 digits, however large the integers are that the log holds."""
+    good = demo_transcript().read_text("utf-8").splitlines()[0]
+    long = '{"messages": [{"role": "user", "content": "hi", "n": ' + "9" * 5000 + "}]}"
+    reason = "an integer of 5,000 digits at column 54: the limit is 4,300"
+    lines = tmp_path / "some.jsonl"
+    lines.write_text(f"{good}\n{long}\n", "utf-8")
+    result = cli("import", lines)
+    assert (result.code, result.stderr) == (1, f"foldlog: left out: {lines}:2: {reason}\n")
+    assert cli("sessions").stdout.split() == ["bike-repair-0"]
+
+    document = tmp_path / "some.json"
+    document.write_text(f"[\n{good},\n{long}\n]\n", "utf-8")
+    result = cli("import", document)
+    reason = reason.replace("column", "line 3 column")
+    assert (result.code, result.stderr) == (1, f"foldlog: {document}: {reason}\n")
+
+
 def test_a_prefix_names_other_sessions(cli: Cli) -> None:
     """So that one file can be imported for two purposes."""
     assert cli("import", demo_transcript(), "--prefix", "a/").code == 0
@@ -149,6 +185,25 @@ def test_replay_for_people_shows_the_texts_as_they_were_written(imported: Cli) -
     assert f"trace night-shift-0: {count} events" in shown
     assert f"{count}/{count}  message.assistant" in shown
     assert "content: Checkout answers 503 since 02:10. What is going on?" in shown
+
+
+def test_replay_that_is_not_for_a_terminal_breaks_no_line(cli: Cli, tmp_path: Path) -> None:
+    """Whoever searches it finds a long text whole, and it is not padded with blanks either."""
+    text = "a word and another " * 50 + "end"
+    file = tmp_path / "some.jsonl"
+    message = {"role": "user", "content": f"{text}\n\nshort", "nested": {"text": text}}
+    file.write_text(json.dumps([message]), "utf-8")
+    assert cli("import", file).code == 0
+    assert cli("replay", "0").stdout.splitlines() == [
+        "trace 0: 1 events",
+        "",
+        "1/1  message.user  1970-01-01 00:00:00.000Z",
+        "    role: user",
+        f"    content: {text}",
+        "    ",
+        "    short",
+        f'    nested: {{"text":"{text}"}}',
+    ]
 
 
 def test_tasks(imported: Cli) -> None:
@@ -222,12 +277,14 @@ def test_a_payload_over_the_limits_is_cut_and_that_is_said(cli: Cli) -> None:
     [
         ["steer", "s", "t", "SHOUT"],
         ["steer", "s", "t", "CANCEL", "--payload", "{"],
+        ["steer", "s", "t", "CANCEL", "--source", "robot"],
         ["steer", "s", "t", "CANCEL", "--payload", "[]"],
         ["watch", "t", "--kind", "events", "--since", "x"],
         ["watch", "t", "--kind", "weather"],
         ["history", "t", "--tail", "-1"],
         ["history"],
         ["nonsense"],
+        ["sessions", "--url", ""],
         ["sessions", "--url", "nats://127.0.0.1:4222"],
     ],
     ids=" ".join,
@@ -238,6 +295,21 @@ def test_a_command_line_that_makes_no_sense(cli: Cli, args: list[str]) -> None:
     assert result.code == 2
     assert "Usage: foldlog" in result.stderr
     assert result.stdout == ""
+
+
+def test_who_may_steer_is_named() -> None:
+    """By the refusal of everybody else."""
+    result = run("steer", "s", "t", "CANCEL", "--source", "robot")
+    assert result.code == 2
+    assert [who for who in ("user", "system", "agent") if f"'{who}'" not in result.stderr] == []
+
+
+def test_an_empty_place_is_not_the_default_one() -> None:
+    """As from a variable that is not set: nobody meant the working directory."""
+    for option in ("--url", "--path"):
+        result = run("sessions", option, "")
+        assert result.code == 2
+        assert "it is empty" in result.stderr
 
 
 def test_a_credentials_file_is_for_a_server_at_a_url() -> None:

@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from foldlog.importer import demo_transcript
 from tests.cli.support import PATIENCE, Cli, run, run_process, start
 
@@ -20,6 +22,25 @@ def test_import_and_read_back_in_processes(tmp_path: Path) -> None:
     sent = json.loads(demo_transcript().read_text("utf-8").splitlines()[0])
     assert [record["payload"] for record in second.records] == sent["messages"]
     assert not (path / "server.pid").exists()
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("as_lines", [True, False], ids=["lines", "array"])
+def test_import_reads_standard_input(cli: Cli, name: str, as_lines: bool) -> None:
+    """A pipe, which can be read once only, in every form that a file may have."""
+    lines = demo_transcript().read_text("utf-8")
+    sent = lines if as_lines else json.dumps([json.loads(line) for line in lines.splitlines()])
+    with cli.start("import", name, "--json") as importing:
+        stdout, stderr = importing.communicate(sent, timeout=PATIENCE)
+    assert (importing.returncode, stderr) == (0, "")
+    assert json.loads(stdout)["conversations"] == 6
+
+
+def test_ctrl_c_while_the_program_is_still_loading(tmp_path: Path) -> None:
+    """No traceback, whatever is being imported: here what the command line is made of."""
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    result = run_process("sessions", PYTHONPATH=str(tmp_path))
+    assert (result.code, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_watch_sees_what_another_process_steers_and_ctrl_c_ends_it(cli: Cli) -> None:
@@ -65,7 +86,7 @@ def test_serve_until_it_is_told_to_stop(tmp_path: Path) -> None:
         steer = ["steer", "s", "t", "PAUSE", "--url", facts["url"]]
         stranger = run_process(*steer)
         assert stranger.code == 1
-        assert stranger.stderr.startswith(f"foldlog: no connection to {facts['url']}")
+        assert stranger.stderr.startswith(f"foldlog: no connection to {facts['url']}: it refuses")
         assert stranger.stderr.count("\n") == 1
         sign_in = {"FOLDLOG_USER": secrets["user"], "FOLDLOG_PASSWORD": secrets["password"]}
         assert run_process(*steer, **sign_in).code == 0

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import foldlog
 from foldlog import ArtifactScope
+from foldlog.envelope import CLEARED
+from foldlog.subjects import Subject
 from tests.conftest import OpenStore
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 
@@ -246,3 +250,54 @@ async def test_clear_removes_everything(store: foldlog.Store, reopen: OpenStore)
     for reader in (store, other):
         assert await reader.list_updates("session", consistency="strong") == [update("new")]
         assert await reader.load_memory_state("key", consistency="strong") == {"n": 2}
+
+
+async def test_clear_asks_once_a_shard_however_much_there_is(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await reopen(shards=2)
+    asked: list[int] = []
+    truncate = store.log.truncate
+
+    async def counted(shard: int, *, before: int) -> None:
+        asked.append(shard)
+        await truncate(shard, before=before)
+
+    async def one_by_one(subject: Subject, *, before: int) -> None:
+        raise AssertionError(f"{subject.name} is purged alone")
+
+    await asyncio.gather(*(store.save_update(update("secret", f"{n}")) for n in range(50)))
+    monkeypatch.setattr(store.log, "truncate", counted)
+    monkeypatch.setattr(store.log, "purge", one_by_one)
+    await store.clear()
+    assert asked == [0, 1]
+    for subject in await store.log.subjects():
+        async for records in store.log.read(subject):
+            assert [e.type for record in records for e in record.envelopes] == [CLEARED]
+    assert await store.sessions() == []
+
+
+async def test_what_is_saved_while_everything_is_cleared_is_there_for_all_or_for_none(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await reopen()
+    await store.save_update(update("old", "known"))
+    listed = store.log.subjects
+
+    async def meanwhile(family: str | None = None) -> list[Subject]:
+        found = await listed(family)
+        if family is None:
+            await other.save_update(update("late", "known"))
+            await other.save_update(update("late", "new"))
+        return found
+
+    monkeypatch.setattr(store.log, "subjects", meanwhile)
+    await store.clear()
+    monkeypatch.undo()
+    for reader in (store, other, await reopen()):
+        # Cleared with the rest, and saved after it: what is acked never goes without a trace.
+        assert await reader.list_updates("known", consistency="strong") == []
+        assert await reader.list_updates("new", consistency="strong") == [update("late", "new")]
+    await store.clear()
+    for reader in (store, other, await reopen()):
+        assert await reader.list_updates("new", consistency="strong") == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,36 @@ async def test_a_file_that_cannot_be_read_fails_as_itself(
         path.write_bytes(content)
     with pytest.raises(ImportFailed, match=r"a\.json"):
         await import_conversations(store, [path])
+
+
+async def test_a_file_that_cannot_be_read_is_left_out_as_a_whole(
+    store: foldlog.Store, tmp_path: Path
+) -> None:
+    good, empty, none = write(tmp_path / "a.jsonl", HI), tmp_path / "b.json", tmp_path / "c.json"
+    empty.write_bytes(b"")
+    report = await import_conversations(store, [none, good, empty, good])
+    assert report.conversations == 2
+    assert list(map(str, report.broken)) == [
+        f"{none}: No such file or directory",
+        f"{empty}: holds no conversation",
+    ]
+    with pytest.raises(ImportFailed, match=r"c\.json"):
+        await import_conversations(store, [none, empty])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+async def test_a_pipe_is_read_like_a_file(store: foldlog.Store, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = demo_transcript().read_bytes()
+    seen: list[ImportProgress] = []
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_bytes, content))
+    await asyncio.sleep(0)  # the thread is started: opening the pipe waits for its other end
+    report = await import_conversations(store, [pipe], on_progress=seen.append)
+    await writing
+    assert (report.conversations, report.broken) == (6, [])
+    assert all(each.done <= each.total for each in seen)
+    assert (seen[-1].done, seen[-1].total) == (len(content), len(content))
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=f"the real conversations are not at {REAL}")

@@ -230,6 +230,28 @@ async def test_purging_removes_one_subjects_past(log: Log, subject: Subject) -> 
     assert after > seqs[3]
 
 
+async def test_truncating_removes_the_past_of_one_shard(open_log: OpenLog) -> None:
+    log = await open_log(shards=2)
+    subjects = [log.namespace.subject("updates", f"{n}") for n in range(16)]
+    assert {subject.shard for subject in subjects} == {0, 1}
+    old = await log.append([Append(subject, (made("old"),)) for subject in subjects])
+    head = max(seq for subject, seq in zip(subjects, old, strict=True) if subject.shard == 0)
+    new = log.namespace.subject("tasks", subjects[0].keys[0])
+    assert new.shard == subjects[0].shard
+    await log.append([Append(subjects[0], (made("new"),)), Append(new, (made("new"),))])
+
+    await log.truncate(subjects[0].shard, before=0)
+    await log.truncate(subjects[0].shard, before=1)
+    assert await ids(log, subjects[0]) == ["old", "new"]
+    await log.truncate(0, before=head + 1)
+    kept = {subject: await ids(log, subject) for subject in subjects}
+    assert kept == {
+        subject: ["old"] * (subject.shard == 1) + ["new"] * (subject is subjects[0])
+        for subject in subjects
+    }
+    assert await ids(log, new) == ["new"]
+
+
 @pytest.mark.parametrize("key", ["x" * 5000, "é" * 200, "a.b", "*", ">", "a b\r\n\0", "=2E"])
 async def test_hostile_keys_are_keys(log: Log, key: str) -> None:
     from foldlog.store.journal import with_keys

@@ -67,8 +67,12 @@ class Server:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        self.batches.setdefault(headers["Nats-Batch-Id"], []).append((subject, payload, headers))
+    async def request_last(
+        self, messages: list[tuple[str, bytes, dict[str, str]]], *, timeout: float
+    ) -> Reply:
+        *body, (subject, payload, headers) = messages
+        self.batches[headers["Nats-Batch-Id"]] = list(body)
+        return await self.request(subject, payload, headers=headers, timeout=timeout)
 
     async def request_each(
         self, requests: list[tuple[str, bytes, dict[str, str]]], *, timeout: float

@@ -2,6 +2,7 @@
 
 worker.py PATH save SESSION PREFIX COUNT   saves updates; prints each id once it is acked
 worker.py PATH flood SESSION PREFIX        the same without end
+worker.py PATH obey SESSION PREFIX         the same, one update for each line that it hears
 worker.py PATH list SESSION                prints the ids of the session's updates
 worker.py PATH resume CALLS TOKEN...       prints "ready", waits for a line, then makes CALLS
                                            concurrent resumes of each token; prints the wins
@@ -41,6 +42,14 @@ async def save(store: foldlog.Store, session: str, ids: Iterable[str]) -> None:
         say(id_)
 
 
+async def obey(store: foldlog.Store, session: str, prefix: str) -> None:
+    say("ready")
+    for number in itertools.count():
+        if not await hear():
+            return
+        await save(store, session, [f"{prefix}{number}"])
+
+
 async def resume(store: foldlog.Store, calls: int, tokens: list[str]) -> None:
     say("ready")
     await hear()
@@ -58,6 +67,8 @@ async def main(path: str, command: str, *arguments: str) -> None:
                 await save(store, session, (f"{prefix}{n}" for n in range(int(count))))
             case "flood", session, prefix:
                 await save(store, session, (f"{prefix}{n}" for n in itertools.count()))
+            case "obey", session, prefix:
+                await obey(store, session, prefix)
             case "list", session:
                 say([u.update_id for u in await store.list_updates(session, limit=1_000_000)])
             case "resume", calls, *tokens:

@@ -28,9 +28,11 @@ def cleared(payload: bytes) -> Recorded:
 PAYLOADS = {
     "bindings": {"context_id": None, "task_id": "t"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
+    "steering": {"task_id": "t"},
     "tasks": {"task_id": "t"},
     "traces": {"trace_id": "t", "content": "c"},
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
+    "updates": {"task_id": "t"},
 }
 
 

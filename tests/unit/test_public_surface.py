@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import pydoc
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -116,6 +118,30 @@ def test_every_method_of_a_store_has_a_docstring() -> None:
     assert undocumented == []
 
 
+def test_help_on_the_class_tells_of_every_method_of_a_store() -> None:
+    store = foldlog.memory_store()
+    methods = {
+        name: method
+        for name, method in vars(store).items()
+        if not name.startswith("_") and inspect.isroutine(method)
+    }
+    assert len(methods) > 30
+    shown = pydoc.plain(pydoc.render_doc(foldlog.Store))
+    for name, method in methods.items():
+        declared = getattr(foldlog.Store, name)
+        assert re.search(rf"^ \|  (async )?{name}(\(self| = )", shown, re.MULTILINE), name
+        assert inspect.getdoc(declared) == inspect.getdoc(method)
+        _, *parameters = inspect.signature(declared).parameters.values()
+        assert parameters == list(inspect.signature(method).parameters.values())
+
+
+async def test_a_method_can_be_called_through_the_class() -> None:
+    store = foldlog.memory_store()
+    await foldlog.Store.save_memory_state(store, "key", {"n": 1})
+    assert await foldlog.Store.load_memory_state(store, "key") == {"n": 1}
+    await store.close()
+
+
 def _resolve(store: foldlog.Store, path: str) -> Any:
     owner: Any = store
     for part in path.split("."):
@@ -142,6 +168,7 @@ def test_every_error_is_public_and_a_foldlog_error() -> None:
 
 INTERNAL_ERRORS = {
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
+    "foldlog.views.snapshot.Unusable",  # becomes a fold of the log, and a line in the program's log
 }
 
 

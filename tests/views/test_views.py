@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -13,55 +13,15 @@ from hypothesis import strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
-from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Append, OnRecord, Record, Unfollow
+from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views import Views
 from foldlog.views import views as views_module
+from foldlog.views.hot import Hot
+from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections import memory, tasks, updates
 from foldlog_projections.fold import clearing
-
-
-class Log(MemoryLog):
-    """A memory log that counts reads, and whose pushes pass through `push`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads = 0
-        self.away = False
-        self.pushes = 0
-        self.missed = 0
-        self.followed = 0
-        self.push: Callable[[OnRecord, Record], None] = lambda on_record, record: on_record(record)
-
-    @property
-    def epoch(self) -> int:
-        return self.missed
-
-    def read(self, subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
-        self.reads += 1
-        if self.away:
-            raise LogUnavailable("away")
-        return super().read(subject, after=after, strong=strong)
-
-    def restore(self, subject: Subject, kept: int) -> None:
-        """Be as after `kept` records, all of `subject`: an older backup was put back."""
-        self._stored[subject] = self._stored[subject][:kept]
-        self._last[subject] = self._heads[subject.shard] = kept
-
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        def pushed(record: Record) -> None:
-            self.pushes += 1
-            self.push(on_record, record)
-
-        unfollow = await super().follow(subject, pushed)
-        self.followed += 1
-
-        async def counted() -> None:
-            self.followed -= 1
-            await unfollow()
-
-        return counted
+from tests.views.support import Log, dropped, read, save, subject
 
 
 @pytest.fixture
@@ -75,24 +35,6 @@ async def views(log: Log) -> AsyncIterator[Views]:
     yield views
     await views.close()
     assert log.followed == 0
-
-
-def subject(key: str = "s") -> Subject:
-    return MemoryLog().namespace.subject("updates", key)
-
-
-async def save(log: Log, *ids: str, key: str = "s", size: int = 1) -> int:
-    drafts = tuple(draft("x", b"\xc4" + bytes([size % 256]) + b"x" * size, id=id) for id in ids)
-    return (await log.append([Append(subject(key), drafts)]))[-1]
-
-
-async def read(views: Views, consistency: Any = "session", key: str = "s") -> list[str]:
-    folded = await views.read(updates, subject(key), consistency)
-    return [item.id for item in folded.state]
-
-
-def dropped(on_record: OnRecord, record: Record) -> None:
-    """A push that is lost on its way."""
 
 
 async def test_a_hot_view_needs_no_network(log: Log, views: Views) -> None:
@@ -177,6 +119,14 @@ async def test_concurrent_readers_share_one_hydration(log: Log, views: Views) ->
     assert all(len(ids) == 50 for ids in found)
     assert log.followed == 1
     assert len(views) == 1
+    assert log.reads == 1
+
+
+async def test_strong_readers_of_a_cold_view_each_ask_the_log(log: Log, views: Views) -> None:
+    await save(log, "1")
+    found = await asyncio.gather(*(read(views, "strong") for _ in range(3)))
+    assert found == [["1"]] * 3
+    assert log.reads == 3
 
 
 async def test_a_cancelled_hydration_is_taken_over(log: Log, views: Views) -> None:
@@ -384,6 +334,60 @@ async def test_views_are_evicted_by_bytes_with_their_subscriptions(log: Log) -> 
     assert await read(views, key="s0") == ["0"]
     await views.close()
     assert log.followed == 0
+
+
+async def test_the_view_used_least_recently_goes_first(log: Log) -> None:
+    views = Views(log, max_hot_bytes=int(3.5 * EMPTY_BYTES))
+    for key in ("a", "b", "c", "a", "d"):
+        await read(views, key=key)
+    assert views.hot(subject("b")) is None
+    assert all(views.hot(subject(key)) is not None for key in ("a", "c", "d"))
+    await views.close()
+
+
+async def test_a_watched_view_stays_until_nobody_watches_it(log: Log) -> None:
+    views = Views(log, max_hot_bytes=int(1.5 * EMPTY_BYTES))
+    await save(log, "1", key="a")
+    async with aclosing(views.watch(updates, subject("a"), None)) as items:
+        await anext(items)
+        for key in ("b", "c"):
+            await read(views, key=key)
+        assert len(views) == 2
+        assert views.hot(subject("a")) is not None
+    await read(views, key="d")
+    assert (len(views), log.followed) == (1, 1)
+    await views.close()
+
+
+async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
+    hot = Hot(max_bytes=0)
+    looked = 0
+
+    class Watched(View[Any]):
+        @property
+        def is_hydrated(self) -> bool:
+            nonlocal looked
+            looked += 1
+            return super().is_hydrated
+
+    def add(key: str) -> View[Any]:
+        view = Watched(updates, subject(key), hot.account)
+        view.hydrated = asyncio.get_running_loop().create_future()
+        view.hydrated.set_result(None)
+        hot.add(view)
+        hot.settle(view)
+        return view
+
+    added = [add(str(n)) for n in range(1000)]
+    looked = 0
+    keep = added[0]
+    gone = []
+    while (view := hot.surplus(keep)) is not None:
+        hot.remove(view)
+        gone.append(view)
+    assert gone == added[1:]
+    assert looked == 0
+    assert len(hot) == 1
 
 
 async def test_a_view_that_outgrows_all_is_kept_while_it_is_read(log: Log) -> None:

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
+    from foldlog.cli.interrupt import exit_on_interrupt
+
+    exit_on_interrupt()  # before what takes long to import
+
     import io
     import sys
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import typer
 
+from foldlog.cli.interrupt import INTERRUPTED, cancel_on_interrupt
 from foldlog.cli.options import Target
 from foldlog.errors import FoldlogError
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 and the number of the signal, as shells have it
+BROKEN_PIPE = 141  # 128 and the number of the signal, as shells have it
 
 
 def command(
@@ -47,7 +48,8 @@ def command(
 
 def _exit_code(work: Coroutine[Any, Any, int | None]) -> int:
     try:
-        code = asyncio.run(work)
+        with cancel_on_interrupt():
+            code = asyncio.run(work)
         sys.stdout.flush()  # a reader that has left is noticed here, not at interpreter exit
     except FoldlogError as error:
         # A server's log tail has several lines, and ids may hold anything.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,11 +16,17 @@ from foldlog.cli.progress import progress_bar
 if TYPE_CHECKING:
     from foldlog.importer import ImportProgress, ImportReport
 
+_DASH: Final = Path("-")
+_STANDARD_INPUT: Final = Path("/dev/stdin")
+
 
 @command
 async def import_(
     target: Target,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON or JSONL files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="JSON or JSONL files; - is standard input."),
+    ],
     prefix: Annotated[
         str, typer.Option(help="What every session and trace id is to begin with.")
     ] = "",
@@ -28,6 +34,7 @@ async def import_(
     """Save agent conversations from files. Importing again appends nothing."""
     from foldlog.importer import import_conversations
 
+    paths = [_STANDARD_INPUT if file == _DASH else file for file in files]
     async with target.connect(make=True) as store:
         with progress_bar("Importing") as advance:
 
@@ -36,12 +43,14 @@ async def import_(
                 advance(progress.done, progress.total, word)
 
             report = await import_conversations(
-                store, files, prefix=prefix, on_progress=on_progress
+                store, paths, prefix=prefix, on_progress=on_progress
             )
     if target.json:
         print_json(report)
     else:
         _show(report)
+    for broken in report.broken:
+        typer.echo(f"foldlog: left out: {printable(str(broken))}", err=True)
     return 1 if report.broken else 0
 
 
@@ -53,5 +62,3 @@ def _show(report: ImportReport) -> None:
     out = console()
     out.print(shown)
     out.print(f"\n{report.conversations:,} conversations, {report.messages:,} messages")
-    for broken in report.broken:
-        typer.echo(f"foldlog: left out: {printable(str(broken))}", err=True)

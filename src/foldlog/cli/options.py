@@ -15,6 +15,12 @@ import foldlog
 _USER, _PASSWORD = "FOLDLOG_USER", "FOLDLOG_PASSWORD"
 
 
+def _directory(text: str) -> Path:
+    if not text:  # to pathlib, the working directory
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """Which store a command works on. Each field is one option of the command line."""
@@ -30,6 +36,8 @@ class Target:
     path: Annotated[
         Path | None,
         typer.Option(
+            parser=_directory,
+            metavar="PATH",
             help="The embedded server's data directory.",
             show_default="$FOLDLOG_PATH, else .foldlog",
         ),
@@ -44,6 +52,8 @@ class Target:
     ] = False
 
     def __post_init__(self) -> None:
+        if self.url == "":
+            raise typer.BadParameter("--url: it is empty")
         if self.url is not None and self.path is not None:
             raise typer.BadParameter("--url and --path: the path belongs to the embedded server")
         if self.creds is not None and self.server is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from foldlog.cli.command import command
 from foldlog.cli.jsonable import compact, jsonable
@@ -11,9 +11,12 @@ from foldlog.cli.output import console, moment, print_json_line, printable
 from foldlog.cli.trace import Delay, Tail, Trace, last, paced
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
+    from rich.text import Text
 
     from foldlog.models import StoredEvent
+
+_INDENT: Final = 4
 
 
 @command
@@ -28,16 +31,14 @@ async def replay(target: Target, trace: Trace, tail: Tail = None, delay: Delay =
         if target.json:
             print_json_line(event)
         else:
-            out.print(_block(event, f"{place}/{len(events)}"))
+            out.print(_heading(event, f"{place}/{len(events)}"), soft_wrap=True)
+            _print_fields(out, event)
 
 
-def _block(event: StoredEvent, place: str) -> RenderableType:
-    """A heading, and the payload's fields with their texts as they were written."""
-    from rich.console import Group
-    from rich.padding import Padding
+def _heading(event: StoredEvent, place: str) -> Text:
     from rich.text import Text
 
-    heading = Text.assemble(
+    return Text.assemble(
         ("\n" + place, "dim"),
         "  ",
         (printable(event.kind), "bold cyan"),
@@ -45,9 +46,25 @@ def _block(event: StoredEvent, place: str) -> RenderableType:
         (printable(event.node_name) + "  " if event.node_name else "", "green"),
         (moment(event.ts), "dim"),
     )
-    fields = [(k, v) for k, v in jsonable(event.payload).items() if v is not None]
-    texts = [Text.assemble((f"{printable(k)}: ", "dim"), _text(v)) for k, v in fields]
-    return Group(heading, Padding(Group(*texts), (0, 0, 0, 4), expand=False))
+
+
+def _print_fields(out: Console, event: StoredEvent) -> None:
+    """Print the payload's fields, with their texts as they were written, indented.
+
+    A terminal's width breaks long lines; a program that reads them gets them whole.
+    """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for key, value in jsonable(event.payload).items():
+        if value is None:
+            continue
+        field = Text.assemble((f"{printable(key)}: ", "dim"), _text(value))
+        if out.is_terminal:
+            out.print(Padding(field, (0, 0, 0, _INDENT), expand=False))
+        else:
+            for line in field.split(allow_blank=True):
+                out.print(Text(" " * _INDENT) + line, soft_wrap=True)
 
 
 def _text(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,14 @@ from foldlog.cli.output import print_json
 
 if TYPE_CHECKING:
     from foldlog.models import SteeringEventType
+
+
+class Source(StrEnum):
+    """Who can steer."""
+
+    USER = "user"
+    SYSTEM = "system"
+    AGENT = "agent"
 
 
 @command
@@ -35,7 +44,7 @@ async def steer(
         str | None, typer.Option(help="The payload, or the rest of it, as a JSON object.")
     ] = None,
     trace: Annotated[str | None, typer.Option(help="The trace it concerns.")] = None,
-    source: Annotated[str, typer.Option(help="Who steers: user, system or agent.")] = "user",
+    source: Annotated[Source, typer.Option(help="Who steers.")] = Source.USER,
     event_id: Annotated[
         str | None, typer.Option(help="An id of your own: saving it again has no effect.")
     ] = None,
@@ -47,7 +56,7 @@ async def steer(
         event_type=_type(type),
         payload=_payload(text, payload),
         trace_id=trace,
-        source=source,
+        source=source.value,
     )
     if event_id is not None:
         event.event_id = event_id

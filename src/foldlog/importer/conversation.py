@@ -39,7 +39,10 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """An item that was left out, and why. `number` and `size` as in `Conversation`."""
+    """An item that was left out, and why. `number` and `size` as in `Conversation`.
+
+    Number 0 is the file as a whole.
+    """
 
     source: str
     number: int
@@ -47,7 +50,8 @@ class BrokenLine:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.number}: {self.reason}"
+        place = f":{self.number}" if self.number else ""
+        return f"{self.source}{place}: {self.reason}"
 
 
 class ShapeError(ValueError):

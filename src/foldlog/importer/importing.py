@@ -39,10 +39,11 @@ async def import_conversations(
 
     Importing again appends nothing, and completes what an earlier run was cut short in. An item
     is left out and named in the report if it is broken, if the store cannot hold it, if its id
-    occurred before in this run, or if its trace already holds another conversation.
+    occurred before in this run, or if its trace already holds another conversation. A file that
+    cannot be read, or holds nothing, is left out and named as a whole.
 
-    Raises `ImportFailed` for a file that cannot be read or holds nothing, and whatever the store
-    raises; what was saved until then stays. Files are read on the event loop, an item at a time.
+    Raises `ImportFailed` if that became of every file, and whatever the store raises; what was
+    saved until then stays. Files are read on the event loop, an item at a time.
     """
     files = [Path(path) for path in paths]
     run = _Run(store, prefix, on_progress, total=sum(map(_size, files)))
@@ -56,7 +57,7 @@ async def import_conversations(
 
     with first_error():
         async with TaskGroup() as group:
-            for item in _items(files):
+            for item in run.items(files):
                 if isinstance(item, BrokenLine):
                     run.leave_out(item)
                 elif (taken := run.taken_before(item)) is not None:
@@ -84,7 +85,21 @@ class _Run:
         self._total = total
         self._done = 0
         self._first: dict[str, str] = {}
+        self._failures: list[ImportFailed] = []
         self._report = ImportReport()
+
+    def items(self, paths: Iterable[Path]) -> Iterator[Item]:
+        """The items of every file, counted through; a file that fails is a broken item."""
+        index = 0
+        for path in paths:
+            try:
+                for item in read_conversations(path, first_index=index):
+                    index += 1
+                    yield item
+            except ImportFailed as error:
+                self._failures.append(error)
+                reason = str(error).removeprefix(f"{path}: ")
+                yield BrokenLine(str(path), number=0, size=0, reason=reason)
 
     def taken_before(self, item: Conversation) -> BrokenLine | None:
         """The item as a broken one, if an earlier item of this run has the same id."""
@@ -116,15 +131,17 @@ class _Run:
             self._on_progress(
                 ImportProgress(
                     done=self._done,
-                    total=self._total,
+                    total=max(self._total, self._done),  # nobody knows how much a pipe holds
                     conversations=self._report.conversations,
                     broken=len(self._report.broken),
                 )
             )
 
     def finished_report(self, paths: list[Path]) -> ImportReport:
+        if self._failures and len(self._failures) == len(paths):
+            raise self._failures[0]
         # What no item accounts for: blank lines, what stands between the items of an array.
-        if rest := self._total - self._done:
+        if (rest := self._total - self._done) > 0:
             self._advance(rest)
         # Conversations finish in any order; the input's order is the one a person looks for.
         order = {str(path): place for place, path in enumerate(paths)}
@@ -132,19 +149,11 @@ class _Run:
         return self._report
 
 
-def _items(paths: Iterable[Path]) -> Iterator[Item]:
-    index = 0
-    for path in paths:
-        for item in read_conversations(path, first_index=index):
-            index += 1
-            yield item
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError as error:
-        raise ImportFailed(f"{path}: {error.strerror or error}") from error
+    except OSError:
+        return 0  # whoever reads it says why
 
 
 def _broken(item: Conversation, reason: str) -> BrokenLine:

@@ -10,7 +10,7 @@ import asyncio
 import datetime as dt
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
 from foldlog.envelope import Draft, pack, unpack
@@ -18,6 +18,7 @@ from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Namespace, Subject
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
@@ -32,6 +33,7 @@ class MemoryLog:
     def __init__(self, namespace: Namespace | None = None) -> None:
         self.namespace = namespace or Namespace()
         self.blobs = MemoryBlobs()
+        self.snapshots = MemorySnapshots()
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[tuple[int, str, bytes]]] = defaultdict(list)
         self._last: dict[Subject, int] = {}
@@ -50,18 +52,18 @@ class MemoryLog:
         sizes_of(appends, MAX_PAYLOAD)
         if atomic:
             check_atomic(appends)
-        for subject, _, expect in appends:
-            actual = self._last.get(subject, 0)
-            if expect is not None and expect != actual:
-                raise AppendConflict(subject.name, expect, actual)
+        for append in appends:
+            actual = self._last.get(append.subject, 0)
+            if append.expect is not None and append.expect != actual:
+                raise AppendConflict(append.subject.name, append.expect, actual)
         return [
-            [self._store(subject, record) for record in split(drafts)][-1]
-            for subject, drafts, _ in appends
+            [self._store(append.subject, record) for record in split(append.drafts)][-1]
+            for append in appends
         ]
 
     async def read(
         self, subject: Subject, *, after: int = 0, strong: bool = True
-    ) -> AsyncIterator[list[Record]]:
+    ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         await asyncio.sleep(0)
         stored = self._stored.get(subject, [])
@@ -88,12 +90,12 @@ class MemoryLog:
 
     async def purge(self, subject: Subject, *, before: int) -> None:
         """See the port."""
-        kept = [stored for stored in self._stored.get(subject, ()) if stored[0] >= before]
-        if kept:
-            self._stored[subject] = kept
-        else:
-            self._stored.pop(subject, None)
-            self._last.pop(subject, None)
+        self._drop(subject, before)
+
+    async def truncate(self, shard: int, *, before: int) -> None:
+        """See the port."""
+        for subject in [subject for subject in self._stored if subject.shard == shard]:
+            self._drop(subject, before)
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
@@ -123,6 +125,14 @@ class MemoryLog:
         for on_record in list(self._followers.get(subject, ())):
             on_record(_record(*stored)._replace(previous=previous))
         return seq
+
+    def _drop(self, subject: Subject, before: int) -> None:
+        kept = [stored for stored in self._stored.get(subject, ()) if stored[0] >= before]
+        if kept:
+            self._stored[subject] = kept
+        else:
+            self._stored.pop(subject, None)
+            self._last.pop(subject, None)
 
     def _info(self, shard: int) -> StreamInfo:
         held = {s: stored for s, stored in self._stored.items() if s.shard == shard and stored}

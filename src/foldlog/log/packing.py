@@ -9,7 +9,6 @@ from typing import Final
 from foldlog.envelope import Draft
 from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
 from foldlog.log.port import Append
-from foldlog.subjects import Subject
 
 MAX_BATCH_MESSAGES: Final = 1000
 """What nats-server accepts in one atomic batch."""
@@ -38,12 +37,13 @@ def sizes_of(appends: Sequence[Append], max_payload: int) -> list[int]:
     """
     limit = max_payload - OVERHEAD
     sizes = []
-    for subject, drafts, _ in appends:
+    for append in appends:
         total = 0
-        for draft in drafts:
+        for draft in append.drafts:
             size = size_of(draft)
             if size > limit:
-                raise PayloadTooLarge(f"{draft.type} for {subject.keys[0]!r:.80}", size, limit)
+                what = f"{draft.type} for {append.subject.keys[0]!r:.80}"
+                raise PayloadTooLarge(what, size, limit)
             total += size
         sizes.append(total)
     return sizes
@@ -80,13 +80,16 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
 
 @dataclass(slots=True)
 class Batch:
-    """What one fsync carries: records in order, each of at most `record_bytes`."""
+    """What one fsync carries: records in order, each of at most `record_bytes`.
+
+    `records` are pairs of a subject's name and the envelopes for it.
+    """
 
     record_bytes: int = RECORD_BYTES
-    records: list[tuple[Subject, list[Draft]]] = field(default_factory=list)
+    records: list[tuple[str, list[Draft]]] = field(default_factory=list)
     bytes: int = 0
     _filled: list[int] = field(default_factory=list)
-    _open: dict[Subject, int] = field(default_factory=dict)
+    _open: dict[str, int] = field(default_factory=dict)
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; None means that the batch is full.
@@ -98,28 +101,28 @@ class Batch:
         Envelopes for a subject share its latest record while it has room. That keeps their order:
         nothing about another subject depends on where a record stands inside the batch.
         """
-        if self.records and (
-            self.bytes + sum(sizes) > BATCH_BYTES
-            or len(self.records) + sum(map(self._most_records, sizes)) > MAX_BATCH_MESSAGES
-        ):
+        if self.records and not self._has_room(sizes):
             return None
         return list(map(self._place, appends, sizes))
 
-    def _most_records(self, size: int) -> int:
+    def _has_room(self, sizes: list[int]) -> bool:
+        if self.bytes + sum(sizes) > BATCH_BYTES:
+            return False
         # Two neighbours that were not joined exceed one record together.
-        return 2 * (size // self.record_bytes) + 1
+        most = sum(2 * (size // self.record_bytes) + 1 for size in sizes)
+        return len(self.records) + most <= MAX_BATCH_MESSAGES
 
     def _place(self, append: Append, size: int) -> tuple[int, int]:
-        subject, drafts, _ = append
+        name = append.subject.name
         self.bytes += size
-        index = self._open.get(subject)
+        index = self._open.get(name)
         if index is not None and self._filled[index] + size <= self.record_bytes:
             self._filled[index] += size
-            self.records[index][1].extend(drafts)
+            self.records[index][1].extend(append.drafts)
             return index, index
         first = len(self.records)
-        for part in split(drafts, self.record_bytes):
-            self.records.append((subject, list(part)))
+        for part in split(append.drafts, self.record_bytes):
+            self.records.append((name, list(part)))
             self._filled.append(sum(map(size_of, part)))
-        self._open[subject] = last = len(self.records) - 1
+        self._open[name] = last = len(self.records) - 1
         return first, last

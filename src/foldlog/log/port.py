@@ -15,14 +15,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.subjects import Namespace, Subject
 
 
-class Append(NamedTuple):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Envelopes for one subject, in order. `expect`: the subject's last sequence, 0 for none."""
 
     subject: Subject
@@ -94,8 +96,10 @@ class Log(Protocol):
 
     def read(
         self, subject: Subject, *, after: int = 0, strong: bool = True
-    ) -> AsyncIterator[list[Record]]:
+    ) -> AsyncGenerator[list[Record]]:
         """Yield pages of the records after sequence `after`, up to the subject's head.
+
+        Whoever does not need all of them closes the generator.
 
         `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
         any replica knows.
@@ -119,6 +123,10 @@ class Log(Protocol):
 
     async def purge(self, subject: Subject, *, before: int) -> None:
         """Remove the subject's records whose sequence is below `before`."""
+        ...
+
+    async def truncate(self, shard: int, *, before: int) -> None:
+        """Remove a shard's records whose sequence is below `before`, whatever their subject."""
         ...
 
     async def subjects(self, family: str | None = None) -> list[Subject]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.models import RemoteBinding
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import BindingSaved, dump, load, mapping, raw
+from foldlog.store.payloads import BindingSaved, dump, load, mapping
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes
@@ -48,8 +47,9 @@ class Bindings:
                 user_id=binding.user_id,
                 last_remote_task_id=binding.last_remote_task_id,
                 is_terminal=binding.is_terminal,
-                metadata=raw(mapping(binding.metadata, "metadata"), "metadata"),
-            )
+                metadata=mapping(binding.metadata, "metadata"),
+            ),
+            "metadata",
         )
         subject = self._journal.subject(bindings, binding.trace_id)
         appends = [(subject, [draft("binding.saved", body, id=upsert_id(body))])]
@@ -155,5 +155,5 @@ def _saved_binding(item: Recorded) -> RemoteBinding:
         user_id=saved.user_id,
         last_remote_task_id=saved.last_remote_task_id,
         is_terminal=saved.is_terminal,
-        metadata=codec.decode(saved.metadata),
+        metadata=saved.metadata,
     )

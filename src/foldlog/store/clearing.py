@@ -43,8 +43,6 @@ _TELLING: Final = (*_OF_SESSION, artifacts)
 """By these a session is known: it is there while one of them holds something."""
 
 _CLEARED_AT_ONCE: Final = 1000
-_PURGED_AT_ONCE: Final = 50
-"""Requests under way at once."""
 
 _OF_TRACE: Final[tuple[Projection[Any], ...]] = (events, planner, bindings)
 
@@ -65,7 +63,7 @@ async def clear_subject(
         held = folded.state
         if not folded.seen:
             if folded.cleared_at:  # a clearing that was cut short may not have purged
-                await journal.log.purge(subject, before=folded.cleared_at)
+                await _purge(journal, subject, before=folded.cleared_at)
             return held
         bodies = clearing(folded) if remember else [msgspec.msgpack.encode(Cleared(b""))]
         tombstone = [draft(CLEARED, body, id=upsert_id(body)) for body in bodies]
@@ -73,8 +71,14 @@ async def clear_subject(
             await journal.compare_and_append(subject, tombstone, head)
         except AppendConflict:
             continue  # somebody wrote in between: that goes too
-        await journal.log.purge(subject, before=head + 1)
+        await _purge(journal, subject, before=head + 1)
         return held
+
+
+async def _purge(journal: Journal, subject: Subject, *, before: int) -> None:
+    # In this order: who writes a snapshot looks afterwards whether the log still begins as it did.
+    await journal.log.purge(subject, before=before)
+    await journal.views.forget(subject)
 
 
 class Clearing:
@@ -118,19 +122,26 @@ class Clearing:
     async def clear(self) -> None:
         """Remove everything in the namespace. For tests and fresh starts.
 
-        Unlike `clear_session` it does not remember what there was.
+        Unlike `clear_session` it does not remember what there was. What is saved meanwhile is
+        either cleared or stays; its records may take up space until the next clearing.
 
         Raises:
             LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
         """
         await self._artifacts.clear()
         log = self._journal.log
+        # Up to here every record belongs to a subject that is listed next. One whose first record
+        # comes later may not be, and must not go without a trace: others may show it.
+        heads = {stream.shard: stream.last_seq for stream in await log.streams()}
         subjects = await log.subjects()
         sessions = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         markers = [log.namespace.subject(_MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
         for start in range(0, len(everything), _CLEARED_AT_ONCE):
             await self._forget(everything[start : start + _CLEARED_AT_ONCE])
+        for shard, head in heads.items():
+            await log.truncate(shard, before=head + 1)
+        await self._journal.views.drop_snapshots()
 
     async def _forget(self, subjects: list[Subject]) -> None:
         body = msgspec.msgpack.encode(Cleared(b""))
@@ -139,10 +150,6 @@ class Clearing:
         seqs = await log.append([Append(s, with_keys(s, [tombstone])) for s in subjects])
         for subject, seq in zip(subjects, seqs, strict=True):
             self._journal.views.acked(subject, seq)
-        for start in range(0, len(subjects), _PURGED_AT_ONCE):
-            part = slice(start, start + _PURGED_AT_ONCE)
-            pairs = zip(subjects[part], seqs[part], strict=True)
-            await asyncio.gather(*(log.purge(subject, before=seq) for subject, seq in pairs))
 
     async def sessions(self) -> list[str]:
         """Return the ids of all sessions that hold something, sorted.

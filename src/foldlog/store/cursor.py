@@ -2,59 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from foldlog.envelope import Recorded
 from foldlog.errors import PayloadError
 from foldlog_projections.fold import Folded
-
-Matches = Callable[[Recorded], bool]
+from foldlog_projections.items import Items
 
 
 def page(
-    folded: Folded[list[Recorded]],
-    *,
-    since_id: str | None,
-    limit: int,
-    matches: Matches | None = None,
-) -> list[Recorded]:
-    """Return what a cursor asks for, in ascending order.
+    folded: Folded[Items], *, since_id: str | None, limit: int, task_id: str | None = None
+) -> Sequence[int]:
+    """Return which ordinals a cursor asks for, ascending; with `task_id`, of that task alone.
 
-    After a known `since_id`: the first `limit` that match, so that paging loses nothing. Without
-    one, or with one that nobody has seen: the last `limit` that match. The cursor counts in the
-    order of the whole sequence, also where `matches` filters. A `limit` below 1 asks for nothing.
+    After a known `since_id`: the first `limit` of them, so that paging loses nothing. Without
+    one, or with one that nobody has seen: the last `limit` of them. The cursor counts in the
+    order of the whole sequence, also for one task. A `limit` below 1 asks for nothing.
 
     Raises:
-        PayloadError: `limit` is no integer, or `since_id` no string.
+        PayloadError: `limit` is no integer, or `since_id` or `task_id` no string.
     """
-    items = folded.state
-    checked_limit(limit)
-    checked_cursor(since_id)
-    if limit < 1:
-        return []
-    if since_id is not None and since_id in folded.seen:
-        # Every envelope that was applied was appended, so an id's ordinal is its place.
-        return _take(items, folded.seen[since_id] + 1, limit, matches)
-    if matches is None:
-        return items[-limit:]
-    latest: list[Recorded] = []
-    for item in reversed(items):
-        if matches(item):
-            latest.append(item)
-            if len(latest) == limit:
-                break
-    latest.reverse()
-    return latest
+    if checked_limit(limit) < 1:
+        return range(0)
+    # Every envelope that was applied was appended, so an id's ordinal is its place.
+    since = None if checked_cursor(since_id) is None else folded.seen.get(since_id or "")
+    checked_cursor(task_id, "task_id")
+    if since is None:
+        return folded.state.latest(limit, task_id)
+    return folded.state.after(since, limit, task_id)
 
 
-def checked_cursor(since_id: str | None) -> str | None:
-    """Return a cursor as it is.
+def checked_cursor(since_id: str | None, field: str = "since_id") -> str | None:
+    """Return a cursor, or another id that may be missing, as it is.
 
     Raises:
-        PayloadError: it is neither None nor a string.
+        PayloadError: it is neither None nor a string. `field` names it.
     """
     if not isinstance(since_id, str | None):
-        raise PayloadError("since_id", f"{since_id!r:.80} is not an id")
+        raise PayloadError(field, f"{since_id!r:.80} is not an id")
     return since_id
 
 
@@ -67,15 +51,3 @@ def checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise PayloadError("limit", f"{limit!r:.80} is not a number of items")
     return limit
-
-
-def _take(items: list[Recorded], start: int, limit: int, matches: Matches | None) -> list[Recorded]:
-    if matches is None:
-        return items[start : start + limit]
-    taken: list[Recorded] = []
-    for index in range(start, len(items)):
-        if matches(items[index]):
-            taken.append(items[index])
-            if len(taken) == limit:
-                break
-    return taken

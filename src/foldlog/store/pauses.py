@@ -6,12 +6,14 @@ import asyncio
 import time
 from typing import Any, Final
 
+import msgspec
+
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import PauseSaved, dump, load, mapping, raw
+from foldlog.store.payloads import PauseSaved, dump, load, mapping
 from foldlog.subjects import Subject
 from foldlog_projections import pauses
 
@@ -40,10 +42,9 @@ class Pauses:
     @drafting("payload")
     def _drafted(self, token: str, payload: dict[str, Any]) -> tuple[Subject, list[Draft]]:
         subject = self._journal.subject(pauses, token)
-        state = raw(mapping(payload, "payload"), "payload")
-        body = dump(PauseSaved(token=token, ttl=self._ttl, payload=state))
-        id = upsert_id(bytes(memoryview(state)))
-        return subject, [draft("pause.saved", body, id=id)]
+        state = codec.encode(mapping(payload, "payload"), "payload")
+        body = dump(PauseSaved(token=token, ttl=self._ttl, payload=msgspec.Raw(state)))
+        return subject, [draft("pause.saved", body, id=upsert_id(state))]
 
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Consume the state of `token`: exactly one caller, in any process, gets it.
@@ -66,7 +67,7 @@ class Pauses:
             saved = _saved(waiting)
             if waiting.recorded_at + saved.ttl <= time.time():
                 return None
-            state: dict[str, Any] = codec.decode(saved.payload)  # before it is consumed
+            state: dict[str, Any] = saved.payload
             body = codec.encode({"consumed": waiting.id})
             consumed = draft(pauses.CONSUMED, body, id=upsert_id(body))
             try:

@@ -1,7 +1,7 @@
 """What envelopes of each type hold: version 1 of every payload schema.
 
-Structs are written as MessagePack maps, so that a later version may add fields. `Raw` fields hold
-what a user supplied, encoded by `foldlog.codec`; they are decoded when somebody reads them.
+Structs are written as MessagePack maps, so that a later version may add fields. `Any` fields hold
+what a user supplied, exactly: see `foldlog.codec`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EventSaved(msgspec.Struct, frozen=True):
     kind: str
     node_name: str | None
     node_id: str | None
-    payload: msgspec.Raw
+    payload: Any
 
 
 class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,7 +47,7 @@ class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     user_id: str | None = None
     last_remote_task_id: str | None = None
     is_terminal: bool = False
-    metadata: msgspec.Raw = msgspec.Raw(b"\x80")
+    metadata: Any = {}
 
 
 class PauseSaved(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class PauseSaved(msgspec.Struct, frozen=True):
 
     token: str
     ttl: float
-    payload: msgspec.Raw
+    payload: Any
 
 
 class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,14 +66,14 @@ class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     task_type: str
     priority: int
-    context_snapshot: msgspec.Raw
+    context_snapshot: Any
     created_at: str
     updated_at: str
     trace_id: str | None = None
     error: str | None = None
     description: str | None = None
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
-    progress: msgspec.Raw = msgspec.Raw(b"\xc0")
+    result: Any = None
+    progress: Any = None
 
 
 class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +83,7 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     task_id: str
     update_id: str
     update_type: str
-    content: msgspec.Raw
+    content: Any
     created_at: str
     trace_id: str | None = None
     step_index: int | None = None
@@ -97,7 +97,7 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     task_id: str
     event_id: str
     event_type: str
-    payload: msgspec.Raw
+    payload: Any
     source: str
     created_at: str
     trace_id: str | None = None
@@ -121,29 +121,49 @@ class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     latency_ms: float | None = None
     token_estimate: int | None = None
     error: str | None = None
-    extra: msgspec.Raw = msgspec.Raw(b"\x80")
+    extra: Any = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
+_json_encoder = msgspec.json.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
 
 
-def dump(payload: msgspec.Struct) -> bytes:
-    """Encode a payload, having made sure that it will decode.
+def dump(payload: msgspec.Struct, *held: str) -> bytes:
+    """Encode a payload; `held` are the fields that a user filled with values of any kind.
 
     Raises:
-        PayloadError: a field has another type than its schema says, or is no valid Unicode.
+        PayloadError: a field has another type than its schema says, is no valid Unicode, or holds
+            what cannot be held exactly. Its `.path` begins with the field's name.
     """
+    return dump_native(payload, *held)[0]
+
+
+def dump_native(payload: T, *held: str) -> tuple[bytes, T]:
+    """As `dump`; also return the payload with the native form of what a user supplied."""
+    # One encoding and one decoding prove nearly every payload: see `codec.is_proven`.
+    try:
+        raw = _encoder.encode(payload)
+        decoded = _decoder(type(payload)).decode(raw)
+        for field in held:
+            if not codec.is_proven(raw, getattr(payload, field), getattr(decoded, field)):
+                break
+        else:
+            return raw, payload
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass  # what follows says what and where
+    natives = {field: codec.to_native(getattr(payload, field), field) for field in held}
+    payload = msgspec.structs.replace(payload, **natives)
     try:
         raw = _encoder.encode(payload)
         _decoder(type(payload)).decode(raw)
     except UnicodeEncodeError:
         raise PayloadError(_first_bad_text(payload), "a lone surrogate") from None
-    except (msgspec.MsgspecError, TypeError, OverflowError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         found = _WHERE.match(str(error))
         path = (found["path"] if found else None) or type(payload).__name__
         raise PayloadError(path, found["what"] if found else str(error)) from None
-    return raw
+    return raw, payload
 
 
 def load(type_: type[T], raw: bytes) -> T:
@@ -181,6 +201,8 @@ def time_text(value: dt.datetime, field: str) -> str:
     """
     if not isinstance(value, dt.datetime):
         raise PayloadError(field, f"{value!r:.80} is not a datetime")
+    if value.tzinfo is dt.UTC:  # the same text, at a fifth of the cost
+        return _json_encoder.encode(value)[1:-2].decode() + "+00:00"
     return value.isoformat()
 
 
@@ -190,6 +212,8 @@ def enum_text(value: Enum | str, members: type[Enum], field: str) -> str:
     Raises:
         PayloadError: `members` has no such value.
     """
+    if value.__class__ is members:
+        return str(value._value_)
     text = value.value if isinstance(value, Enum) else value
     try:
         return str(members(text).value)
@@ -198,30 +222,29 @@ def enum_text(value: Enum | str, members: type[Enum], field: str) -> str:
 
 
 def mapping(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return a mapping as a dict.
+    """Return a mapping as a dict; a dict as it is.
 
     Raises:
         PayloadError: it is none.
     """
+    if value.__class__ is dict:
+        return value
     if not isinstance(value, Mapping):
         raise PayloadError(field, f"{value!r:.80} is not a mapping")
     return dict(value)
 
 
-def raw(value: object, path: str) -> msgspec.Raw:
-    """Encode what a user supplied.
-
-    Raises:
-        PayloadError: it cannot be held exactly; `.path` begins with `path`.
-    """
-    return msgspec.Raw(codec.encode(value, path))
-
-
 def _decoder(type_: type) -> msgspec.msgpack.Decoder[Any]:
     decoder = _decoders.get(type_)
     if decoder is None:
-        decoder = _decoders[type_] = msgspec.msgpack.Decoder(type_)
+        decoder = _decoders[type_] = codec.decoder(type_)
     return decoder
+
+
+class OfTask(msgspec.Struct, frozen=True):
+    """What every payload about a task begins with; the rest is left encoded."""
+
+    task_id: str
 
 
 def _first_bad_text(payload: msgspec.Struct) -> str:

@@ -7,7 +7,7 @@ from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import PlannerEvent
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, mapping, raw
+from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, mapping
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import planner
@@ -40,8 +40,9 @@ class PlannerEvents:
                 latency_ms=event.latency_ms,
                 token_estimate=event.token_estimate,
                 error=event.error,
-                extra=raw(mapping(event.extra, "extra"), "extra"),
-            )
+                extra=mapping(event.extra, "extra"),
+            ),
+            "extra",
         )
         return subject, [draft("planner.saved", body, id=codec.digest(body), ts=ts)]
 
@@ -68,5 +69,5 @@ def _event(item: Recorded) -> PlannerEvent:
         latency_ms=saved.latency_ms,
         token_estimate=saved.token_estimate,
         error=saved.error,
-        extra=codec.decode(saved.extra),
+        extra=saved.extra,
     )

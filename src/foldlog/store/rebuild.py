@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 from foldlog.errors import ConfigurationError
 from foldlog.store.journal import Journal
@@ -13,6 +14,9 @@ from foldlog.subjects import Subject
 from foldlog.views.refold import Refolded, refold
 from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.registry import FAMILIES
+
+_AT_ONCE: Final = 16
+"""Subjects under way at once: their folds are in memory together."""
 
 
 class RebuildProgress(NamedTuple):
@@ -52,7 +56,7 @@ class Rebuild:
         """Fold every view again from the log's first record, or those of one projection.
 
         Views that this process holds are brought up to date, compared with the new fold, and then
-        dropped, so that later reads answer from the log.
+        dropped, and so are snapshots, so that later reads answer from the log.
 
         Raises:
             ConfigurationError: there is no such projection.
@@ -69,19 +73,34 @@ class Rebuild:
         ]
         counts: Counter[str] = Counter()
         envelopes, differing = 0, list[str]()
-        for done, subject in enumerate(subjects, 1):
-            fold = FAMILIES[subject.family]
-            rebuilt = await self._rebuilt(fold, subject)
-            envelopes += rebuilt.envelopes
-            counts[fold.name] += 1
-            if not await self._is_served(fold, subject, rebuilt.folded):
-                differing.append(f"{fold.name}/{'/'.join(subject.keys)}")
-            if on_progress is not None:
+        done = 0
+        for start in range(0, len(subjects), _AT_ONCE):
+            for subject, rebuilt in await self._all_rebuilt(subjects[start : start + _AT_ONCE]):
+                fold = FAMILIES[subject.family]
                 key = "/".join(subject.keys)
-                on_progress(RebuildProgress(done, len(subjects), envelopes, fold.name, key))
+                done += 1
+                envelopes += rebuilt.envelopes
+                counts[fold.name] += 1
+                if not await self._is_served(fold, subject, rebuilt.folded):
+                    differing.append(f"{fold.name}/{key}")
+                if on_progress is not None:
+                    on_progress(RebuildProgress(done, len(subjects), envelopes, fold.name, key))
         await self._journal.views.drop()
+        await self._journal.views.drop_snapshots(projection)
         seconds = time.perf_counter() - began
         return RebuildReport(len(subjects), envelopes, dict(counts), tuple(differing), seconds)
+
+    async def _all_rebuilt(
+        self, subjects: list[Subject]
+    ) -> Iterator[tuple[Subject, Refolded[Any]]]:
+        """Fold several subjects side by side: while one is on its way, another is folded."""
+        folds = (self._rebuilt(FAMILIES[subject.family], subject) for subject in subjects)
+        rebuilt = list[Refolded[Any]]()
+        for result in await asyncio.gather(*folds, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            rebuilt.append(result)
+        return zip(subjects, rebuilt, strict=True)
 
     async def _rebuilt(self, fold: Projection[Any], subject: Subject) -> Refolded[Any]:
         # A view that needs the last envelope only must come out the same without those before.

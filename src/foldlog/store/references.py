@@ -6,11 +6,13 @@ import hashlib
 import re
 from typing import Any, Final
 
+import msgspec
+
 from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog.models import ArtifactRef, ArtifactScope
 from foldlog.store.guards import drafting
-from foldlog.store.payloads import mapping, raw
+from foldlog.store.payloads import mapping
 from foldlog.subjects import checked_id
 from foldlog_projections.artifacts import Saved, Scope
 
@@ -50,7 +52,7 @@ def describe(
         filename=filename,
         namespace=namespace,
         scope=owner,
-        source=raw(mapping(meta or {}, "meta"), "meta"),
+        source=msgspec.Raw(codec.encode(mapping(meta or {}, "meta"), "meta")),
     )
 
 

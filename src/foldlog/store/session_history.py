@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.models import StoredEvent
 from foldlog.store.events import Events, stored_event
@@ -104,10 +103,7 @@ def _event(item: Recorded, trace_id: str) -> StoredEvent:
 
 
 def _payload(saved: msgspec.Struct) -> dict[str, Any]:
-    payload = {
-        name: codec.decode(value) if isinstance(value, msgspec.Raw) else value
-        for name, value in msgspec.structs.asdict(saved).items()
-    }
+    payload = msgspec.structs.asdict(saved)
     context = payload.get("context_snapshot")
     if context is not None and isinstance(context.get("spawned_at"), dt.datetime):
         context["spawned_at"] = context["spawned_at"].isoformat()

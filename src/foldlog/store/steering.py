@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncGenerator
 
-from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import sanitize_steering_event, validate_steering_event
 from foldlog.store.feed import Feed
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import SteeringSaved, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import OfTask, SteeringSaved, dump, enum_text, load, time_text
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import steering
@@ -53,11 +52,12 @@ class Steering:
                 task_id=checked_id(event.task_id, "task_id"),
                 event_id=event_id,
                 event_type=event_type,
-                payload=raw(event.payload, "payload"),
+                payload=event.payload,
                 source=event.source,
                 created_at=time_text(event.created_at, "created_at"),
                 trace_id=event.trace_id,
-            )
+            ),
+            "payload",
         )
         return subject, [draft("steering.saved", body, id=event_id)]
 
@@ -91,7 +91,7 @@ class Steering:
 
 @restoring
 def _task_id(item: Recorded) -> str:
-    return load(SteeringSaved, item.payload).task_id
+    return load(OfTask, item.payload).task_id
 
 
 @restoring
@@ -102,7 +102,7 @@ def _event(item: Recorded) -> SteeringEvent:
         task_id=saved.task_id,
         event_id=saved.event_id,
         event_type=SteeringEventType(saved.event_type),
-        payload=codec.decode(saved.payload),
+        payload=saved.payload,
         trace_id=saved.trace_id,
         source=saved.source,
         created_at=dt.datetime.fromisoformat(saved.created_at),

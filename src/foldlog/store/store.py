@@ -5,6 +5,9 @@ A new capability is a module beside this one and a line in `Store.__init__`.
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +19,7 @@ from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.log.blobs import Blobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.port import Log
+from foldlog.log.snapshots import SnapshotStore
 from foldlog.models import ArtifactRetentionConfig, PlannerEvent, StoredEvent
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
@@ -34,7 +38,7 @@ from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
 from foldlog.store.validation import Validation
-from foldlog.views import Views
+from foldlog.views import DEFAULT_MAX_HOT_BYTES, Views
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,27 +46,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How a store behaves, whatever its log. `pause_ttl` in seconds."""
+    """How a store behaves, whatever its log. `pause_ttl` in seconds, `max_hot_bytes` in bytes."""
 
     on_error: Literal["raise", "degrade"] = "raise"
     pause_ttl: float = 3600.0
     strict_steering: bool = False
     retention: ArtifactRetentionConfig = field(default_factory=ArtifactRetentionConfig)
     validation: Validation = field(default_factory=Validation)
+    max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "degrade"):
             raise ConfigurationError(f'on_error is "raise" or "degrade", not {self.on_error!r}')
         if isinstance(self.pause_ttl, bool) or not isinstance(self.pause_ttl, int | float):
             raise ConfigurationError(f"pause_ttl is a number of seconds, not {self.pause_ttl!r}")
+        size = self.max_hot_bytes
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise ConfigurationError(f"max_hot_bytes is a number of bytes, not {size!r:.80}")
 
 
 class Store:
     """Agent state over one log: the StateStore of PenguiFlow's specification 2.11, and more.
 
     Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
-    `async with`. Safe to share between tasks of one event loop. Each method's contract stands in
-    the capability class named on its line.
+    `async with`. Safe to share between tasks of one event loop; on another one every call is a
+    ConfigurationError. (A memory store serves any.) Files are kept by `artifact_store`.
     """
 
     def __init__(
@@ -71,10 +79,12 @@ class Store:
         blobs: Blobs,
         options: StoreOptions,
         *,
+        snapshots: SnapshotStore | None = None,
         server: EmbeddedServer | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.log = log
-        self._views = Views(log)
+        self._views = Views(log, snapshots, loop=loop, max_hot_bytes=options.max_hot_bytes)
         self._server = server
         self._degrade = Degrade() if options.on_error == "degrade" else None
         log.on_epoch(self._views.wake)
@@ -161,7 +171,12 @@ class Store:
         return self._degrade.failures if self._degrade else Counter()
 
     async def close(self) -> None:
-        """Let what is in flight end, then let go of everything. Idempotent."""
+        """Let what is in flight end, then let go of everything. Idempotent.
+
+        Raises:
+            ConfigurationError: another event loop runs than the store's. Nothing was closed.
+        """
+        self._views.check_loop()
         try:
             await self._views.close()
             await self.log.close()
@@ -193,3 +208,48 @@ class Store:
 
 def _nothing() -> None:
     return None
+
+
+def _shown(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Store, *args: Any, **kwargs: Any) -> Any:
+        return vars(self)[name](*args, **kwargs)
+
+    @functools.wraps(method)
+    async def call_async(self: Store, *args: Any, **kwargs: Any) -> Any:
+        return await vars(self)[name](*args, **kwargs)
+
+    return call_async if inspect.iscoroutinefunction(method) else call
+
+
+def _show(*capabilities: type, **aliases: str) -> None:
+    """Have the class tell what its instances are given: for `help`, `dir` and mocks."""
+    methods = {
+        name: _shown(name, method)
+        for capability in capabilities
+        for name, method in inspect.getmembers(capability, inspect.isfunction)
+        if not name.startswith("_") and name not in vars(Store)
+    }
+    for name, method in [*methods.items(), *((a, methods[n]) for a, n in aliases.items())]:
+        setattr(Store, name, method)
+
+
+_show(
+    Events,
+    SessionHistory,
+    Bindings,
+    Pauses,
+    Memory,
+    Tasks,
+    Updates,
+    Steering,
+    Trajectories,
+    PlannerEvents,
+    Clearing,
+    Rebuild,
+    HealthCheck,
+    save_events_bulk="save_events",
+    save_task_update="save_update",
+    list_task_updates="list_updates",
+    get_events="list_planner_events",
+)

@@ -6,13 +6,12 @@ import datetime as dt
 
 from pydantic import BaseModel
 
-from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.errors import PayloadError
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import TaskSaved, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import TaskSaved, dump, enum_text, load, time_text
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import tasks
@@ -47,15 +46,18 @@ class Tasks:
                 status=enum_text(state.status, TaskStatus, "status"),
                 task_type=enum_text(state.task_type, TaskType, "task_type"),
                 priority=state.priority,
-                context_snapshot=raw(dict(state.context_snapshot), "context_snapshot"),
+                context_snapshot=dict(state.context_snapshot),
                 created_at=time_text(state.created_at, "created_at"),
                 updated_at=time_text(state.updated_at, "updated_at"),
                 trace_id=state.trace_id,
                 error=state.error,
                 description=state.description,
-                result=raw(state.result, "result"),
-                progress=raw(state.progress, "progress"),
-            )
+                result=state.result,
+                progress=state.progress,
+            ),
+            "context_snapshot",
+            "result",
+            "progress",
         )
         return subject, [draft("task.saved", body, id=upsert_id(body))]
 
@@ -79,14 +81,12 @@ def _task(item: Recorded) -> TaskState:
         status=TaskStatus(saved.status),
         task_type=TaskType(saved.task_type),
         priority=saved.priority,
-        context_snapshot=TaskContextSnapshot.model_construct(
-            **codec.decode(saved.context_snapshot)
-        ),
+        context_snapshot=TaskContextSnapshot.model_construct(**saved.context_snapshot),
         trace_id=saved.trace_id,
-        result=codec.decode(saved.result),
+        result=saved.result,
         error=saved.error,
         description=saved.description,
-        progress=codec.decode(saved.progress),
+        progress=saved.progress,
         created_at=dt.datetime.fromisoformat(saved.created_at),
         updated_at=dt.datetime.fromisoformat(saved.updated_at),
     )

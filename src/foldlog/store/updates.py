@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncGenerator
 
-from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StateUpdate, UpdateType
 from foldlog.store.feed import Feed
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
-from foldlog.store.payloads import UpdateSaved, dump, enum_text, load, raw, time_text
+from foldlog.store.payloads import OfTask, UpdateSaved, dump, enum_text, load, time_text
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import updates
@@ -41,12 +40,13 @@ class Updates:
                 task_id=checked_id(update.task_id, "task_id"),
                 update_id=update_id,
                 update_type=enum_text(update.update_type, UpdateType, "update_type"),
-                content=raw(update.content, "content"),
+                content=update.content,
                 created_at=time_text(update.created_at, "created_at"),
                 trace_id=update.trace_id,
                 step_index=update.step_index,
                 total_steps=update.total_steps,
-            )
+            ),
+            "content",
         )
         return subject, [draft("update.saved", body, id=update_id)]
 
@@ -80,7 +80,7 @@ class Updates:
 
 @restoring
 def _task_id(item: Recorded) -> str:
-    return load(UpdateSaved, item.payload).task_id
+    return load(OfTask, item.payload).task_id
 
 
 @restoring
@@ -92,7 +92,7 @@ def _update(item: Recorded) -> StateUpdate:
         trace_id=saved.trace_id,
         update_id=saved.update_id,
         update_type=UpdateType(saved.update_type),
-        content=codec.decode(saved.content),
+        content=saved.content,
         step_index=saved.step_index,
         total_steps=saved.total_steps,
         created_at=dt.datetime.fromisoformat(saved.created_at),

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from foldlog.testing.base import Contract, Reopen
-from foldlog.testing.exact import plain
+from foldlog.testing.base import Contract, Reopen, Settle
+from foldlog.testing.exact import plain, scribble
+from foldlog.testing.values import HOSTILE_NAMES
 
 BIG: Final = bytes(range(256)) * 12_000
 """3 MB: more than one message, row or chunk of most backends."""
-
-HOSTILE_NAMES: Final = (
-    "../../etc/passwd",
-    "/abs",
-    "a\\b",
-    "\0",
-    "a\r\nb",
-    "*.>",
-    ".",
-    " ",
-    "é" * 2_500,
-)
 
 
 class ArtifactsContract(Contract):
@@ -31,9 +20,12 @@ class ArtifactsContract(Contract):
     Attributes:
         artifact_ttl: seconds after which an artifact is certainly gone, by default; a fixture
             `advance_clock` makes them pass.
+        hostile_names: file names, types, namespaces and owners that must be data and nothing
+            else. Take out what your store refuses by design.
     """
 
     artifact_ttl: ClassVar[float] = 3600.0
+    hostile_names: ClassVar[Sequence[str]] = HOSTILE_NAMES
 
     async def test_bytes_come_back_as_they_were(self, store: Any) -> None:
         """MUST, ArtifactStore Protocol."""
@@ -42,25 +34,23 @@ class ArtifactsContract(Contract):
         assert await store.artifact_store.exists(ref.id) is True
 
     async def test_a_reference_says_what_was_saved(self, store: Any) -> None:
-        """MUST, ArtifactRef."""
-        scope = self.build.scope("s", tenant_id="acme", user_id="ada", trace_id="t")
-        meta = {"tool": "chart", "warnings": ["none"]}
-        ref = await store.artifact_store.put_bytes(
-            b"\x00\xffpdf",
-            mime_type="application/pdf",
-            filename="report.pdf",
-            namespace="tool",
-            scope=scope,
-            meta=meta,
-        )
+        """MUST, ArtifactRef: what is best-effort there may be none; it is never wrong."""
+        ref = await self._put_report(store)
         assert isinstance(ref.id, str)
         assert ref.id
-        assert (ref.mime_type, ref.filename) == ("application/pdf", "report.pdf")
-        assert ref.size_bytes == 5
-        assert ref.sha256 == hashlib.sha256(b"\x00\xffpdf").hexdigest()
-        assert plain(ref.scope) == plain(scope)
-        assert plain(ref.source) == meta
+        assert ref.filename == "report.pdf"
+        assert plain(ref.scope) == plain(self._report_scope())
+        assert ref.mime_type in ("application/pdf", None)
+        assert ref.size_bytes in (5, None)
+        assert ref.sha256 in (hashlib.sha256(b"\x00\xffpdf").hexdigest(), None)
         assert plain(await store.artifact_store.get_ref(ref.id)) == plain(ref)
+
+    async def test_a_reference_says_all_of_it(self, store: Any) -> None:
+        """SHOULD, ArtifactRef: the best-effort fields, too, and where it comes from."""
+        ref = await store.artifact_store.get_ref((await self._put_report(store)).id)
+        assert (ref.mime_type, ref.size_bytes) == ("application/pdf", 5)
+        assert ref.sha256 == hashlib.sha256(b"\x00\xffpdf").hexdigest()
+        assert plain(ref.source) == {"tool": "chart", "warnings": ["none"]}
 
     async def test_artifacts_survive_a_restart(self, store: Any, restart: Reopen) -> None:
         """MUST, Why Implement a StateStore: persisted."""
@@ -73,22 +63,23 @@ class ArtifactsContract(Contract):
         """MUST, ArtifactStore Protocol: `put_text`."""
         text = "h\u00e9llo \U0001f600"
         ref = await store.artifact_store.put_text(text, scope=self.build.scope())
-        assert (ref.mime_type, ref.size_bytes) == ("text/plain", len(text.encode()))
         assert await store.artifact_store.get(ref.id) == text.encode()
+        assert ref.mime_type in ("text/plain", None)
+        assert ref.size_bytes in (len(text.encode()), None)
         page = await store.artifact_store.put_text("<p>", mime_type="text/html")
-        assert page.mime_type == "text/html"
+        assert page.mime_type in ("text/html", None)
 
     async def test_any_size_is_held(self, store: Any) -> None:
         """MUST, ArtifactRetentionConfig: up to 50 MB, of which this tries three."""
         for data in (b"", b"x", BIG):
             ref = await self._put(store, data)
-            assert ref.size_bytes == len(data)
+            assert ref.size_bytes in (len(data), None)
             assert await store.artifact_store.get(ref.id) == data
 
     async def test_an_unknown_artifact_is_none(self, store: Any) -> None:
         """MUST, ArtifactStore Protocol: None and False, not an error; and nobody else's."""
         ref = await self._put(store, b"x")
-        for unknown in ("nonexistent", *HOSTILE_NAMES):
+        for unknown in ("nonexistent", *self.hostile_names):
             assert await store.artifact_store.get(unknown) is None
             assert await store.artifact_store.get_ref(unknown) is None
             assert await store.artifact_store.exists(unknown) is False
@@ -111,12 +102,15 @@ class ArtifactsContract(Contract):
         again = await self._put(store, b"x")
         assert await store.artifact_store.get(again.id) == b"x"
 
-    async def test_another_store_sees_a_deletion(self, store: Any, beside: Reopen) -> None:
+    async def test_another_store_sees_a_deletion(
+        self, store: Any, beside: Reopen, settled: Settle
+    ) -> None:
         """Beyond: gone is gone, in every process."""
         ref = await self._put(store, b"x")
         other = (await beside()).artifact_store
         assert await other.exists(ref.id)
         await store.artifact_store.delete(ref.id)
+        await settled()
         assert await other.get(ref.id) is None
         assert await other.exists(ref.id) is False
 
@@ -145,7 +139,7 @@ class ArtifactsContract(Contract):
 
     async def test_names_are_data_and_never_paths(self, store: Any) -> None:
         """Beyond: a file name comes from a tool, or from its user."""
-        for name in HOSTILE_NAMES:
+        for name in self.hostile_names:
             scope = self.build.scope(name, tenant_id=name, trace_id=name)
             ref = await store.artifact_store.put_bytes(
                 b"x", filename=name, namespace=name, mime_type=name, scope=scope, meta={"n": name}
@@ -171,14 +165,25 @@ class ArtifactsContract(Contract):
 
     async def test_references_belong_to_the_caller(self, store: Any) -> None:
         """Beyond: neither what was passed nor what was returned is the store's own."""
-        meta: dict[str, Any] = {"l": [1]}
-        ref = await store.artifact_store.put_bytes(b"x", scope=self.build.scope(), meta=meta)
-        meta["l"].append(2)
-        ref.source["l"].append(3)
-        found = await store.artifact_store.get_ref(ref.id)
-        assert found.source == {"l": [1]}
-        found.source["l"].append(4)
-        assert (await store.artifact_store.get_ref(ref.id)).source == {"l": [1]}
+        scope, meta = self.build.scope(), {"l": [1]}
+        ref = await store.artifact_store.put_bytes(b"x", scope=scope, meta=meta)
+        saved, id_ = plain(ref), ref.id
+        for callers in (scope, meta, ref, await store.artifact_store.get_ref(id_)):
+            scribble(callers)
+            assert plain(await store.artifact_store.get_ref(id_)) == saved
+
+    async def _put_report(self, store: Any) -> Any:
+        return await store.artifact_store.put_bytes(
+            b"\x00\xffpdf",
+            mime_type="application/pdf",
+            filename="report.pdf",
+            namespace="tool",
+            scope=self._report_scope(),
+            meta={"tool": "chart", "warnings": ["none"]},
+        )
+
+    def _report_scope(self) -> Any:
+        return self.build.scope("s", tenant_id="acme", user_id="ada", trace_id="t")
 
     async def _put(self, store: Any, data: bytes) -> Any:
         return await store.artifact_store.put_bytes(data, scope=self.build.scope())
@@ -227,16 +232,17 @@ class SessionArtifactsContract(Contract):
     async def test_a_deleted_artifact_is_not_listed(self, store: Any) -> None:
         """SHOULD, PenguiFlow 3.11."""
         ref = await store.artifact_store.put_bytes(b"x", scope=self.build.scope())
+        assert len(await store.artifact_store.list()) == 1
         await store.artifact_store.delete(ref.id)
         assert list(await store.artifact_store.list()) == []
 
     async def test_what_was_listed_may_be_changed(self, store: Any) -> None:
         """Beyond: one reader cannot change what another sees."""
         await store.artifact_store.put_bytes(b"x", scope=self.build.scope(), meta={"l": [1]})
-        [listed] = await store.artifact_store.list()
-        listed.source["l"].append(2)
-        [again] = await store.artifact_store.list()
-        assert again.source == {"l": [1]}
+        saved = plain(await store.artifact_store.list())
+        assert len(saved) == 1
+        scribble(await store.artifact_store.list())
+        assert plain(await store.artifact_store.list()) == saved
 
     def _scopes(self) -> dict[str, Any]:
         return {

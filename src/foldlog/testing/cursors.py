@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 from foldlog.testing.base import Contract, Reopen
-from foldlog.testing.exact import plain
+from foldlog.testing.exact import plain, scribble
 
 
 class CursorContract(Contract):
@@ -72,13 +72,13 @@ class CursorContract(Contract):
         assert await self.ids(again, since_id=ids[4]) == ids[5:]
 
     async def test_an_id_is_kept_once(self, store: Any) -> None:
-        """MUST, Idempotency Requirements: retries re-emit the same id. Its place is the first."""
+        """SHOULD, section 8: retries re-emit the same id. Its place is the first."""
         for id_ in ("a", "b", "a", "c", "a"):
             await self.save(store, self.item(id_))
         assert await self.ids(store) == ["a", "b", "c"]
 
     async def test_an_id_is_kept_once_after_a_restart(self, store: Any, restart: Reopen) -> None:
-        """MUST, Idempotency Requirements: retries come from restarted processes too."""
+        """SHOULD, Idempotency Requirements: retries come from restarted processes too."""
         for id_ in ("a", "b"):
             await self.save(store, self.item(id_))
         again = await restart()
@@ -88,12 +88,12 @@ class CursorContract(Contract):
         assert await self.ids(await restart()) == ["a", "b", "c"]
 
     async def test_concurrent_saves_of_one_id_keep_one(self, store: Any) -> None:
-        """MUST, Idempotency Requirements: a retry may overtake its original."""
+        """SHOULD, Idempotency Requirements: a retry may overtake its original."""
         await self.at_once(self.save(store, self.item(f"id-{n % 4}")) for n in range(64))
         assert sorted(await self.ids(store)) == ["id-0", "id-1", "id-2", "id-3"]
 
     async def test_two_stores_saving_one_id_keep_one(self, store: Any, beside: Reopen) -> None:
-        """MUST, Idempotency Requirements: in whichever process the retry runs."""
+        """SHOULD, Idempotency Requirements: in whichever process the retry runs."""
         stores = (store, await beside())
         await self.at_once(
             self.save(stores[n % 2], self.item(f"id-{n // 2 % 4}")) for n in range(64)
@@ -124,7 +124,9 @@ class CursorContract(Contract):
         await self.save(store, self.item("elsewhere", "other"))
         for unknown in ("unknown", "elsewhere"):
             assert await self.ids(store, since_id=unknown) == ids
-            assert await self.ids(store, since_id=unknown, limit=3) == ids[-3:]
+            page = await self.ids(store, since_id=unknown, limit=3)
+            assert page == await self.ids(store, limit=3)
+            assert len(page) == 3
 
     async def test_a_cursor_is_exclusive(self, store: Any) -> None:
         """SHOULD, section 8; required test 11."""
@@ -143,17 +145,20 @@ class CursorContract(Contract):
         await self.at_once(self.save(store, self.item(f"id-{n}")) for n in range(510))
         in_order = await self.ids(store, limit=10_000)
         assert len(in_order) == 510
-        assert await self.ids(store) == in_order[-500:]
+        page = await self.ids(store)
+        assert page == await self.ids(store, limit=500)
+        assert len(page) == 500
 
     async def test_the_default_limit_is_500_after_a_cursor(self, store: Any) -> None:
-        """MUST, signature."""
+        """SHOULD, signature and Ordering Guarantees: 500, and the first that follow."""
         await self.at_once(self.save(store, self.item(f"id-{n}")) for n in range(510))
         in_order = await self.ids(store, limit=10_000)
         assert await self.ids(store, since_id=in_order[4]) == in_order[5:505]
 
     async def test_a_limit_below_one_lists_nothing(self, store: Any) -> None:
         """Beyond: a limit is never exceeded."""
-        await self.fill(store, 3)
+        ids = await self.fill(store, 3)
+        assert await self.ids(store) == ids
         for limit in (0, -1):
             assert await self.ids(store, limit=limit) == []
             assert await self.ids(store, since_id="id-0", limit=limit) == []
@@ -260,27 +265,19 @@ class CursorContract(Contract):
 
     async def test_what_was_saved_may_be_changed_afterwards(self, store: Any) -> None:
         """Beyond: the list holds what was true when it was saved."""
-        content: dict[str, Any] = {"text": "kept", "list": [1]}
-        item = self.item("id", content=content)
+        item = self.item("id", content={"text": "kept", "list": [1]})
+        saved = plain(item)
         await self.save(store, item)
-        content["list"].append(2)
-        self.content_of(item)["list"].append(3)
-        [listed] = await self.items(store)
-        assert self.content_of(listed) == {"text": "kept", "list": [1]}
+        scribble(item)
+        assert plain(await self.items(store)) == [saved]
 
     async def test_what_was_loaded_may_be_changed(self, store: Any) -> None:
         """Beyond: one reader cannot change what another sees."""
-        await self.save(store, self.item("id", content={"text": "kept", "list": [1]}))
-        [listed] = await self.items(store)
-        self.content_of(listed)["list"].append(2)
-        listed.task_id = "changed"
-        [again] = await self.items(store)
-        assert self.content_of(again) == {"text": "kept", "list": [1]}
-        assert again.task_id == "task"
-
-    def content_of(self, item: Any) -> Any:
-        """What the item carries."""
-        raise NotImplementedError
+        item = self.item("id", content={"text": "kept", "list": [1]})
+        saved = plain(item)
+        await self.save(store, item)
+        scribble(await self.items(store))
+        assert plain(await self.items(store)) == [saved]
 
     async def _pages(self, store: Any, cursor: str, **query: Any) -> list[str]:
         """Page to the end, from behind `cursor`."""

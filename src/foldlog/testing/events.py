@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foldlog.testing.base import Contract, Reopen
-from foldlog.testing.exact import plain, same
+from foldlog.testing.exact import plain, same, scribble
 from foldlog.testing.values import JSON_VALUES, nested
 
 GLOBAL_TRACE = "__global__"
@@ -18,9 +18,14 @@ class StateStoreContract(Contract):
     """What the StateStore specification 2.11 requires of every store."""
 
     async def test_the_required_methods_are_there(self, store: Any) -> None:
-        """MUST, Protocol Checking: the three methods exist, and all are awaitable."""
-        for name in ("save_event", "load_history", "save_remote_binding"):
-            assert inspect.iscoroutinefunction(getattr(store, name)), name
+        """MUST, Protocol Checking: the three methods exist, and all are to be awaited."""
+        for call in (
+            store.save_event(self.build.event()),
+            store.load_history("trace"),
+            store.save_remote_binding(self.build.binding()),
+        ):
+            assert inspect.isawaitable(call)
+            await call
 
     async def test_an_event_comes_back_as_it_was(self, store: Any) -> None:
         """MUST, sections 1 and 2; required test 1."""
@@ -62,8 +67,14 @@ class StateStoreContract(Contract):
         expected = await self._save_ties(store)
         assert await self._names(await restart()) == expected
 
+    async def test_saving_an_event_twice_does_not_fail(self, store: Any) -> None:
+        """MUST, section 1; required test 4: and it is there."""
+        for _ in range(2):
+            await store.save_event(self.build.event())
+        assert plain(self.build.event()) in await self._history(store)
+
     async def test_saving_an_event_twice_keeps_one(self, store: Any) -> None:
-        """MUST, section 1 and Idempotency Requirements; required test 4."""
+        """SHOULD, Idempotency Requirements; required test 4 lets a store keep both."""
         for _ in range(3):
             await store.save_event(self.build.event())
         assert await self._history(store) == [plain(self.build.event())]
@@ -71,7 +82,7 @@ class StateStoreContract(Contract):
     async def test_saving_an_event_again_after_a_restart_keeps_one(
         self, store: Any, restart: Reopen
     ) -> None:
-        """MUST, Idempotency Requirements: retries come from restarted processes too."""
+        """SHOULD, Idempotency Requirements: retries come from restarted processes too."""
         await store.save_event(self.build.event())
         again = await restart()
         await again.save_event(self.build.event())
@@ -79,12 +90,12 @@ class StateStoreContract(Contract):
         assert len(await self._history(await restart())) == 1
 
     async def test_concurrent_saves_of_one_event_keep_one(self, store: Any) -> None:
-        """MUST, Idempotency Requirements: a retry may overtake its original."""
+        """SHOULD, Idempotency Requirements: a retry may overtake its original."""
         await self.at_once(store.save_event(self.build.event()) for _ in range(64))
         assert len(await self._history(store)) == 1
 
     async def test_two_stores_saving_one_event_keep_one(self, store: Any, beside: Reopen) -> None:
-        """MUST, Idempotency Requirements: in whichever process the retry runs."""
+        """SHOULD, Idempotency Requirements: in whichever process the retry runs."""
         other = await beside()
         await self.at_once(
             s.save_event(self.build.event()) for _ in range(32) for s in (store, other)
@@ -153,7 +164,7 @@ class StateStoreContract(Contract):
 
     async def test_any_kind_is_kept(self, store: Any) -> None:
         """MUST, Event Types: kinds are an open set of opaque strings."""
-        kinds = ["node_start", "session.task", "never.seen before*>", "\u2728 kind", "k" * 5_000]
+        kinds = ["node_start", "session.task", "never.seen before*>", "\u2728 kind"]
         for ts, kind in enumerate(kinds):
             await store.save_event(self.build.event(ts=float(ts), kind=kind))
         assert [event.kind for event in await store.load_history("trace")] == kinds
@@ -223,21 +234,19 @@ class StateStoreContract(Contract):
 
     async def test_what_was_saved_may_be_changed_afterwards(self, store: Any) -> None:
         """Beyond: the log holds what was true when it was saved."""
-        payload: dict[str, Any] = {"list": [1, 2], "dict": {"a": 1}}
-        await store.save_event(self.build.event(payload=payload))
-        payload["list"].append(3)
-        payload["dict"]["a"] = 2
-        [loaded] = await store.load_history("trace")
-        assert plain(loaded.payload) == {"list": [1, 2], "dict": {"a": 1}}
+        event = self.build.event(payload={"list": [1, 2], "dict": {"a": 1}})
+        saved = plain(event)
+        await store.save_event(event)
+        scribble(event)
+        assert await self._history(store) == [saved]
 
     async def test_what_was_loaded_may_be_changed(self, store: Any) -> None:
         """Beyond: one reader cannot rewrite another's history."""
-        await store.save_event(self.build.event(payload={"list": [1, 2]}))
-        [loaded] = await store.load_history("trace")
-        loaded.payload["list"].append(3)
-        loaded.kind = "changed"
-        [again] = await store.load_history("trace")
-        assert plain(again) == plain(self.build.event(payload={"list": [1, 2]}))
+        event = self.build.event(payload={"list": [1, 2]})
+        saved = plain(event)
+        await store.save_event(event)
+        scribble(await store.load_history("trace"))
+        assert await self._history(store) == [saved]
 
     async def test_saving_a_remote_binding_again_does_not_fail(self, store: Any) -> None:
         """MUST, section 3; required test 5. What is kept: `BindingsContract`."""

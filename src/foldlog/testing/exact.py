@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any
 
 
@@ -31,10 +33,11 @@ def plain(value: Any) -> Any:
     return value if fields is None else {name: plain(getattr(value, name)) for name in fields}
 
 
-def same(left: Any, right: Any) -> bool:
-    """Whether two plain values are the same down to type, NaN, signed zero and UTC offset.
+def same(left: Any, right: Any, *, offsets: bool = False) -> bool:
+    """Whether two plain values are the same down to type, NaN and signed zero.
 
-    The order of keys does not count: JSON objects have none.
+    The order of keys does not count: JSON objects have none. Of a time with a UTC offset the
+    instant counts; the offset too with `offsets`.
     """
     if type(left) is not type(right):
         return False
@@ -45,15 +48,53 @@ def same(left: Any, right: Any) -> bool:
             equal: bool = left == right
             return equal and math.copysign(1.0, left) == math.copysign(1.0, right)
         case datetime():
-            wall, other = left.replace(tzinfo=None), right.replace(tzinfo=None)
-            return bool(wall == other and left.utcoffset() == right.utcoffset())
+            kept = not offsets or left.utcoffset() == right.utcoffset()
+            return kept and bool(left == right)
         case dict():
             keys, others = ({(type(key), key) for key in each} for each in (left, right))
-            return keys == others and all(same(left[key], right[key]) for key in left)
+            return keys == others and all(
+                same(left[key], right[key], offsets=offsets) for key in left
+            )
         case list() | tuple():
-            return len(left) == len(right) and all(map(same, left, right))
+            return len(left) == len(right) and all(
+                same(item, other, offsets=offsets) for item, other in zip(left, right, strict=True)
+            )
         case _:
             return bool(left == right)
+
+
+def scribble(value: Any) -> None:
+    """Change whatever can be changed in `value` and in all that it holds.
+
+    It is what callers do who take it for their own. What is frozen stays as it is: that may be
+    shared with anybody.
+    """
+    untyped: Any = value  # a mapping, or a tuple, may not be mutable: then the change is refused
+    match value:
+        case Mapping():
+            for item in value.values():
+                scribble(item)
+            _unless_frozen(partial(operator.setitem, untyped, "scribbled", True))
+        case list() | tuple():
+            for item in value:
+                scribble(item)
+            _unless_frozen(lambda: untyped.append("scribbled"))
+        case Enum() | str() | bytes():
+            pass
+        case _:
+            for name in _fields(value) or ():
+                held = getattr(value, name)
+                scribble(held)
+                if type(held) is str:
+                    _unless_frozen(partial(setattr, value, name, f"{held}, scribbled"))
+
+
+def _unless_frozen(change: Callable[[], None]) -> None:
+    try:
+        change()
+    except (AttributeError, TypeError, ValueError):
+        # How tuples, mapping proxies, frozen dataclasses and pydantic's frozen models refuse.
+        return
 
 
 def _fields(value: Any) -> list[str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.testing.base import Contract, Reopen
-from foldlog.testing.exact import plain, same
+from foldlog.testing.exact import plain, same, scribble
 from foldlog.testing.values import JSON_VALUES, nested
 
 
@@ -46,7 +46,7 @@ class PlannerEventsContract(Contract):
         assert await self._events(store) == [plain(event) for event in events]
 
     async def test_saving_an_event_twice_keeps_one(self, store: Any) -> None:
-        """MUST, Idempotency Requirements: retries can duplicate planner events."""
+        """SHOULD, Idempotency Requirements: retries can duplicate planner events."""
         for _ in range(3):
             await store.save_planner_event("trace", self.build.planner_event())
         assert len(await self._events(store)) == 1
@@ -54,14 +54,14 @@ class PlannerEventsContract(Contract):
     async def test_saving_an_event_again_after_a_restart_keeps_one(
         self, store: Any, restart: Reopen
     ) -> None:
-        """MUST, Idempotency Requirements: retries come from restarted processes too."""
+        """SHOULD, Idempotency Requirements: retries come from restarted processes too."""
         await store.save_planner_event("trace", self.build.planner_event())
         again = await restart()
         await again.save_planner_event("trace", self.build.planner_event())
         assert len(await self._events(again)) == 1
 
     async def test_two_stores_saving_one_event_keep_one(self, store: Any, beside: Reopen) -> None:
-        """MUST, Idempotency Requirements: in whichever process the retry runs."""
+        """SHOULD, Idempotency Requirements: in whichever process the retry runs."""
         stores = (store, await beside())
         event = self.build.planner_event()
         await self.at_once(stores[n % 2].save_planner_event("trace", event) for n in range(32))
@@ -128,20 +128,19 @@ class PlannerEventsContract(Contract):
 
     async def test_what_was_saved_may_be_changed_afterwards(self, store: Any) -> None:
         """Beyond: the list holds what was true when it was saved."""
-        extra: dict[str, Any] = {"l": [1]}
-        await store.save_planner_event("trace", self.build.planner_event(extra=extra))
-        extra["l"].append(2)
-        [loaded] = await store.list_planner_events("trace")
-        assert plain(loaded.extra) == {"l": [1]}
+        event = self.build.planner_event(extra={"l": [1]})
+        saved = plain(event)
+        await store.save_planner_event("trace", event)
+        scribble(event)
+        assert await self._events(store) == [saved]
 
     async def test_what_was_loaded_may_be_changed(self, store: Any) -> None:
         """Beyond: one reader cannot change what another sees."""
-        await store.save_planner_event("trace", self.build.planner_event(extra={"l": [1]}))
-        listed = await store.list_planner_events("trace")
-        listed[0].extra["l"].append(2)
-        listed.clear()
-        [again] = await store.list_planner_events("trace")
-        assert plain(again.extra) == {"l": [1]}
+        event = self.build.planner_event(extra={"l": [1]})
+        saved = plain(event)
+        await store.save_planner_event("trace", event)
+        scribble(await store.list_planner_events("trace"))
+        assert await self._events(store) == [saved]
 
     def _full_event(self) -> Any:
         return self.build.planner_event(

@@ -53,7 +53,7 @@ class RetentionContract(Contract):
     async def test_none_evicts_nothing_and_refuses(
         self, open_with_retention: OpenWithRetention, limit: dict[str, int]
     ) -> None:
-        """MUST, ArtifactRetentionConfig: `cleanup_strategy="none"`; a deletion makes room."""
+        """SHOULD, ArtifactRetentionConfig: `cleanup_strategy="none"`; a deletion makes room."""
         artifacts = (await open_with_retention(**limit, cleanup_strategy="none")).artifact_store
         ids = await self._fill_and_read_first(artifacts)
         await self._refused(artifacts, b"d" * 10)

@@ -23,6 +23,8 @@ class SteeringContract(CursorContract):
     store marks what it cut is its own affair.
     """
 
+    strong = True
+
     save_name = "save_steering"
     list_name = "list_steering"
     id_name = "event_id"
@@ -32,10 +34,6 @@ class SteeringContract(CursorContract):
         if "content" in fields:
             fields["payload"] = fields.pop("content")
         return self.build.steering(id_, session_id, **fields)
-
-    def content_of(self, item: Any) -> Any:
-        """What it says."""
-        return item.payload
 
     async def test_a_steering_event_comes_back_as_it_was(self, store: Any) -> None:
         """MUST, SteeringEvent; required test 12."""
@@ -66,7 +64,8 @@ class SteeringContract(CursorContract):
         for number in range(20):
             writer, reader = (store, other) if number % 2 else (other, store)
             await writer.save_steering(self.build.steering(f"e{number}"))
-            assert (await self.ids(reader))[-1] == f"e{number}"
+            for each in (reader, writer):  # so that both have read before the other one writes
+                assert f"e{number}" in await self.ids(each)
 
     async def test_a_harmless_payload_is_left_alone(self, store: Any) -> None:
         """MUST, Steering Payload Sanitization: only what breaks a limit is cut."""
@@ -88,8 +87,8 @@ class SteeringContract(CursorContract):
         """MUST, Size Limits: what comes first is kept."""
         payload = await self._stored(store, {"text": "x", **{f"k{n}": n for n in range(500)}})
         assert payload["text"] == "x"
-        kept = [key for key in payload if key.startswith("k")]
-        assert kept == [f"k{n}" for n in range(len(kept))]
+        kept = {key for key in payload if key.startswith("k")}
+        assert kept == {f"k{n}" for n in range(len(kept))}
         assert MAX_KEYS - 4 <= len(kept) < MAX_KEYS + 1
 
     async def test_a_long_list_is_cut(self, store: Any) -> None:
@@ -145,22 +144,29 @@ class SteeringContract(CursorContract):
         """Beyond: a copy is cut."""
         event = self.build.steering("event", payload={"text": "a" * 10_000})
         await store.save_steering(event)
+        [stored] = await store.list_steering("session")
+        assert len(stored.payload["text"]) < 10_000
         assert event.payload == {"text": "a" * 10_000}
 
     async def _stored(
         self, store: Any, payload: dict[str, Any], event_id: str = "event"
     ) -> dict[str, Any]:
         """Save the payload and return what reads back, which is JSON of at most 16,384 bytes."""
-        event = self.build.steering(
-            event_id, event_type=self.models.SteeringEventType.INJECT_CONTEXT
-        )
-        # Past the model's own validation, which is not the store's.
-        event.payload = payload
-        await store.save_steering(event)
+        await store.save_steering(self._raw(event_id, payload))
         stored = (await store.list_steering("session"))[-1].payload
         text = json.dumps(stored, ensure_ascii=False, allow_nan=False)
         assert len(text.encode()) <= MAX_PAYLOAD_BYTES
         return dict(stored)
+
+    def _raw(self, event_id: str, payload: dict[str, Any]) -> Any:
+        kind = self.models.SteeringEventType.INJECT_CONTEXT
+        event = self.build.steering(event_id, event_type=kind)
+        try:
+            # Past the model's own validation, which is not the store's.
+            event.payload = payload
+        except (AttributeError, TypeError, ValueError):  # it is frozen
+            return self.build.steering(event_id, event_type=kind, payload=payload)
+        return event
 
     def _full_event(self) -> Any:
         return self.build.steering(

@@ -21,10 +21,6 @@ class UpdatesContract(CursorContract):
         """An update."""
         return self.build.update(id_, session_id, **fields)
 
-    def content_of(self, item: Any) -> Any:
-        """What it tells."""
-        return item.content
-
     async def test_an_update_comes_back_as_it_was(self, store: Any) -> None:
         """MUST, StateUpdate."""
         saved = self._full_update()

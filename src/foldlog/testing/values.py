@@ -53,6 +53,19 @@ HOSTILE_IDS: Final[tuple[str, ...]] = (
 )
 """Distinct ids that a careless store confuses, cuts, or takes for a pattern or a path."""
 
+HOSTILE_NAMES: Final[tuple[str, ...]] = (
+    "../../etc/passwd",
+    "/abs",
+    "a\\b",
+    "\0",
+    "a\r\nb",
+    "*.>",
+    ".",
+    " ",
+    "é" * 2_500,
+)
+"""Names that a careless store takes for a path, a header or a pattern."""
+
 JSON_VALUES: Final[tuple[Any, ...]] = (
     None,
     True,
@@ -63,11 +76,9 @@ JSON_VALUES: Final[tuple[Any, ...]] = (
     2**63 - 1,
     -(2**63),
     0.0,
-    -0.0,
     1.0,
     0.1 + 0.2,
     5e-324,
-    1.7976931348623157e308,
     "",
     "text",
     "\r\n\u2028\ufeff\uffff",
@@ -80,13 +91,19 @@ JSON_VALUES: Final[tuple[Any, ...]] = (
     {"z": 1, "a": 2, "m": 3},
     [True, 1, 1.0, "1", None],
 )
-"""Values that survive `json.dumps` and `json.loads`: every store holds them exactly."""
+"""Values that every JSON database holds exactly.
+
+The sign of zero is not among them, nor are floats so large that they are written like integers:
+PostgreSQL's `jsonb`, which the specification recommends, keeps neither.
+"""
 
 _IST: Final = timezone(timedelta(hours=5, minutes=30))
 _LMT: Final = timezone(-timedelta(hours=3, minutes=6, seconds=28, microseconds=7))
 
 EXACT_VALUES: Final[tuple[Any, ...]] = (
     *JSON_VALUES,
+    -0.0,
+    1.7976931348623157e308,
     2**31,
     2**63,
     -(2**63) - 1,

@@ -16,16 +16,20 @@ from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
+from foldlog.views.snapshot import Restored, Sealed
 from foldlog_projections.fold import Folded, Projection, start, step
+from foldlog_projections.items import Items
 
 S = TypeVar("S")
 
-_ENVELOPE_BYTES: Final = 400
-"""What an envelope costs in memory beside its payload: objects, and its id among those seen."""
+_ENVELOPE_BYTES: Final = 200
+"""What an envelope in memory costs beside its payload."""
 
-EMPTY_BYTES: Final = 4000
-"""What a view costs before its first envelope: its subscription above all."""
+_ID_BYTES: Final = 200
+"""What an id costs among those seen."""
 
+EMPTY_BYTES: Final = 3800
+"""What a view costs beside its envelopes (measured): its subscription, and what holds them."""
 
 _MOST_AHEAD: Final = 1000
 """Pushes kept for when the gap before them is closed; beyond that the log is read again."""
@@ -34,9 +38,35 @@ _MOST_AHEAD: Final = 1000
 class View(Generic[S]):
     """A fold with its place in the log. It lives while it is hot, or somebody watches it.
 
+    `unsaved` and `unsaved_bytes` tell how much of it no snapshot covers, `sealed` which parts of
+    one are stored. `beginnings` counts how often it began anew.
+
     Args:
         on_growth: told by how many bytes the view's estimated memory has changed.
     """
+
+    __slots__ = (
+        "_ahead",
+        "_checked_at",
+        "_last",
+        "_on_growth",
+        "applied",
+        "beginnings",
+        "bytes",
+        "checked_epoch",
+        "filling",
+        "folded",
+        "hydrated",
+        "known_head",
+        "loaders",
+        "projection",
+        "sealed",
+        "subject",
+        "unfollow",
+        "unsaved",
+        "unsaved_bytes",
+        "watchers",
+    )
 
     def __init__(
         self, projection: Projection[S], subject: Subject, on_growth: Callable[[int], None]
@@ -46,11 +76,16 @@ class View(Generic[S]):
         self.folded: Folded[S] = start(projection)
         self.applied = 0
         self.known_head = 0
+        self.beginnings = 0
         self.bytes = 0
         self.hydrated: asyncio.Future[None] | None = None
+        self.filling: asyncio.Lock | None = None
         self.loaders = 0
         self.unfollow: Unfollow | None = None
         self.watchers: set[asyncio.Event] = set()
+        self.unsaved = 0
+        self.unsaved_bytes = 0
+        self.sealed: tuple[Sealed, ...] = ()
         self._on_growth = on_growth
         self._ahead: dict[int, Record] = {}
         self._last: Position | None = None
@@ -128,9 +163,32 @@ class View(Generic[S]):
         """Go back to before the log's first record."""
         self.folded = start(self.projection)
         self.applied = self.known_head = 0
+        self.beginnings += 1
         self._last = None
         self._ahead.clear()
-        self._grow(EMPTY_BYTES - self.bytes)
+        self._empty()
+
+    def adopt(self, restored: Restored[S]) -> None:
+        """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
+        self.folded, self._last, self.sealed = restored
+        self.applied = restored.ground.seq - 1
+        self.saved(len(self.folded.seen))
+        self._grow(EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) - self.bytes)
+
+    def saved(self, covered: int) -> None:
+        """Note that a snapshot covers as many envelopes as that."""
+        self.unsaved, self.unsaved_bytes = len(self.folded.seen) - covered, 0
+
+    def postpone(self) -> None:
+        """Have no snapshot taken before the fold has doubled."""
+        self.unsaved, self.unsaved_bytes = -len(self.folded.seen), -self.bytes
+
+    def fill(self, number: int, envelopes: list[Recorded]) -> None:
+        """Put in an absent page of a sequence."""
+        items = self.folded.state
+        assert isinstance(items, Items), "only a sequence has pages"
+        items.fill(number, envelopes)
+        self._grow(sum(_ENVELOPE_BYTES + len(envelope.payload) for envelope in envelopes))
 
     def detach(self) -> None:
         """Stop accounting: the view was let go of; whoever still reads it may finish."""
@@ -144,24 +202,38 @@ class View(Generic[S]):
     def _apply(self, record: Record) -> None:
         if record.seq <= self.applied:
             return
+        envelopes = record.envelopes
+        if self.projection.latest_only:
+            self.folded = start(self.projection)
+            self._empty()
+            envelopes = envelopes[-1:]
         try:
-            if self.projection.latest_only:
-                self.folded = start(self.projection)
-                self._grow(EMPTY_BYTES - self.bytes)
-                self._step(record.envelopes[-1])
-            else:
-                for envelope in record.envelopes:
-                    self._step(envelope)
+            self._step(envelopes)
         except msgspec.MsgspecError as error:
             raise LogCorrupt(self.subject.name, record.seq, str(error)) from error
         self.applied = record.seq
         self._last = record.envelopes[-1].position
 
-    def _step(self, envelope: Recorded) -> None:
-        if step(self.projection, self.folded, envelope):
-            if envelope.type == CLEARED:
-                self._grow(EMPTY_BYTES - self.bytes)
-            self._grow(_ENVELOPE_BYTES + len(envelope.payload))
+    def _step(self, envelopes: Sequence[Recorded]) -> None:
+        projection, folded = self.projection, self.folded
+        stepped = size = 0
+        try:
+            for envelope in envelopes:
+                if step(projection, folded, envelope):
+                    if envelope.type == CLEARED:
+                        self._empty()
+                        stepped = size = 0
+                    stepped += 1
+                    size += len(envelope.payload)
+        finally:
+            self.unsaved += stepped
+            self.unsaved_bytes += size
+            self._grow((_ENVELOPE_BYTES + _ID_BYTES) * stepped + size)
+
+    def _empty(self) -> None:
+        self.unsaved = self.unsaved_bytes = 0
+        self.sealed = ()
+        self._grow(EMPTY_BYTES - self.bytes)
 
     def _grow(self, by: int) -> None:
         self.bytes += by
@@ -172,16 +244,19 @@ def _unaccounted(growth: int) -> None:
     """The growth of a view that is no longer hot."""
 
 
-def continues(ground: Position, first: Record | None) -> bool:
+def continues(ground: Position, first: Record, *, within: bool = False) -> bool:
     """Whether a log whose first record from `ground` on is `first` is the one that was applied.
 
-    Where the subject was cleared meanwhile, it begins with that.
+    Where the subject was cleared meanwhile, it begins with that. `within`: the ground may stand
+    inside its record, which will then be applied again.
     """
-    if first is None:
-        return False
-    if first.seq == ground.seq:
+    if first.seq != ground.seq:
+        return first.envelopes[0].type == CLEARED
+    if not within:
         return first.envelopes[-1].position == ground
-    return first.envelopes[0].type == CLEARED
+    return ground.index < len(first.envelopes) and (
+        first.envelopes[ground.index].position == ground
+    )
 
 
 def precedes(ground: Position, last: Record | None) -> bool:

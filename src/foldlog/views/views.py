@@ -11,16 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from typing import Any, Final, Literal, TypeVar, get_args
 
-from foldlog.envelope import Position, Recorded
+from foldlog.envelope import Recorded
 from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
 from foldlog.log.port import Log, OnRecord, Record
+from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
-from foldlog.views.view import View, continues, precedes
+from foldlog.views.hot import Hot
+from foldlog.views.hydration import Choose, Hydration
+from foldlog.views.snapshots import Snapshots
+from foldlog.views.view import View
 from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.items import PAGE, Items
 
 Consistency = Literal["strong", "session", "eventual"]
 CONSISTENCIES: Final = get_args(Consistency)
@@ -30,23 +34,64 @@ TRUST_SECONDS: Final = 5.0
 
 DEFAULT_MAX_HOT_BYTES: Final = 256 * 1024 * 1024
 
+_AHEAD: Final = 8 * PAGE
+"""Envelopes that a watcher who catches up has loaded at once."""
+
 S = TypeVar("S")
 
 _log: Final = logging.getLogger("foldlog")
 
 
 class Views:
-    """The views over one log. Lives as long as its store."""
+    """The views over one log. Lives as long as its store.
 
-    def __init__(self, log: Log, *, max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES) -> None:
+    Args:
+        snapshots: where snapshots of long folds are kept. None: nowhere.
+        loop: the event loop that alone may use the log; None where any may.
+        max_hot_bytes: how much memory the hot views may take, by estimate; beyond it those used
+            least recently go.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        snapshots: SnapshotStore | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
+    ) -> None:
         self._log = log
-        self._max_hot_bytes = max_hot_bytes
-        self._hot: OrderedDict[Subject, View[Any]] = OrderedDict()
-        self._hot_bytes = 0
+        self._loop = loop
+        self._hot = Hot(max_hot_bytes)
+        self._snapshots = Snapshots(log, snapshots) if snapshots is not None else None
+        self._hydration = Hydration(log, self._snapshots)
         self.closed = False
 
     def __len__(self) -> int:
         return len(self._hot)
+
+    def check(self) -> None:
+        """Refuse whom the log cannot serve.
+
+        Raises:
+            StoreClosed: the log was let go of.
+            ConfigurationError: see `check_loop`.
+        """
+        if self.closed:
+            raise StoreClosed
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Refuse every event loop but the log's: what belongs to one never answers another.
+
+        Raises:
+            ConfigurationError: another one runs.
+        """
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                "this store belongs to another event loop, the one in which it was connected: "
+                "one store per event loop, so call foldlog.connect() in this one too"
+            )
 
     async def read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
@@ -56,12 +101,32 @@ class Views:
         Raises:
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
         """
-        return (await self._read(projection, subject, consistency)).folded
+        view = await self._read(projection, subject, consistency)
+        await self._hydration.complete(view)
+        return view.folded
+
+    async def select(
+        self,
+        projection: Projection[Items],
+        subject: Subject,
+        consistency: Consistency,
+        choose: Choose,
+    ) -> list[Recorded]:
+        """Return the envelopes of a sequence that `choose` wants, and load no others.
+
+        `choose` looks at indexes alone: what is absent has its place in them. Errors as `read`.
+        """
+        view = await self._read(projection, subject, consistency)
+        items = view.folded.state
+        if not items.absent:
+            return items.take(choose(view.folded))
+        return await self._hydration.take(view, choose)
 
     async def read_at(self, projection: Projection[S], subject: Subject) -> tuple[Folded[S], int]:
         """Read strongly; return the fold with the sequence up to which it has come.
 
-        What is decided on the fold is compared-and-set on that sequence. Errors as `read`.
+        What is decided on the fold is compared-and-set on that sequence. Of a sequence some pages
+        may be absent. Errors as `read`.
         """
         view = await self._read(projection, subject, "strong")
         return view.folded, view.applied
@@ -79,11 +144,11 @@ class Views:
 
     def wake(self) -> None:
         """Have every watcher look at the log again: pushes may have been missed."""
-        for view in self._hot.values():
+        for view in self._hot:
             view.wake()
 
     async def watch(
-        self, projection: Projection[list[Recorded]], subject: Subject, since_id: str | None
+        self, projection: Projection[Items], subject: Subject, since_id: str | None
     ) -> AsyncGenerator[Recorded]:
         """Yield the envelopes of `subject` in log order, then each new one, without end.
 
@@ -96,51 +161,70 @@ class Views:
         view = self._view(projection, subject)
         wake = asyncio.Event()
         view.watchers.add(wake)
+        self._hot.settle(view)
+        seen: dict[str, int] | None = None
+        last = -1
+        force = True
+
+        def following(folded: Folded[Items]) -> range:
+            nonlocal seen, last
+            if folded.seen is not seen:  # this is the first look, or the subject was cleared
+                last = folded.seen.get(since_id or "", -1) if seen is None else -1
+                seen = folded.seen
+            return range(last + 1, min(last + 1 + _AHEAD, len(folded.state)))
+
         try:
-            await self._bring_up(view, wake, force=True)
-            seen = view.folded.seen
-            position = seen[since_id] + 1 if since_id in seen else 0
             while True:
-                while position < len(view.folded.state) and view.folded.seen is seen:
-                    position += 1
-                    yield view.folded.state[position - 1]
-                if view.folded.seen is not seen:  # the subject was cleared
-                    seen, position = view.folded.seen, 0
-                    continue
-                woken = await _woken(wake, TRUST_SECONDS)
-                await self._bring_up(view, wake, force=not woken)
+                found = await self._followed(view, wake, following, force=force)
+                for envelope in found:
+                    if view.folded.seen is not seen:
+                        break
+                    last += 1
+                    yield envelope
+                force = not found and not await _woken(wake, TRUST_SECONDS)
         finally:
             view.watchers.discard(wake)
+            self._hot.settle(view)
             await self._abandon(view)
+
+    async def forget(self, subject: Subject) -> None:
+        """Remove the snapshot of a subject that was cleared. Errors as `Snapshots.forget`."""
+        if self._snapshots is not None:
+            await self._snapshots.forget(subject)
 
     async def drop(self) -> None:
         """Forget every view that nobody watches; the next reads fold the log anew."""
-        for view in list(self._hot.values()):
+        for view in self._hot:
             if view.is_hydrated and not view.watchers:
                 await self._release(view)
+
+    async def drop_snapshots(self, family: str | None = None) -> None:
+        """Remove all snapshots, or those of one family. Errors as `Snapshots.forget`."""
+        if self._snapshots is not None:
+            await self._snapshots.forget_all(family)
 
     async def close(self) -> None:
         """Forget everything; watchers end with StoreClosed."""
         self.closed = True
-        for view in list(self._hot.values()):
-            view.wake()
-            await self._release(view)
+        try:
+            for view in self._hot:
+                view.wake()
+                await self._release(view)
+        finally:
+            if self._snapshots is not None:
+                await self._snapshots.close()
 
     def _is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
         is_current = view.is_trusted if consistency == "eventual" else view.is_current
         return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
 
     def _view(self, projection: Projection[S], subject: Subject) -> View[S]:
-        if self.closed:
-            raise StoreClosed
+        self.check()
         view = self._hot.get(subject)
         if view is None:
-            view = self._hot[subject] = View(projection, subject, self._account)
-        self._hot.move_to_end(subject)
+            view = View(projection, subject, self._hot.account)
+            self._hot.add(view)
         return view
-
-    def _account(self, growth: int) -> None:
-        self._hot_bytes += growth
 
     async def _read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
@@ -150,14 +234,16 @@ class Views:
             raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
         view = self._view(projection, subject)
         if not view.is_hydrated:
-            await self._hydrate(view)
+            await self._hydrate(view, consistency)
+            self._hot.settle(view)
         elif consistency == "strong" or not self._is_current(view, consistency):
-            await self._catch_up(view, strong=consistency != "eventual")
-        if self._hot_bytes > self._max_hot_bytes:
+            await self._hydration.catch_up(view, strong=consistency != "eventual")
+        self._hot.touch(view)
+        if self._hot.is_full:
             await self._evict(keep=view)
         return view
 
-    async def _hydrate(self, view: View[Any]) -> None:
+    async def _hydrate(self, view: View[Any], consistency: Consistency) -> None:
         """Load a cold view; concurrent readers of it share the first one's load."""
         view.loaders += 1
         try:
@@ -166,9 +252,9 @@ class Views:
                 await asyncio.wait([view.hydrated])
             if view.hydrated is None:
                 await self._load(view)
-            else:
+            elif consistency == "strong" or not self._is_current(view, consistency):
                 # What another has loaded may be older than this read.
-                await self._catch_up(view)
+                await self._hydration.catch_up(view)
         finally:
             view.loaders -= 1
             await self._abandon(view)
@@ -183,7 +269,7 @@ class Views:
         try:
             if view.unfollow is None:
                 view.unfollow = await self._log.follow(view.subject, self._hints(view))
-            await self._catch_up(view)
+            await self._hydration.catch_up(view)
         except BaseException:
             view.hydrated = None
             raise
@@ -191,77 +277,38 @@ class Views:
             loading.set_result(None)
 
     def _hints(self, view: View[Any]) -> OnRecord:
-        return lambda record: view.hint(record, self._log.epoch)
+        snapshots = self._snapshots
 
-    async def _catch_up(self, view: View[Any], *, strong: bool = True) -> None:
-        """Read the log from where the view stands to the head, as of now."""
-        heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
-        view.enter(epoch)
-        if view.projection.latest_only:
-            ground = view.ground  # before the await: pushes go on meanwhile
-            record = await self._log.last(view.subject, strong=strong)
-            if strong and ground is not None and not precedes(ground, record):
-                self._notice_rewind(view, ground)
-            view.apply([record] if record is not None else [])
-        else:
-            if strong and view.ground is not None and epoch != view.checked_epoch:
-                # Since pushes may have been missed, the log may have been restored or replaced:
-                # what this view has applied last must still be there.
-                await self._check_ground(view, view.ground)
-            async for records in self._log.read(view.subject, after=view.applied, strong=strong):
-                view.apply(records)
-        view.checked(at, epoch)
-        if strong and view.applied < heard == view.known_head:
-            # It was purged after we had heard of it: the log's head is the truth.
-            view.known_head = view.applied
+        def hint(record: Record) -> None:
+            view.hint(record, self._log.epoch)
+            if snapshots is not None:
+                snapshots.offer(view)
 
-    async def _check_ground(self, view: View[Any], ground: Position) -> None:
-        first: Record | None = None
-        async for records in self._log.read(view.subject, after=ground.seq - 1):
-            first = first or records[0]
-        if not continues(ground, first):
-            self._notice_rewind(view, ground)
+        return hint
 
-    def _notice_rewind(self, view: View[Any], ground: Position) -> None:
-        if view.ground != ground:
-            return  # another reader has found out, and begun anew
-        _log.warning(
-            "%s no longer holds sequence %d as it was read before: the log was restored or "
-            "replaced; folding it anew",
-            view.subject.name,
-            ground.seq,
-        )
-        view.reset()
-
-    async def _bring_up(self, view: View[Any], wake: asyncio.Event, *, force: bool) -> None:
-        """Bring a watched view up to date, for as long as it takes until the log is there."""
+    async def _followed(
+        self, view: View[Items], wake: asyncio.Event, choose: Choose, *, force: bool
+    ) -> list[Recorded]:
+        """What of a watched view comes next, however long it takes until the log is there."""
         while not self.closed:
             try:
                 if not view.is_hydrated:
-                    await self._hydrate(view)
+                    await self._hydrate(view, "session")
                 elif force or not self._is_current(view):
-                    await self._catch_up(view)
+                    await self._hydration.catch_up(view)
+                return await self._hydration.take(view, choose)
             except LogUnavailable as error:
                 _log.info("watching %s: %s; waiting for the log", view.subject.name, error)
                 await _woken(wake, TRUST_SECONDS)
                 force = True
-            else:
-                return
         raise StoreClosed
 
     async def _evict(self, keep: View[Any]) -> None:
-        for view in list(self._hot.values()):
-            if self._hot_bytes <= self._max_hot_bytes:
-                return
-            if view is not keep and view.is_hydrated and not view.watchers:
-                await self._release(view)
+        while (view := self._hot.surplus(keep)) is not None:
+            await self._release(view)
 
     async def _release(self, view: View[Any]) -> None:
-        if self._hot.pop(view.subject, None) is None:
-            return
-        self._account(-view.bytes)
-        view.detach()
-        if view.unfollow is not None:
+        if self._hot.remove(view) and view.unfollow is not None:
             unfollow, view.unfollow = view.unfollow, None
             await unfollow()
 

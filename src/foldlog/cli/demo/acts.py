@@ -46,7 +46,7 @@ async def import_file(
     saves = report.appended.total + report.present.total
     return Proof(
         name="imported",
-        claim="Real conversations went in",
+        claim="Conversations went in",
         passed=report.conversations == len(transcript.conversations),
         figure=f"{report.conversations:,} conversations, {report.messages:,} messages",
         seconds=seconds,

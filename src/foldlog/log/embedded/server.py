@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Self, get_args
@@ -13,6 +14,7 @@ from foldlog.errors import (
     LogTimeout,
     LogUnavailable,
     ServerStartFailed,
+    StoreClosed,
 )
 from foldlog.log.embedded.binary import check_version, find_binary
 from foldlog.log.embedded.config import HOST, describe_again, describe_new, port_is_taken
@@ -26,6 +28,7 @@ from foldlog.log.embedded.locks import (
     require_flock,
 )
 from foldlog.log.embedded.probe import wait_until_ready
+from foldlog.log.embedded.staging import Staging
 from foldlog.log.embedded.start import Launch, log_tail, start, way_cleared
 
 LEAVE_TIMEOUT = 15.0
@@ -38,7 +41,7 @@ class EmbeddedServer:
     The server listens on the loopback interface only, with random credentials. It starts with the
     first member and is stopped after the last, also when members are killed: membership is a file
     lock, which the kernel takes back. A server that dies is restarted on the same port with the
-    same credentials, and so is one whose supervisor died too, by the next `join`.
+    same credentials, and so is one whose supervisor died too, by the next `join` or `revive`.
 
     Lives from `join` to `leave` or the end of the process. A forked child is no member: it must
     `join` for itself, and must not use a connection of its parent.
@@ -49,22 +52,23 @@ class EmbeddedServer:
     port: int
     user: str
     password: str
+    """Of the running server; what a `revive` changes."""
     durability: Durability
     """Of the running server: at least what was asked for."""
     version: str
     """Of the running server, such as ``2.15.1``."""
+    staging: Staging
+    """Where it stages atomic batches."""
 
     def __init__(
-        self, layout: Layout, description: Description, version: str, member: LockFile
+        self, layout: Layout, member: LockFile, durability: Durability, binary: str | None
     ) -> None:
         self._layout = layout
         self._member: LockFile | None = member
+        self._wanted = durability
+        self._binary = binary
         self.path = layout.directory
-        self.port = description.port
-        self.user = description.user
-        self.password = description.password
-        self.durability = description.durability
-        self.version = version
+        self.staging = Staging(layout.directory)
 
     @classmethod
     async def join(
@@ -89,33 +93,41 @@ class EmbeddedServer:
         if durability not in get_args(Durability):
             raise ConfigurationError(f"durability is 'fsync' or 'relaxed', not {durability!r}")
         layout = Layout.prepare(path)
-        try:
-            async with asyncio.timeout(timeout):
-                return await cls._join(layout, durability, binary)
-        except TimeoutError as error:
-            raise ServerStartFailed(
-                _with_tail(
-                    f"the server of {layout.directory} was not ready within {timeout:g} s",
-                    log_tail(layout.log),
-                )
-            ) from error
-        except OSError as error:
-            raise ServerStartFailed(
-                f"the server of {layout.directory} could not be started: {error}"
-            ) from error
+        async with _starting(layout, timeout):
+            member = LockFile(layout.members_lock)
+            try:
+                async with locked(layout.lifecycle_lock):  # not while a supervisor stops
+                    await member.lock(shared=True)
+                self = cls(layout, member, durability, binary)
+                await self._reach()
+            except BaseException:
+                member.release()
+                raise
+        return self
 
-    @classmethod
-    async def _join(cls, layout: Layout, durability: Durability, binary: str | None) -> Self:
-        member = LockFile(layout.members_lock)
-        try:
-            async with locked(layout.lifecycle_lock):  # not while a supervisor stops
-                await member.lock(shared=True)
-            description, version = await _reach(layout, durability, binary)
-            check_version(version)
-        except BaseException:
-            member.release()
-            raise
-        return cls(layout, description, version, member)
+    async def revive(self, *, timeout: float = 10.0) -> None:
+        """Have the server run again after a connection to it was lost, or find it running.
+
+        For members whose supervisor may have been killed: whoever comes first starts another. It
+        may be at another address, as after a supervisor was told to end. Errors as `join`.
+
+        Raises:
+            StoreClosed: it is no member any more.
+        """
+        if self._member is None:
+            raise StoreClosed
+        async with _starting(self._layout, timeout):
+            await self._reach()
+
+    async def _reach(self) -> None:
+        """Know the server of the directory, when it accepts connections."""
+        description, version = await _reach(self._layout, self._wanted, self._binary)
+        check_version(version)
+        self.port = description.port
+        self.user = description.user
+        self.password = description.password
+        self.durability = description.durability
+        self.version = version
 
     @property
     def url(self) -> str:
@@ -147,13 +159,32 @@ class EmbeddedServer:
         self._member = None
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT):
-                await _wait_unless_shared(self._layout)
+                await _wait_unless_shared(self._layout, self.staging)
         except TimeoutError as error:
             raise LogTimeout("stopping the embedded server", LEAVE_TIMEOUT) from error
         except FileNotFoundError:
-            return
+            self.staging.remove()
         except OSError as error:
             raise LogUnavailable(f"the embedded server may still be stopping: {error}") from error
+
+
+@asynccontextmanager
+async def _starting(layout: Layout, timeout: float) -> AsyncIterator[None]:
+    """Bound a start, and have it fail as one."""
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError as error:
+        raise ServerStartFailed(
+            _with_tail(
+                f"the server of {layout.directory} was not ready within {timeout:g} s",
+                log_tail(layout.log),
+            )
+        ) from error
+    except OSError as error:
+        raise ServerStartFailed(
+            f"the server of {layout.directory} could not be started: {error}"
+        ) from error
 
 
 async def _reach(
@@ -201,14 +232,18 @@ def _is_current(layout: Layout, description: Description) -> bool:
     return is_held(layout.supervisor_lock) and layout.read_description() == description
 
 
-async def _wait_unless_shared(layout: Layout) -> None:
-    """Wait until the server has ended, unless there are members."""
+async def _wait_unless_shared(layout: Layout, staging: Staging) -> None:
+    """Wait until the server has ended, unless there are members, and clear up after it."""
     for pause in pauses():
         async with locked(layout.lifecycle_lock):
-            if not is_held(layout.server_lock) or has_sharers(layout.members_lock):
+            if has_sharers(layout.members_lock):
+                return
+            if not is_held(layout.server_lock):
+                staging.remove()
                 return
             if not is_held(layout.supervisor_lock):
                 async with way_cleared(layout):
+                    staging.remove()
                     return
         await asyncio.sleep(pause)
 

@@ -9,27 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from foldlog.errors import (
     ConfigurationError,
+    FoldlogError,
     LogTimeout,
     LogUnavailable,
     StoreClosed,
     UnsupportedServer,
 )
+from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing
+from foldlog.log.jetstream.credentials import identity, refusal, without_secrets
 from foldlog.log.jetstream.replies import Replies
 
-OnMessage = Callable[[Msg], Awaitable[None]]
+Message = tuple[str, bytes, dict[str, str] | None]
+"""A subject, a payload, and headers if any."""
+
+Revive = Callable[[], Awaitable[str]]
+"""Sees to it that a server runs, and returns its URL. Raises a FoldlogError where it cannot."""
 
 MIN_SERVER: Final = (2, 15, 1)
+
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds before a server that could not be revived is looked after again: doubled each time."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -52,27 +61,46 @@ class ReplyLost(LogUnavailable):
 
 
 class Connection:
-    """A connection that reconnects for ever until `close`."""
+    """A connection that reconnects for ever until `close`.
 
-    def __init__(self) -> None:
-        self._client = Client()
+    Args:
+        revive: asked, again and again, while there is no connection. None: the server comes back
+            by itself.
+    """
+
+    def __init__(self, *, revive: Revive | None = None) -> None:
+        self._client = LeanClient()
         self._connected = asyncio.Event()
         self._epoch = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._replies = Replies()
         self._inbox = ""
         self._last_error: Exception | None = None
+        self._revive = revive
+        self._not_revived: FoldlogError | None = None
+        self._pause = _FIRST_PAUSE
+        self._signing_in: Callable[[], str] | None = None
 
     @classmethod
-    async def open(cls, url: str, *, timeout: float, options: dict[str, Any]) -> Connection:
+    async def open(
+        cls,
+        url: str,
+        *,
+        timeout: float,
+        options: dict[str, Any],
+        revive: Revive | None = None,
+    ) -> Connection:
         """Connect.
 
         Raises:
-            LogUnavailable: no server answered, or it refused the credentials.
-            ConfigurationError: the url or an option is not as nats-py takes it.
+            LogUnavailable: no server answered.
+            ConfigurationError: the url or an option is not as nats-py takes it, or the server
+                refused the credentials.
             UnsupportedServer: the server is older than 2.15.1.
         """
-        self = cls()
+        shown = without_secrets(url)
+        self = cls(revive=revive)
+        self._signing_in = lambda: f"{shown}: it refuses {identity(url, options)}"
         try:
             async with asyncio.timeout(timeout):
                 await self._client.connect(
@@ -87,20 +115,21 @@ class Connection:
         except (AttributeError, TypeError, ValueError, AssertionError) as error:
             # nats-py checks what it is given by using it.
             await self._abandon()
-            raise ConfigurationError(f"cannot connect to {_shown(url)}: {error!r}") from error
+            raise ConfigurationError(f"cannot connect to {shown}: {error!r}") from error
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._abandon()
             cause = self._last_error or error
-            raise LogUnavailable(f"no connection to {_shown(url)}: {cause!r}") from error
+            raise LogUnavailable(f"no connection to {shown}: {cause!r}") from error
         except BaseException:
             await self._abandon()
             raise
+        self._signing_in = None
         self._connected.set()
         version = self._client.connected_server_version
         if (version.major, version.minor, version.patch) < MIN_SERVER:
             await self.close()
             raise UnsupportedServer(
-                f"{_shown(url)} runs nats-server {version.major}.{version.minor}.{version.patch}; "
+                f"{shown} runs nats-server {version.major}.{version.minor}.{version.patch}; "
                 "foldlog needs 2.15.1 or newer: upgrade it, or let foldlog.connect() without a URL "
                 "start its own"
             )
@@ -146,17 +175,10 @@ class Connection:
             async with asyncio.timeout(max(timeout, 0)):
                 await self._connected.wait()
         except TimeoutError:
-            raise LogUnavailable(f"not connected: {self._last_error!r}") from None
+            cause = self._not_revived or self._last_error
+            raise LogUnavailable(f"not connected: {cause!r}") from None
         if self._client.is_closed:
             raise StoreClosed
-
-    async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        """Send without asking for a reply.
-
-        Raises:
-            LogUnavailable: not sent.
-        """
-        await self._send(subject, payload, "", headers)
 
     async def request(
         self,
@@ -172,22 +194,22 @@ class Connection:
             ReplyLost: sent; the connection broke or `timeout` seconds passed without a reply.
             LogUnavailable: not sent, or nobody serves the subject.
         """
-        replies: list[Msg] = []
-
-        def take(index: int, msg: Msg) -> bool:
-            replies.append(msg)
-            return True
-
-        with self._replies.expected(take) as ((token,), done):
-            await self._send(subject, payload, self._inbox + token, headers)
-            if not await _within(timeout, done):
-                raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
-        if status_of(replies[0]) == "503":
+        reply = await self._reply([(subject, payload, headers)], timeout=timeout)
+        if status_of(reply) == "503":
             raise LogUnavailable(f"nobody answers {subject}")
-        return replies[0]
+        return reply
+
+    async def request_last(self, messages: Sequence[Message], *, timeout: float) -> Msg:
+        """Send many at once; return the reply to the last, the only one that is asked for.
+
+        Raises:
+            ReplyLost: as `request`.
+            LogUnavailable: none was sent.
+        """
+        return await self._reply(messages, timeout=timeout, at_once=True)
 
     async def request_each(
-        self, requests: Sequence[tuple[str, bytes, dict[str, str]]], *, timeout: float
+        self, requests: Sequence[Message], *, timeout: float
     ) -> list[Msg | None]:
         """Send many at once; return the reply to each, None where it did not come.
 
@@ -206,15 +228,13 @@ class Connection:
             return missing == 0
 
         with self._replies.expected(take, len(requests)) as (tokens, done):
-            for number, (token, (subject, payload, headers)) in enumerate(
-                zip(tokens, requests, strict=True)
-            ):
-                try:
-                    await self._send(subject, payload, self._inbox + token, headers)
-                except LogUnavailable:
-                    if number == 0:
-                        raise
-                    break  # those before it are in doubt, and so is nothing after it
+            await self._send(
+                *(
+                    Outgoing(subject, payload, headers, self._inbox + token)
+                    for token, (subject, payload, headers) in zip(tokens, requests, strict=True)
+                ),
+                at_once=True,
+            )
             await _within(timeout, done)
         return replies
 
@@ -231,7 +251,7 @@ class Connection:
             return status_of(msg) is not None
 
         with self._replies.expected(take) as ((token,), done):
-            await self._send(subject, payload, self._inbox + token, None)
+            await self._send(Outgoing(subject, payload, None, self._inbox + token))
             if not await _within(timeout, done):
                 if self._client.is_connected:
                     raise LogTimeout(f"reading by {subject}", timeout)
@@ -239,13 +259,13 @@ class Connection:
         return replies
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
-        """Have `on_message` awaited for each message on `subject`, again after a reconnect.
+        """Call `on_message` for each message on `subject`, again after a reconnect.
 
         Raises:
             LogUnavailable, StoreClosed: not subscribed.
         """
         try:
-            return await self._client.subscribe(subject, cb=on_message)
+            return await self._client.call(subject, on_message)
         except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
             raise StoreClosed from None
 
@@ -268,26 +288,37 @@ class Connection:
     async def _listen(self) -> None:
         inbox = self._client.new_inbox()
         self._inbox = inbox + "."
-        # No limits: what may come is bounded by what was asked for.
-        await self._client.subscribe(
-            inbox + ".*", cb=self._on_reply, pending_msgs_limit=0, pending_bytes_limit=0
-        )
+        await self._client.call(inbox + ".*", self._on_reply)
 
     async def _abandon(self) -> None:
         if self._client._current_server is not None:  # else there is nothing to close
             await self._client.close()
 
-    async def _send(
-        self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None
-    ) -> None:
+    async def _reply(
+        self, messages: Sequence[Message], *, timeout: float, at_once: bool = False
+    ) -> Msg:
+        replies: list[Msg] = []
+
+        def take(index: int, msg: Msg) -> bool:
+            replies.append(msg)
+            return True
+
+        *before, last = (Outgoing(*message) for message in messages)
+        with self._replies.expected(take) as ((token,), done):
+            await self._send(*before, last._replace(reply=self._inbox + token), at_once=at_once)
+            if not await _within(timeout, done):
+                raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
+        return replies[0]
+
+    async def _send(self, *messages: Outgoing, at_once: bool = False) -> None:
         try:
-            await self._client.publish(subject, payload, reply, headers)
+            await self._client.send(*messages, at_once=at_once)
         except nats.errors.OutboundBufferLimitError:
             raise LogUnavailable("not connected") from None
         except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
             raise StoreClosed from None
 
-    async def _on_reply(self, msg: Msg) -> None:
+    def _on_reply(self, msg: Msg) -> None:
         self._replies.arrived(msg.subject.rpartition(".")[2], msg)
 
     async def _on_error(self, error: Exception) -> None:
@@ -295,19 +326,43 @@ class Connection:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._grow_epoch()
         _log.debug("nats: %r", error)
+        if self._signing_in is not None and (reason := refusal(error)) is not None:
+            raise ConfigurationError(f"no connection to {self._signing_in()}: {reason}")
+        await self._bring_back()
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
         self._replies.lose_all()
         self._grow_epoch()
+        await self._bring_back()
 
     async def _on_reconnected(self) -> None:
+        self._not_revived, self._pause = None, _FIRST_PAUSE
         self._connected.set()
         self._grow_epoch()
 
     async def _on_closed(self) -> None:
         self._connected.set()
         self._replies.lose_all()
+
+    async def _bring_back(self) -> None:
+        """Revive the server while there is no connection, and go on where it is then.
+
+        nats-py waits for this before its next attempt, and cancels it when it is closed.
+        """
+        if self._revive is None or self._connected.is_set() or self._client.is_closed:
+            return
+        try:
+            url = await self._revive()
+        except FoldlogError as error:
+            self._not_revived = error
+            _log.warning("the log is away: %s", error)
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        else:
+            self._not_revived = None
+            if not self._client.is_closed:
+                self._client.set_server_pool([url])
 
     def _grow_epoch(self) -> None:
         self._epoch += 1
@@ -326,8 +381,3 @@ async def _within(timeout: float, done: asyncio.Future[bool]) -> bool:
             return await done
     except TimeoutError:
         return False
-
-
-def _shown(url: str) -> str:
-    """`url` without its users and passwords."""
-    return ",".join(re.sub(r"(?<=://)[^/]*@", "", part.strip()) for part in url.split(","))

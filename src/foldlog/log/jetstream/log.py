@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
 from nats.aio.msg import Msg
@@ -12,28 +12,43 @@ from nats.aio.msg import Msg
 from foldlog.errors import AppendFailed, AppendUnknown, LogCorrupt, LogUnavailable
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.appender import Appender
-from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream.connection import Connection, Revive
 from foldlog.log.jetstream.reader import Reader
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
 from foldlog.subjects import Namespace, Subject, live
+
+Stage = Callable[[str], None]
+"""Sees to it that the server stages the batches of a stream where that is cheap."""
 
 
 class JetStreamLog:
     """A namespace's log on a server or a cluster. Made by `open`, ended by `close`."""
 
     def __init__(
-        self, connection: Connection, namespace: Namespace, *, replicas: int, timeout: float
+        self,
+        connection: Connection,
+        namespace: Namespace,
+        *,
+        replicas: int,
+        timeout: float,
+        stage: Stage | None = None,
     ) -> None:
         self.namespace = namespace
         self.connection = connection
         self.timeout = timeout
         shards = range(namespace.shards)
-        self._appenders = [Appender(connection, timeout=timeout) for _ in shards]
+        self._stage = stage
+        self._appenders = [
+            Appender(connection, timeout=timeout, on_incomplete=self._stage_all) for _ in shards
+        ]
         self._readers = [
             Reader(connection, namespace.stream(shard), replicas=replicas, timeout=timeout)
             for shard in shards
         ]
+        if stage is not None:
+            self._stage_all()
+            connection.on_epoch(self._stage_all)
 
     @classmethod
     async def open(
@@ -45,14 +60,21 @@ class JetStreamLog:
         replicas: int | None = None,
         timeout: float = 5.0,
         options: dict[str, Any] | None = None,
+        revive: Revive | None = None,
+        stage: Stage | None = None,
     ) -> JetStreamLog:
         """Connect, and make or check the namespace's streams.
+
+        `revive`: see `Connection`. `stage` is called with the name of each stream when the log
+        opens, and whenever its server may have forgotten where to stage its batches.
 
         Raises:
             LogUnavailable, UnsupportedServer, ConfigurationError: as the message says.
         """
         Namespace(namespace)  # a bad name is refused before anything is opened
-        connection = await Connection.open(url, timeout=timeout, options=options or {})
+        connection = await Connection.open(
+            url, timeout=timeout, options=options or {}, revive=revive
+        )
         try:
             if not connection.server.get("jetstream"):
                 await streams.api_level(connection, timeout=timeout)
@@ -62,17 +84,22 @@ class JetStreamLog:
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, made, replicas=replicas, timeout=timeout)
+        return cls(connection, made, replicas=replicas, timeout=timeout, stage=stage)
 
     @property
     def epoch(self) -> int:
         """See the port."""
         return self.connection.epoch
 
-    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+    def append(
+        self, appends: Sequence[Append], *, atomic: bool = False
+    ) -> Coroutine[Any, Any, list[int]]:
         """See the port."""
         if len(self._appenders) == 1:
-            return await self._appenders[0].append(appends, atomic=atomic)
+            return self._appenders[0].append(appends, atomic=atomic)
+        return self._append_sharded(appends, atomic=atomic)
+
+    async def _append_sharded(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         shards = {append.subject.shard for append in appends}
         if len(shards) == 1 or atomic:
             return await self._appenders[shards.pop()].append(appends, atomic=atomic)
@@ -90,7 +117,7 @@ class JetStreamLog:
 
     def read(
         self, subject: Subject, *, after: int = 0, strong: bool = True
-    ) -> AsyncIterator[list[Record]]:
+    ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         return self._readers[subject.shard].read(subject, after, strong=strong)
 
@@ -102,7 +129,7 @@ class JetStreamLog:
         """See the port."""
         reader = self._readers[subject.shard]
 
-        async def on_message(msg: Msg) -> None:
+        def on_message(msg: Msg) -> None:
             headers = msg.headers or {}
             try:
                 record = reader.parse(msg, previous=int(headers["Nats-Last-Sequence"]))
@@ -122,15 +149,12 @@ class JetStreamLog:
 
     async def purge(self, subject: Subject, *, before: int) -> None:
         """See the port."""
-        answer = await streams.api(
-            self.connection,
-            f"STREAM.PURGE.{self.namespace.stream(subject.shard)}",
-            wire.PurgeAnswer,
-            {"filter": subject.name, "seq": before},
-            timeout=self.timeout,
-        )
-        if answer.error is not None:
-            raise LogUnavailable(f"purging {subject.name}: {answer.error.description}")
+        await self._purge(subject.shard, before, filter=subject.name)
+
+    async def truncate(self, shard: int, *, before: int) -> None:
+        """See the port."""
+        # Without a filter the server drops whole blocks instead of looking at every message.
+        await self._purge(shard, before)
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
@@ -169,6 +193,25 @@ class JetStreamLog:
                 await appender.close()
         finally:
             await self.connection.close()
+
+    async def _purge(self, shard: int, before: int, **which: str) -> None:
+        if before <= 1:
+            return  # sequences begin at 1, and to the server 0 means all of them
+        stream = self.namespace.stream(shard)
+        answer = await streams.api(
+            self.connection,
+            f"STREAM.PURGE.{stream}",
+            wire.PurgeAnswer,
+            {"seq": before, **which},
+            timeout=self.timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
+
+    def _stage_all(self) -> None:
+        if self._stage is not None:
+            for shard in range(self.namespace.shards):
+                self._stage(self.namespace.stream(shard))
 
     async def _subject_names(self, shard: int, family: str | None) -> list[str]:
         stream, names = self.namespace.stream(shard), list[str]()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import msgspec
@@ -25,6 +25,10 @@ from foldlog.subjects import Subject
 _PAGE_MESSAGES: Final = 512
 _PAGE_BYTES: Final = 1024 * 1024
 """A direct get has no flow control: what may be under way at once is bounded by the page."""
+
+_FIRST_MESSAGES: Final = 128
+_FIRST_BYTES: Final = 128 * 1024
+"""A first page is smaller: most subjects end on it, and for the others there may be a snapshot."""
 
 _LAG_PAUSE: Final = 0.02
 """Seconds to give a replica that lags behind the leader's head."""
@@ -47,7 +51,7 @@ class Reader:
 
     async def read(
         self, subject: Subject, after: int, *, strong: bool
-    ) -> AsyncIterator[list[Record]]:
+    ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         deadline = time.monotonic() + self._timeout
         head: int | None = None
@@ -110,8 +114,8 @@ class Reader:
             {
                 "seq": after + 1,
                 "next_by_subj": subject.name,
-                "batch": _PAGE_MESSAGES,
-                "max_bytes": _PAGE_BYTES,
+                "batch": _PAGE_MESSAGES if after else _FIRST_MESSAGES,
+                "max_bytes": _PAGE_BYTES if after else _FIRST_BYTES,
             }
         )
         while True:

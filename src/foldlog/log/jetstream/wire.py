@@ -69,8 +69,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class StreamDescription(msgspec.Struct, frozen=True):
-    """The answer to STREAM.INFO and STREAM.CREATE."""
+    """The answer to STREAM.INFO and STREAM.CREATE; `created` is RFC 3339."""
 
+    created: str = ""
     config: StreamConfig = StreamConfig()
     state: StreamState = StreamState()
     cluster: Cluster | None = None

@@ -1,0 +1,141 @@
+"""The state of the folds that keep every envelope: pages of them, and indexes over all.
+
+The envelopes of a long subject need not all be in memory. A page that is *absent* has its place
+and its marks; whoever needs what is on it reads it from the log first, and puts it in.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, cast
+
+from foldlog.envelope import Recorded
+
+PAGE: Final = 128
+"""Envelopes a page: few enough to read for one of them, many enough for a short index."""
+
+ORDINAL: Final = "I"
+"""The type of ordinals in an array: 32 bits."""
+
+Places = dict[str, "array[int]"]
+
+
+class Items:
+    """Envelopes in log order, each known by its ordinal, which counts from 0.
+
+    `marks` are the sequences at which the pages begin, `places` the ordinals of the envelopes that
+    have a key, by key. Both are complete whatever is absent.
+    """
+
+    __slots__ = ("_count", "_last", "_pages", "absent", "marks", "places")
+
+    def __init__(self, marks: Iterable[int] = (), places: Places | None = None) -> None:
+        """Begin empty, or with full pages that are absent."""
+        self.marks = list(marks)
+        self.places = {} if places is None else places
+        self._pages: list[list[Recorded] | None] = [None] * len(self.marks)
+        self._last: list[Recorded] = []
+        self._count = PAGE * len(self.marks)
+        self.absent = len(self.marks)
+
+    def append(self, envelope: Recorded, key: str | None = None) -> None:
+        """Add an envelope at the end."""
+        ordinal = self._count
+        if ordinal % PAGE:
+            self._last.append(envelope)
+        else:
+            self._last = [envelope]
+            self._pages.append(self._last)
+            self.marks.append(envelope.seq)
+        if key is not None:
+            place = self.places.get(key)
+            if place is None:
+                self.places[key] = array(ORDINAL, (ordinal,))
+            else:
+                place.append(ordinal)
+        self._count = ordinal + 1
+
+    def page(self, number: int) -> list[Recorded] | None:
+        """A page, or None if it is absent. Never change it."""
+        return self._pages[number]
+
+    def fill(self, number: int, envelopes: list[Recorded]) -> None:
+        """Put in what an absent page holds: exactly PAGE envelopes."""
+        self._pages[number] = envelopes
+        self.absent -= 1
+
+    def missing(self, ordinals: Sequence[int]) -> list[int]:
+        """The absent pages among those that hold `ordinals`, which ascend; in order."""
+        if not self.absent or not ordinals:
+            return []
+        if isinstance(ordinals, range):
+            numbers: Iterable[int] = range(ordinals[0] // PAGE, ordinals[-1] // PAGE + 1)
+        else:
+            numbers = dict.fromkeys(ordinal // PAGE for ordinal in ordinals)
+        return [number for number in numbers if self._pages[number] is None]
+
+    def take(self, ordinals: Sequence[int]) -> list[Recorded]:
+        """The envelopes at `ordinals`, which ascend. None may be absent."""
+        if isinstance(ordinals, range):
+            return self._run(ordinals.start, ordinals.stop)
+        pages = cast("list[list[Recorded]]", self._pages)
+        return [pages[ordinal // PAGE][ordinal % PAGE] for ordinal in ordinals]
+
+    def after(self, ordinal: int, limit: int, key: str | None = None) -> Sequence[int]:
+        """The first `limit` ordinals greater than `ordinal`, of those with `key` if it is given."""
+        if key is None:
+            return range(ordinal + 1, min(ordinal + 1 + limit, self._count))
+        place = self.places.get(key, _NONE)
+        start = bisect_right(place, ordinal)
+        return place[start : start + limit]
+
+    def latest(self, limit: int, key: str | None = None) -> Sequence[int]:
+        """The last `limit` ordinals, of those with `key` if it is given; `limit` is positive."""
+        if key is None:
+            return range(max(self._count - limit, 0), self._count)
+        return self.places.get(key, _NONE)[-limit:]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Recorded]:
+        """Every envelope. None may be absent."""
+        return chain.from_iterable(cast("list[list[Recorded]]", self._pages))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Items) and (self._pages, self.marks, self.places) == (
+            other._pages,
+            other.marks,
+            other.places,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"Items({self._pages!r})"
+
+    def _run(self, start: int, stop: int) -> list[Recorded]:
+        pages = cast("list[list[Recorded]]", self._pages)
+        if stop <= start:
+            return []
+        first, last = start // PAGE, (stop - 1) // PAGE
+        found = pages[first][start % PAGE :] if first < last else []
+        for number in range(first + 1, last):
+            found += pages[number]
+        begin = 0 if first < last else start % PAGE
+        return found + pages[last][begin : (stop - 1) % PAGE + 1]
+
+
+_NONE: Final[array[int]] = array(ORDINAL)
+
+
+def between(places: Places, start: int, stop: int) -> Places:
+    """The part of `places` that falls on the ordinals from `start` to before `stop`."""
+    part = {
+        key: place[bisect_left(place, start) : bisect_left(place, stop)]
+        for key, place in places.items()
+    }
+    return {key: place for key, place in part.items() if place}

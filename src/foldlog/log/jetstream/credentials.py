@@ -1,0 +1,48 @@
+"""What a connection signs in with, as an error may name it: never a secret."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+_SIGN_IN: Final = re.compile(r"(?:(?<=://)|^)(?:(?!://).)*@")
+"""Up to the last `@` before the next URL: a password may hold whatever else a URL has."""
+
+_USER: Final = re.compile(r"(?:(?<=://)|^)(?!\w+://)([^/@:,]+):(?:(?!://)[^@])*@")
+
+_REFUSED: Final = re.compile("Authorization Violation|(?:User|Account) Authentication Expired")
+"""What nats-server says to credentials that it will not take later either."""
+
+
+def without_secrets(url: str) -> str:
+    """`url`, one or several with commas between, without what stands before an `@`."""
+    return _SIGN_IN.sub("", url)
+
+
+def refusal(error: Exception) -> str | None:
+    """What the server said to the credentials; None where it was not about them."""
+    found = _REFUSED.search(str(error))
+    return found[0] if found else None
+
+
+def identity(url: str, options: Mapping[str, Any]) -> str:
+    """Who or what `url` and the options of nats-py sign in with."""
+    credentials = options.get("user_credentials")
+    if isinstance(credentials, str | os.PathLike):
+        return f"the credentials in {os.fspath(credentials)}"
+    if credentials is not None:
+        return "the credentials given"
+    if any(options.get(key) is not None for key in ("nkeys_seed", "nkeys_seed_str")):
+        return "the key given"
+    user = options.get("user")
+    if user is None and (found := _USER.search(url)) is not None:
+        user = unquote(found[1])
+    if user is not None:
+        return f"user {user() if callable(user) else user!r} with the password given"
+    # Before an "@" alone, what nats-py takes for a token.
+    if options.get("token") is not None or "@" in url:
+        return "the token given"
+    return "a client that does not sign in"

@@ -1,0 +1,163 @@
+"""Publishing a group of records until the outcome of each is known, or time is up.
+
+A group goes as plain publishes side by side or as one atomic batch, whichever has been cheaper
+here. When the connection breaks or time passes after sending, the records are published again,
+each with the message id it had: the server stores what is missing and acknowledges what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.log.jetstream.connection import Connection, ReplyLost
+from foldlog.log.jetstream.outcomes import (
+    CLOSED_IN_FLIGHT,
+    Failure,
+    Kind,
+    Outcome,
+    Undecided,
+    doubted,
+    outcome,
+)
+from foldlog.log.jetstream.vehicle import Vehicle
+
+_RETRY_PAUSE: Final = 0.05
+"""Seconds between attempts while a stream has no leader or a batch was lost half-way."""
+
+
+class Message(NamedTuple):
+    """One record on its way; `expect` is the last sequence that its subject must have."""
+
+    subject: str
+    payload: bytes
+    id: str
+    expect: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As a plain publish carries them."""
+        headers = {"Nats-Msg-Id": self.id}
+        if self.expect is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(self.expect)
+        return headers
+
+
+class Publisher:
+    """Publishes to one stream.
+
+    Args:
+        on_incomplete: called when the server could not keep a batch until its end; it may put
+            right what is in the way before the next attempt.
+    """
+
+    def __init__(
+        self, connection: Connection, *, on_incomplete: Callable[[], None] = lambda: None
+    ) -> None:
+        self._connection = connection
+        self._vehicle = Vehicle()
+        self._on_incomplete = on_incomplete
+
+    async def store(
+        self, messages: list[Message], *, atomic: bool, deadline: float
+    ) -> list[Outcome]:
+        """Publish at most 1,000 messages; return the outcome of each, by `deadline`.
+
+        Raises:
+            StoreClosed: the connection was closed before anything was sent.
+        """
+        in_doubt = False
+        as_batch = self._goes_as_batch(messages, atomic=atomic)
+        outcomes: list[Outcome | None] = [None] * len(messages)
+        while True:
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                await self._connection.ready(left)
+                if left <= 0:
+                    raise LogUnavailable("time is up")
+                began = time.perf_counter()
+                # Half of what is left, so that the other half can settle a lost reply.
+                if as_batch:
+                    outcomes = list(await self._publish_batch(messages, timeout=left / 2))
+                else:
+                    await self._publish_each(messages, outcomes, timeout=left / 2)
+                if len(messages) > 1:  # alone, it pays the round trip that a group shares
+                    cost = time.perf_counter() - began
+                    self._vehicle.learn(len(messages), cost, as_batch=as_batch)
+            except ReplyLost:
+                in_doubt = True
+                as_batch = as_batch and atomic
+                await asyncio.sleep(_RETRY_PAUSE)
+            except StoreClosed:
+                if not in_doubt:
+                    raise
+                return [o if o is not None else CLOSED_IN_FLIGHT for o in outcomes]
+            except LogUnavailable as error:
+                if asyncio.get_running_loop().time() + _RETRY_PAUSE >= deadline:
+                    kind = Kind.UNKNOWN if in_doubt else Kind.UNREACHABLE
+                    return [o if o is not None else Failure(kind, str(error)) for o in outcomes]
+                await asyncio.sleep(_RETRY_PAUSE)
+            except Undecided as undecided:
+                if undecided.duplicate:  # complete one by one what is stored in part
+                    in_doubt = True
+                    as_batch = False
+                    await asyncio.sleep(0)
+                else:
+                    self._on_incomplete()
+                    await asyncio.sleep(_RETRY_PAUSE)
+            if all(found is not None for found in outcomes):
+                return [doubted(o) if in_doubt else o for o in outcomes if o is not None]
+
+    def _goes_as_batch(self, messages: list[Message], *, atomic: bool) -> bool:
+        if len(messages) == 1:
+            return False
+        if atomic or self._vehicle.prefers_batch(len(messages)):
+            return True
+        # Side by side, one of two records of a subject could fail alone and be stored late, out
+        # of order; in a batch it cannot.
+        return len({message.subject for message in messages}) < len(messages)
+
+    async def _publish_each(
+        self, messages: list[Message], outcomes: list[Outcome | None], *, timeout: float
+    ) -> None:
+        """Publish what has no outcome yet, side by side, and note the outcomes that come."""
+        missing = [index for index, found in enumerate(outcomes) if found is None]
+        replies = await self._connection.request_each(
+            [(messages[i].subject, messages[i].payload, messages[i].headers) for i in missing],
+            timeout=timeout,
+        )
+        problem: LogUnavailable | Undecided | None = None
+        for index, reply in zip(missing, replies, strict=True):
+            try:
+                outcomes[index] = outcome(reply)
+            except ReplyLost as lost:
+                problem = lost  # doubt outweighs whatever else went wrong
+            except (LogUnavailable, Undecided) as other:
+                problem = problem or other
+        if problem is not None:
+            raise problem
+
+    async def _publish_batch(
+        self, messages: list[Message], *, timeout: float
+    ) -> list[int] | list[Failure]:
+        batch_id = secrets.token_hex(12)
+        parts = [
+            (message.subject, message.payload, _in_batch(message, batch_id, number))
+            for number, message in enumerate(messages, 1)
+        ]
+        parts[-1][2]["Nats-Batch-Commit"] = "1"
+        last = outcome(await self._connection.request_last(parts, timeout=timeout))
+        if isinstance(last, Failure):
+            return [last] * len(messages)
+        return list(range(last - len(messages) + 1, last + 1))
+
+
+def _in_batch(message: Message, batch_id: str, number: int) -> dict[str, str]:
+    headers = message.headers
+    headers["Nats-Batch-Id"] = batch_id
+    headers["Nats-Batch-Sequence"] = str(number)
+    return headers

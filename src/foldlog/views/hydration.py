@@ -1,0 +1,203 @@
+"""How a view comes by what it lacks: from the log, and where that is long, from its snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from foldlog.envelope import CLEARED, Position, Recorded
+from foldlog.log.port import Log
+from foldlog.views.snapshot import MIN_LONG, Restored
+from foldlog.views.snapshots import Snapshots
+from foldlog.views.view import View, continues, precedes
+from foldlog_projections.fold import Folded
+from foldlog_projections.items import PAGE, Items
+
+Choose = Callable[[Folded[Items]], Sequence[int]]
+"""Says which ordinals of a sequence are wanted, ascending, from its indexes alone."""
+
+_log: Final = logging.getLogger("foldlog")
+
+
+class Hydration:
+    """Reads the log for views. Holds no resources of its own."""
+
+    def __init__(self, log: Log, snapshots: Snapshots | None) -> None:
+        self._log = log
+        self._snapshots = snapshots
+
+    async def catch_up(self, view: View[Any], *, strong: bool = True) -> None:
+        """Read the log from where the view stands to the head, as of now.
+
+        Raises:
+            LogUnavailable, LogCorrupt: that was not possible.
+        """
+        heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
+        view.enter(epoch)
+        if view.projection.latest_only:
+            await self._read_last(view, strong)
+        elif view.ground is None:
+            await self._read_cold(view, strong)
+        else:
+            # Since pushes may have been missed, the log may have been restored or replaced: what
+            # this view has applied last must still be there.
+            unproven = view.ground if strong and epoch != view.checked_epoch else None
+            await self._read_on(view, unproven, strong)
+        view.checked(at, epoch)
+        if strong and view.applied < heard == view.known_head:
+            # It was purged after we had heard of it: the log's head is the truth.
+            view.known_head = view.applied
+        if self._snapshots is not None:
+            self._snapshots.offer(view)
+
+    async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
+        """Return the envelopes that `choose` wants, having loaded what of them is absent.
+
+        Errors as `catch_up`.
+        """
+        while True:
+            items = view.folded.state
+            ordinals = choose(view.folded)
+            missing = items.missing(ordinals)
+            if not missing:
+                return items.take(ordinals)
+            await self._fill(view, items, missing)
+
+    async def complete(self, view: View[Any]) -> None:
+        """Load whatever is absent. Errors as `catch_up`."""
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
+
+    async def _read_last(self, view: View[Any], strong: bool) -> None:
+        ground = view.ground  # before the await: pushes go on meanwhile
+        record = await self._log.last(view.subject, strong=strong)
+        if strong and ground is not None and not precedes(ground, record):
+            _begin_anew(view, ground)
+        view.apply([record] if record is not None else [])
+
+    async def _read_cold(self, view: View[Any], strong: bool) -> None:
+        """Read from the beginning; where there is more than a little, look for a snapshot."""
+        restored: Restored[Any] | None = None
+        looked = self._snapshots is None
+        async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
+            async for records in pages:
+                view.apply(records)
+                if not looked and len(view.folded.seen) >= MIN_LONG:
+                    looked = True
+                    restored = await self._restored(view)
+                    if restored is not None:
+                        break
+        if restored is not None:
+            view.adopt(restored)
+            seen = view.folded.seen
+            await self._read_on(view, restored.ground, strong)
+            if view.folded.seen is not seen and self._snapshots is not None:
+                self._snapshots.discard(view.subject)  # the log was cleared or replaced since
+
+    async def _restored(self, view: View[Any]) -> Restored[Any] | None:
+        """The view's snapshot, if it is ahead of the view."""
+        if self._snapshots is None:
+            return None
+        restored = await self._snapshots.load(view.projection, view.subject)
+        return restored if restored is not None and restored.ground.seq > view.applied else None
+
+    async def _read_on(self, view: View[Any], unproven: Position | None, strong: bool) -> None:
+        """Apply what follows, unless the log does not hold `unproven`: then all there is.
+
+        What proves the ground is the first record of the same read.
+        """
+        beginnings = view.beginnings
+        after = view.applied if unproven is None else unproven.seq - 1
+        async with aclosing(self._log.read(view.subject, after=after, strong=strong)) as pages:
+            async for records in pages:
+                if unproven is not None:
+                    if not continues(unproven, records[0], within=view.applied < unproven.seq):
+                        break
+                    unproven = None
+                if view.beginnings != beginnings:
+                    break  # another reader has begun anew: these records are not the next
+                view.apply(records)
+        if unproven is not None:
+            _begin_anew(view, unproven)
+        if view.beginnings != beginnings:
+            await self._read_on(view, None, strong)
+
+    async def _fill(self, view: View[Items], items: Items, missing: Sequence[int]) -> None:
+        """Load absent pages, one reader at a time.
+
+        Where the log does not have them as the indexes say, the view is brought up to date, and if
+        that explains nothing, folded anew.
+        """
+        view.filling = view.filling or asyncio.Lock()
+        async with view.filling:
+            for first, last in _runs(missing):
+                if items.page(first) is not None:
+                    continue  # the reader before has loaded it
+                if not await self._fill_run(view, items, first, last):
+                    break
+            else:
+                return
+            await self.catch_up(view)
+            if view.folded.state is items:
+                _log.warning("%s is not as its snapshot says; folding it anew", view.subject.name)
+                if self._snapshots is not None:
+                    self._snapshots.discard(view.subject)
+                view.reset()
+                await self._read_on(view, None, strong=True)
+
+    async def _fill_run(self, view: View[Items], items: Items, first: int, last: int) -> bool:
+        """Load the pages from `first` to `last`; False if the log does not have them."""
+        seen = view.folded.seen
+        if view.folded.state is not items:
+            return False
+        number, page = first, list[Recorded]()
+        after = items.marks[first] - 1
+        async with aclosing(self._log.read(view.subject, after=after)) as pages:
+            async for records in pages:
+                for record in records:
+                    for envelope in record.envelopes:
+                        if envelope.type == CLEARED:
+                            page.clear()  # what comes before it in its record is not meant
+                        # What is not the next was there before, or stands on the page before.
+                        if seen.get(envelope.id) != number * PAGE + len(page):
+                            continue
+                        page.append(envelope)
+                        if len(page) == PAGE:
+                            if view.folded.state is not items:
+                                return False
+                            view.fill(number, page)
+                            if number == last:
+                                return True
+                            number, page = number + 1, []
+        return False
+
+
+def _everything(folded: Folded[Items]) -> range:
+    return range(len(folded.state))
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as runs without a gap, first and last of each."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _begin_anew(view: View[Any], ground: Position) -> None:
+    if view.ground != ground:
+        return  # another reader has found out, and begun anew
+    _log.warning(
+        "%s no longer holds sequence %d as it was read before: the log was restored or "
+        "replaced; folding it anew",
+        view.subject.name,
+        ground.seq,
+    )
+    view.reset()

@@ -1,0 +1,264 @@
+"""What a snapshot holds, as bytes and back. Pure: no I/O, and no way to be half right.
+
+A snapshot is a *head* and *parts*. The head says of what log, projection and position it is, and
+names each part by its digest; the parts hold the ids that were applied, in order. Parts are never
+changed, only added to: what stands in them follows from the log alone. So a snapshot costs what is
+new, two writers agree, and a head stands or falls with the parts that it names.
+
+Of a sequence (`Items`) the head covers the full pages, and nothing of what is on them: the log has
+that. Of other folds it holds the whole state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog.envelope import Position
+from foldlog_projections.fold import PAYLOAD_VERSION, REFUSAL_BYTES, Folded, Projection
+from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
+from foldlog_projections.kept import Kept
+
+S = TypeVar("S")
+
+FORMAT: Final = 1
+
+PART_BYTES: Final = 256 * 1024
+"""A part is closed at this size: few requests to load, little to write again before it is."""
+
+_DIGEST_BYTES: Final = 16
+
+MIN_LONG: Final = PAGE
+"""Envelopes that a fold has at least before anybody looks for its snapshot."""
+
+DUE_ENVELOPES: Final = 1024
+DUE_BYTES: Final = 1024 * 1024
+"""A snapshot is due when as much is to be read that it does not cover."""
+
+
+class Unusable(Exception):
+    """Bytes that are no snapshot of this view: of another version or log, torn, or damaged."""
+
+
+class Sealed(NamedTuple):
+    """A part that is stored: the ordinal that comes after its last, and its digest."""
+
+    end: int
+    digest: bytes
+
+
+class Restored(NamedTuple, Generic[S]):
+    """A fold as a snapshot has it. It stands while the log holds `ground`."""
+
+    folded: Folded[S]
+    ground: Position
+    sealed: tuple[Sealed, ...]
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full."""
+
+    identity: str
+    projection: str
+    version: int
+    payload_version: int
+    ground: Position
+    cleared_at: int
+    refused: bytes
+    parts: list[Sealed]
+    rest: bytes
+    state: bytes
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """Ids by ordinal; of a sequence also where its pages begin, and the ordinals by key.
+
+    The ids are one text, a line each: thousands of them are read three times as fast that way. Only
+    where one holds a line break they are a list.
+    """
+
+    ids: str | list[str]
+    marks: list[int]
+    places: dict[str, bytes]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_head_decoder: Final = msgspec.msgpack.Decoder(Head)
+_part_decoder: Final = msgspec.msgpack.Decoder(Part)
+
+
+def is_due(envelopes: int, size: int) -> bool:
+    """Whether so many envelopes, of `size` bytes together, are worth a snapshot."""
+    return envelopes >= DUE_ENVELOPES or (size >= DUE_BYTES and envelopes >= PAGE)
+
+
+class Draft:
+    """A snapshot in the making: first each of `parts` is to be stored, then `head`.
+
+    It is of the fold as it was when the draft was made; the fold may go on meanwhile.
+
+    Args:
+        ground: where the last envelope stands that was applied.
+        sealed: the parts that are stored already.
+    """
+
+    def __init__(
+        self,
+        projection: Projection[Any],
+        folded: Folded[Any],
+        ground: Position,
+        sealed: tuple[Sealed, ...],
+        identity: str,
+    ) -> None:
+        self.covered = len(folded.seen)
+        self.ground = ground
+        self.sealed = sealed
+        self._items: Items | None = None
+        state = b""
+        if isinstance(folded.state, Items):
+            self._items = folded.state
+            self.covered -= self.covered % PAGE
+            last = self._items.page(self.covered // PAGE - 1)
+            assert last is not None, "there is nothing new in a sequence without a page in memory"
+            self.ground = last[-1].position
+        elif isinstance(projection, Kept):
+            state = projection.keep(folded.state)
+        self._start = sealed[-1].end if sealed else 0
+        self._ids = list(islice(folded.seen, self._start, self.covered))
+        self._head = Head(
+            identity=identity,
+            projection=projection.name,
+            version=projection.version,
+            payload_version=PAYLOAD_VERSION,
+            ground=self.ground,
+            cleared_at=folded.cleared_at,
+            refused=b"".join(sorted(folded.refused)),
+            parts=[],
+            rest=b"",
+            state=state,
+        )
+
+    def parts(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is to be stored, by number, and have it in `sealed` then."""
+        size = begun = 0
+        for end in range(PAGE, len(self._ids) + 1, PAGE):
+            size += sum(map(len, self._ids[end - PAGE : end]))
+            if size >= PART_BYTES:
+                data = self._part(begun, end)
+                self.sealed = (*self.sealed, Sealed(self._start + end, _digest(data)))
+                yield len(self.sealed), data
+                size, begun = 0, end
+
+    def head(self) -> bytes:
+        """What is to be stored under number 0, at last."""
+        begun = self.sealed[-1].end if self.sealed else 0
+        rest = self._part(begun - self._start, len(self._ids))
+        body = _encoder.encode(
+            msgspec.structs.replace(self._head, parts=list(self.sealed), rest=rest)
+        )
+        return _digest(body) + body
+
+    def _part(self, start: int, end: int) -> bytes:
+        marks: list[int] = []
+        places: Places = {}
+        if self._items is not None:
+            first, after = self._start + start, self._start + end
+            marks = self._items.marks[first // PAGE : after // PAGE]
+            places = between(self._items.places, first, after)
+        ordinals = {key: _little_endian(place).tobytes() for key, place in places.items()}
+        return _encoder.encode(Part(_joined(self._ids[start:end]), marks, ordinals))
+
+
+def is_keepable(projection: Projection[Any]) -> bool:
+    """Whether there are snapshots of a projection's folds."""
+    if projection.latest_only:
+        return False
+    return isinstance(projection, Kept) or isinstance(projection.initial(), Items)
+
+
+def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head | None:
+    """The head of a snapshot; None if it is of another version, or of another log.
+
+    Raises:
+        Unusable: it is damaged.
+    """
+    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if _digest(body) != digest:
+        raise Unusable("its head is damaged")
+    try:
+        head = _head_decoder.decode(body)
+    except msgspec.MsgspecError:
+        return None  # whole, so of a version that writes it otherwise
+    expected = (identity, projection.name, projection.version, PAYLOAD_VERSION)
+    found = (head.identity, head.projection, head.version, head.payload_version)
+    return head if found == expected else None
+
+
+def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]) -> Restored[S]:
+    """The fold that a snapshot holds.
+
+    Raises:
+        Unusable: parts are missing, or are not those that the head names.
+    """
+    for sealed, data in zip(head.parts, parts, strict=True):
+        if data is None or _digest(data) != sealed.digest:
+            raise Unusable("its parts are not those of its head")
+    try:
+        decoded = [_part_decoder.decode(data) for data in (*parts, head.rest) if data is not None]
+        ids = list(chain.from_iterable(map(_ids, decoded)))
+        folded = Folded(
+            state=_state(projection, head, decoded, len(ids)),
+            seen=dict(zip(ids, range(len(ids)), strict=True)),
+            refused=_hashes(head.refused),
+            cleared_at=head.cleared_at,
+        )
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Unusable(str(error)) from error
+    if len(folded.seen) != len(ids):
+        raise Unusable("an id stands in it twice")
+    return Restored(folded, head.ground, tuple(head.parts))
+
+
+def _joined(ids: list[str]) -> str | list[str]:
+    joined = "\n".join(ids)
+    return joined if joined.count("\n") == len(ids) - 1 else ids
+
+
+def _ids(part: Part) -> list[str]:
+    return part.ids.split("\n") if isinstance(part.ids, str) else part.ids
+
+
+def _state(projection: Projection[Any], head: Head, parts: list[Part], length: int) -> Any:
+    if isinstance(projection, Kept):
+        return projection.restore(head.state)
+    places: Places = {}
+    for part in parts:
+        for key, ordinals in part.places.items():
+            place = places.setdefault(key, array(ORDINAL))
+            place.extend(_little_endian(array(ORDINAL, ordinals)))
+    items = Items(chain.from_iterable(part.marks for part in parts), places)
+    if len(items) != length:
+        raise Unusable("its pages and its ids differ in number")
+    return items
+
+
+def _little_endian(place: array[int]) -> array[int]:
+    """An array as little-endian machines have it, from this machine's or to it."""
+    if sys.byteorder == "big":
+        place = place[:]
+        place.byteswap()
+    return place
+
+
+def _hashes(joined: bytes) -> set[bytes]:
+    return {joined[at : at + REFUSAL_BYTES] for at in range(0, len(joined), REFUSAL_BYTES)}
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_DIGEST_BYTES]

@@ -1,0 +1,174 @@
+"""Loading and writing snapshots: loading when a long view is cold, writing behind everybody's back.
+
+Nobody ever waits for a snapshot to be written, and nothing fails because one is not there. What
+cannot be loaded is done without; what cannot be written is tried again when more has gathered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
+
+from foldlog.envelope import CLEARED
+from foldlog.errors import AppendFailed, ConfigurationError, FoldlogError, LogUnavailable
+from foldlog.log.port import Log
+from foldlog.log.snapshots import SnapshotStore
+from foldlog.subjects import Subject
+from foldlog.views import snapshot
+from foldlog.views.snapshot import Draft, Restored, Unusable
+from foldlog.views.view import View, continues
+from foldlog_projections.fold import Projection
+
+S = TypeVar("S")
+
+_SHARE: Final = 0.1
+"""The share of the time that writing may take: after each snapshot it rests nine times as long."""
+
+CLOSING_SECONDS: Final = 1.0
+"""What the snapshots still waiting get when the store closes."""
+
+_log: Final = logging.getLogger("foldlog")
+
+
+class Snapshots:
+    """The snapshots of one store's views. Lives as long as they do."""
+
+    def __init__(self, log: Log, store: SnapshotStore) -> None:
+        self._log = log
+        self._store = store
+        self._waiting: OrderedDict[Subject, View[Any] | None] = OrderedDict()
+        self._writer: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._changing = asyncio.Lock()
+        self._reported: set[Subject] = set()
+
+    async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
+        """Return the fold that a snapshot has, if there is one that can be used.
+
+        It stands only while the log holds its `ground`: that is for the caller to see.
+        """
+        if not snapshot.is_keepable(projection):
+            return None
+        try:
+            (data,) = await self._store.get(subject, [0])
+            if data is None:
+                return None
+            head = snapshot.read_head(data, projection, await self._store.identity(subject))
+            if head is None:
+                return None
+            parts = await self._store.get(subject, range(1, len(head.parts) + 1))
+            return snapshot.restore(projection, head, parts)
+        except LogUnavailable as error:
+            _log.info("no snapshot of %s: %s", subject.name, error)
+        except Unusable as error:
+            self._report(subject, f"{error}; folding the log, and replacing it when it is due")
+        return None
+
+    def offer(self, view: View[Any]) -> None:
+        """Have a snapshot of a view written, some time, if it is due."""
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes) and not self._hurry.is_set():
+            self._wait(view.subject, view)
+
+    def discard(self, subject: Subject) -> None:
+        """Have a snapshot removed, some time, that no view will use."""
+        self._wait(subject, None)
+
+    async def forget(self, subject: Subject) -> None:
+        """Remove the snapshot of a subject.
+
+        Raises:
+            LogUnavailable: it may still be there; forgetting again is safe.
+        """
+        self._waiting.pop(subject, None)
+        await self._store.purge(subject)
+
+    async def forget_all(self, family: str | None = None) -> None:
+        """Remove all snapshots, or those of one family. Errors as `forget`."""
+        self._waiting.clear()
+        async with self._changing:  # what is being written now goes as well
+            await self._store.purge_all(family)
+
+    async def close(self) -> None:
+        """Write what waits if that takes no time to speak of, and let go of the rest."""
+        self._hurry.set()
+        if self._writer is not None and not self._writer.done():
+            await asyncio.wait([self._writer], timeout=CLOSING_SECONDS)
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+
+    def _wait(self, subject: Subject, view: View[Any] | None) -> None:
+        self._waiting[subject] = view
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(
+                self._write_all(), name="foldlog snapshots"
+            )
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            subject, view = self._waiting.popitem(last=False)
+            began = time.monotonic()
+            try:
+                async with self._changing:
+                    if view is None:
+                        await self._store.purge(subject)
+                    else:
+                        await self._write(view)
+            except (AppendFailed, ConfigurationError) as error:
+                self._report(subject, str(error))
+            except FoldlogError as error:
+                _log.info("no snapshot of %s: %s", subject.name, error)
+            await self._rest((time.monotonic() - began) * (1 / _SHARE - 1))
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+
+    async def _write(self, view: View[Any]) -> None:
+        identity = await self._store.identity(view.subject)
+        folded, ground = view.folded, view.ground
+        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
+            return  # it was cleared meanwhile
+        seen = folded.seen
+        draft = Draft(view.projection, folded, ground, view.sealed, identity)
+        view.saved(draft.covered)
+        for number, data in draft.parts():
+            await self._put(view, number, data)
+        await self._put(view, 0, draft.head())
+        if view.folded.seen is seen:
+            view.sealed = draft.sealed
+        if not await self._stands(draft, view.subject):
+            await self._store.purge(view.subject)
+
+    async def _put(self, view: View[Any], number: int, data: bytes) -> None:
+        if len(data) > self._store.max_bytes:
+            # What it does not cover must have doubled before it is worth another attempt.
+            view.postpone()
+            raise AppendFailed(f"{len(data)} bytes; a message holds {self._store.max_bytes}")
+        await self._store.put(view.subject, number, data)
+
+    async def _stands(self, draft: Draft, subject: Subject) -> bool:
+        """Whether what was written is of what the log holds, and was not cleared before it came.
+
+        Whoever clears the subject after this removes the snapshot too.
+        """
+        async with aclosing(self._log.read(subject, after=draft.ground.seq - 1)) as pages:
+            async for records in pages:
+                first = records[0]
+                return (
+                    continues(draft.ground, first, within=True)
+                    and first.envelopes[0].type != CLEARED
+                )
+        return False
+
+    def _report(self, subject: Subject, reason: str) -> None:
+        """Say once what keeps a view's snapshot from being of use."""
+        if subject not in self._reported:
+            self._reported.add(subject)
+            _log.warning("the snapshot of %s: %s", subject.name, reason)

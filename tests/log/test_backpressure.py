@@ -1,0 +1,91 @@
+"""Writers beyond the bound of pending bytes wait, in order, and can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from foldlog.envelope import draft
+from foldlog.errors import LogUnavailable
+from foldlog.log.jetstream import appender as module
+from foldlog.log.jetstream.appender import Appender
+from foldlog.log.port import Append
+from tests.log.test_outcomes import SUBJECT, Server
+
+BYTES = 1000
+
+
+class Held(Server):
+    """A server that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = asyncio.Event()
+
+    async def ready(self, timeout: float) -> None:
+        await self.let_go.wait()
+
+
+def append(name: str) -> Append:
+    return Append(SUBJECT, (draft("update.saved", bytes(BYTES), id=name),))
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    monkeypatch.setattr(module, "MAX_PENDING_BYTES", 3 * BYTES)
+    return Held()
+
+
+async def test_writers_beyond_the_bound_wait_and_keep_their_order(held: Held) -> None:
+    appender = Appender(held, timeout=5)  # type: ignore[arg-type]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(50)
+    ]
+    await turns()
+    assert appender.pending_bytes <= 3 * BYTES
+    held.let_go.set()
+    seqs = [seq for (seq,) in await asyncio.gather(*writing)]
+    assert seqs == sorted(seqs)
+    assert appender.pending_bytes == 0
+    await appender.close()
+
+
+async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
+    appender = Appender(held, timeout=5)  # type: ignore[arg-type]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
+    ]
+    await turns()
+    for task in writing[1::2]:
+        task.cancel()
+    held.let_go.set()
+    ended = await asyncio.gather(*writing, return_exceptions=True)
+    assert all(isinstance(end, list) for end in ended[::2])
+    assert all(isinstance(end, asyncio.CancelledError | list) for end in ended)
+    assert isinstance(ended[19], asyncio.CancelledError)
+    assert appender.pending_bytes == 0
+    await appender.close()
+
+
+async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None:
+    appender = Appender(held, timeout=0.05)  # type: ignore[arg-type]
+    held.let_go.set()
+
+    async def away(timeout: float) -> None:
+        raise LogUnavailable("away")
+
+    held.ready = away  # type: ignore[method-assign]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
+    ]
+    ended = await asyncio.gather(*writing, return_exceptions=True)
+    assert all(isinstance(end, LogUnavailable) for end in ended)
+    assert appender.pending_bytes == 0
+    assert held.stored == []
+    await appender.close()

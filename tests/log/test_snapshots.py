@@ -1,0 +1,148 @@
+"""Where snapshots are kept: what both backends promise, and what the one on a server adds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from foldlog import LogUnavailable
+from foldlog.envelope import draft
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.jetstream import JetStreamLog, streams, wire
+from foldlog.log.jetstream import snapshots as module
+from foldlog.log.jetstream.snapshots import JetStreamSnapshots
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append, Log
+from foldlog.log.snapshots import SnapshotStore
+from foldlog.subjects import Namespace
+from tests.support.stores import fresh_namespace
+
+
+@pytest.fixture
+async def log(request: pytest.FixtureRequest, embedded_path: Path) -> AsyncIterator[Log]:
+    """A log of two shards; `jetstream` where nothing else is asked for."""
+    name = fresh_namespace()
+    if getattr(request, "param", "jetstream") == "memory":
+        yield MemoryLog(Namespace(name, 2))
+        return
+    server = await EmbeddedServer.join(embedded_path)
+    options = {"user": server.user, "password": server.password}
+    log = await JetStreamLog.open(server.url, name, shards=2, options=options)
+    yield log
+    await log.close()
+    await server.leave()
+
+
+@pytest.fixture
+def store(log: Log) -> SnapshotStore:
+    return log.snapshots if isinstance(log, MemoryLog) else JetStreamSnapshots(log)  # type: ignore[arg-type]  # there are two
+
+
+both = pytest.mark.parametrize("log", ["memory", "jetstream"], indirect=True)
+
+
+@both
+async def test_what_was_put_is_found(log: Log, store: SnapshotStore) -> None:
+    where, other = log.namespace.subject("updates", "a.b *"), log.namespace.subject("updates", "a")
+    assert await store.get(where, [0, 1]) == [None, None]
+    for number, data in [(0, b"old"), (1, b"part"), (2, b""), (0, b"head")]:
+        await store.put(where, number, data)
+    assert await store.get(where, [2, 0, 1, 3]) == [b"", b"head", b"part", None]
+    assert await store.get(other, [0]) == [None]
+    many = range(20)
+    for number in many:
+        await store.put(other, number, bytes([number]))
+    assert await store.get(other, many) == [bytes([number]) for number in many]
+    assert store.max_bytes > 1000
+
+
+@both
+async def test_only_what_is_named_is_purged(log: Log, store: SnapshotStore) -> None:
+    subjects = [
+        log.namespace.subject("updates", "a"),
+        log.namespace.subject("updates", "b"),
+        log.namespace.subject("tasks", "a"),
+        log.namespace.subject("trajectory", "a", "b"),
+    ]
+    await store.purge(subjects[0])
+    await store.purge_all()
+    for subject in subjects:
+        for number in (0, 1):
+            await store.put(subject, number, b"x")
+
+    async def left() -> list[bool]:
+        return [await store.get(subject, [0, 1]) != [None, None] for subject in subjects]
+
+    await store.purge(subjects[0])
+    assert await left() == [False, True, True, True]
+    await store.purge_all("updates")
+    assert await left() == [False, False, True, True]
+    await store.purge_all()
+    assert await left() == [False] * 4
+
+
+@both
+async def test_a_log_keeps_its_identity_and_another_has_its_own(
+    log: Log, store: SnapshotStore
+) -> None:
+    where = log.namespace.subject("updates", "a")
+    assert await store.identity(where)
+    assert await store.identity(where) == await store.identity(where)
+    if isinstance(log, MemoryLog):
+        assert await MemoryLog().snapshots.identity(where) != await store.identity(where)
+
+
+async def test_a_stream_that_is_made_anew_is_another_log(log: JetStreamLog) -> None:
+    where = log.namespace.subject("updates", "a")
+    before = await JetStreamSnapshots(log).identity(where)
+    await log.append([Append(where, (draft("x", b"\xc0", id="1"),))])
+    assert await JetStreamSnapshots(log).identity(where) == before
+    name = log.namespace.stream(where.shard)
+    found = await streams.describe(log.connection, name, timeout=5)
+    await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
+    config = msgspec.to_builtins(found.config)
+    await streams.api(
+        log.connection, f"STREAM.CREATE.{name}", wire.StreamDescription, config, timeout=5
+    )
+    assert await JetStreamSnapshots(log).identity(where) != before
+
+
+async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
+    log: JetStreamLog,
+) -> None:
+    where, name = log.namespace.subject("updates", "a"), log.namespace.snapshots()
+    store = JetStreamSnapshots(log)
+    await store.get(where, [0])
+    assert (await streams.describe(log.connection, name, timeout=5)).error is not None
+    for n in range(5):
+        await store.put(where, 0, bytes([n]))
+    made = await streams.describe(log.connection, name, timeout=5)
+    assert (made.error, made.state.messages) == (None, 1)
+    # Whoever removes it loses nothing but time.
+    await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
+    with pytest.raises(LogUnavailable):
+        await store.put(where, 0, b"lost")
+    await store.put(where, 0, b"again")
+    assert await store.get(where, [0]) == [b"again"]
+
+
+async def test_where_nobody_may_answer_nobody_is_asked_twice(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, store = log.namespace.subject("updates", "a"), JetStreamSnapshots(log)
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+
+    async def silent(message: object) -> None:
+        """What an account without permission hears: nothing."""
+
+    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
+    subscription = await log.connection._client.subscribe(name, cb=silent)
+    for _ in range(3):
+        with pytest.raises(LogUnavailable):
+            await store.get(where, [0])
+    await log.connection._client.flush()
+    assert subscription.delivered == 1
+    await subscription.unsubscribe()
