@@ -101,16 +101,16 @@ class Batch:
         Envelopes for a subject share its latest record while it has room. That keeps their order:
         nothing about another subject depends on where a record stands inside the batch.
         """
-        if self.records and not self._has_room(sizes):
+        if self.records and not self._has_room(sum(sizes), len(sizes)):
             return None
         return list(map(self._place, appends, sizes))
 
-    def _has_room(self, sizes: list[int]) -> bool:
-        if self.bytes + sum(sizes) > BATCH_BYTES:
-            return False
+    def _has_room(self, size: int, appends: int) -> bool:
         # Two neighbours that were not joined exceed one record together.
-        most = sum(2 * (size // self.record_bytes) + 1 for size in sizes)
-        return len(self.records) + most <= MAX_BATCH_MESSAGES
+        most = 2 * (size // self.record_bytes) + appends
+        return (
+            self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
+        )
 
     def _place(self, append: Append, size: int) -> tuple[int, int]:
         name = append.subject.name
@@ -121,6 +121,11 @@ class Batch:
             self.records[index][1].extend(append.drafts)
             return index, index
         first = len(self.records)
+        if size <= self.record_bytes:
+            self._open[name] = first
+            self.records.append((name, list(append.drafts)))
+            self._filled.append(size)
+            return first, first
         for part in split(append.drafts, self.record_bytes):
             self.records.append((name, list(part)))
             self._filled.append(sum(map(size_of, part)))

@@ -65,7 +65,7 @@ class Hydration:
             missing = items.missing(ordinals)
             if not missing:
                 return items.take(ordinals)
-            await self._fill(view, items, missing)
+            await self._fill(view, items, ordinals)
 
     async def complete(self, view: View[Any]) -> None:
         """Load whatever is absent. Errors as `catch_up`."""
@@ -82,7 +82,8 @@ class Hydration:
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
         """Read from the beginning; where there is more than a little, look for a snapshot."""
         restored: Restored[Any] | None = None
-        looked = self._snapshots is None
+        # A view that somebody reads goes on from where it is.
+        looked = self._snapshots is None or view.is_hydrated
         async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
             async for records in pages:
                 view.apply(records)
@@ -125,18 +126,18 @@ class Hydration:
             _begin_anew(view, unproven)
         if view.beginnings != beginnings:
             await self._read_on(view, None, strong)
+        elif unproven is not None:  # another reader has taken the view further
+            await self._read_on(view, view.ground, strong)
 
-    async def _fill(self, view: View[Items], items: Items, missing: Sequence[int]) -> None:
-        """Load absent pages, one reader at a time.
+    async def _fill(self, view: View[Items], items: Items, ordinals: Sequence[int]) -> None:
+        """Load what is absent, one reader at a time: what one has loaded, the next one finds.
 
         Where the log does not have them as the indexes say, the view is brought up to date, and if
         that explains nothing, folded anew.
         """
         view.filling = view.filling or asyncio.Lock()
         async with view.filling:
-            for first, last in _runs(missing):
-                if items.page(first) is not None:
-                    continue  # the reader before has loaded it
+            for first, last in _runs(items.missing(ordinals)):
                 if not await self._fill_run(view, items, first, last):
                     break
             else:

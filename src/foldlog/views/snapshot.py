@@ -28,6 +28,7 @@ from foldlog_projections.kept import Kept
 S = TypeVar("S")
 
 FORMAT: Final = 1
+"""Grows with every change of what heads and parts look like."""
 
 PART_BYTES: Final = 256 * 1024
 """A part is closed at this size: few requests to load, little to write again before it is."""
@@ -54,16 +55,21 @@ class Sealed(NamedTuple):
 
 
 class Restored(NamedTuple, Generic[S]):
-    """A fold as a snapshot has it. It stands while the log holds `ground`."""
+    """A fold as a snapshot has it. It stands while the log holds `ground`.
+
+    `state_bytes`: what the state took there.
+    """
 
     folded: Folded[S]
     ground: Position
     sealed: tuple[Sealed, ...]
+    state_bytes: int
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
     """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full."""
 
+    format: int
     identity: str
     projection: str
     version: int
@@ -79,8 +85,8 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 class Part(msgspec.Struct, array_like=True, frozen=True):
     """Ids by ordinal; of a sequence also where its pages begin, and the ordinals by key.
 
-    The ids are one text, a line each: thousands of them are read three times as fast that way. Only
-    where one holds a line break they are a list.
+    The ids are one text, a line each: thousands of them are read three times as fast that way.
+    Only where one holds a line break they are a list. Ordinals are 32 bits each, little-endian.
     """
 
     ids: str | list[str]
@@ -132,6 +138,7 @@ class Draft:
         self._start = sealed[-1].end if sealed else 0
         self._ids = list(islice(folded.seen, self._start, self.covered))
         self._head = Head(
+            format=FORMAT,
             identity=identity,
             projection=projection.name,
             version=projection.version,
@@ -195,8 +202,8 @@ def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head |
         head = _head_decoder.decode(body)
     except msgspec.MsgspecError:
         return None  # whole, so of a version that writes it otherwise
-    expected = (identity, projection.name, projection.version, PAYLOAD_VERSION)
-    found = (head.identity, head.projection, head.version, head.payload_version)
+    expected = (FORMAT, identity, projection.name, projection.version, PAYLOAD_VERSION)
+    found = (head.format, head.identity, head.projection, head.version, head.payload_version)
     return head if found == expected else None
 
 
@@ -222,7 +229,7 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
         raise Unusable(str(error)) from error
     if len(folded.seen) != len(ids):
         raise Unusable("an id stands in it twice")
-    return Restored(folded, head.ground, tuple(head.parts))
+    return Restored(folded, head.ground, tuple(head.parts), len(head.state))
 
 
 def _joined(ids: list[str]) -> str | list[str]:

@@ -44,7 +44,7 @@ class Snapshots:
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._changing = asyncio.Lock()
-        self._reported: set[Subject] = set()
+        self._reported: set[Subject | None] = set()
 
     async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
@@ -70,7 +70,7 @@ class Snapshots:
 
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes) and not self._hurry.is_set():
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes):
             self._wait(view.subject, view)
 
     def discard(self, subject: Subject) -> None:
@@ -96,11 +96,15 @@ class Snapshots:
         """Write what waits if that takes no time to speak of, and let go of the rest."""
         self._hurry.set()
         if self._writer is not None and not self._writer.done():
-            await asyncio.wait([self._writer], timeout=CLOSING_SECONDS)
-            self._writer.cancel()
+            try:
+                await asyncio.wait([self._writer], timeout=CLOSING_SECONDS)
+            finally:
+                self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
     def _wait(self, subject: Subject, view: View[Any] | None) -> None:
+        if self._hurry.is_set():
+            return  # nobody would wait for it
         self._waiting[subject] = view
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(
@@ -117,8 +121,10 @@ class Snapshots:
                         await self._store.purge(subject)
                     else:
                         await self._write(view)
-            except (AppendFailed, ConfigurationError) as error:
+            except AppendFailed as error:
                 self._report(subject, str(error))
+            except ConfigurationError as error:
+                self._report(None, str(error))
             except FoldlogError as error:
                 _log.info("no snapshot of %s: %s", subject.name, error)
             await self._rest((time.monotonic() - began) * (1 / _SHARE - 1))
@@ -167,8 +173,9 @@ class Snapshots:
                 )
         return False
 
-    def _report(self, subject: Subject, reason: str) -> None:
-        """Say once what keeps a view's snapshot from being of use."""
+    def _report(self, subject: Subject | None, reason: str) -> None:
+        """Say once what keeps the snapshot of a subject, or any, from being of use."""
         if subject not in self._reported:
             self._reported.add(subject)
-            _log.warning("the snapshot of %s: %s", subject.name, reason)
+            what = f"the snapshot of {subject.name}" if subject else "snapshots"
+            _log.warning("%s: %s", what, reason)

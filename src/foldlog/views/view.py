@@ -170,10 +170,11 @@ class View(Generic[S]):
 
     def adopt(self, restored: Restored[S]) -> None:
         """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
-        self.folded, self._last, self.sealed = restored
+        self.folded, self._last, self.sealed, state_bytes = restored
         self.applied = restored.ground.seq - 1
         self.saved(len(self.folded.seen))
-        self._grow(EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) - self.bytes)
+        size = EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) + state_bytes
+        self._grow(size - self.bytes)
 
     def saved(self, covered: int) -> None:
         """Note that a snapshot covers as many envelopes as that."""

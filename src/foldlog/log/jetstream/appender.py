@@ -201,7 +201,8 @@ class Appender:
                 if not rider.done.done():
                     rider.done.set_exception(error)
             return
-        _tell(riders, outcomes)
+        # The next group goes first: nobody is ready to run who would not wait for it anyway.
+        asyncio.get_running_loop().call_soon(_tell, riders, outcomes)
 
 
 def _tell(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
