@@ -92,7 +92,7 @@ def test_every_marker_is_known_and_outputs_follow_python() -> None:
 
 
 def test_the_readme_begins_with_its_two_commands_and_has_a_program() -> None:
-    [readme] = [page for page in PAGES if page.path.name == "README.md"]
+    [readme] = [page for page in PAGES if page.path == ROOT / "README.md"]
     first = readme.blocks[0]
     assert first.language == "console"
     assert [line.split("#")[0].split() for line in first.text.splitlines()] == [
