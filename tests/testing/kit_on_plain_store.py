@@ -5,15 +5,14 @@ Written as a third party would. No file of tests by its name, so that nobody els
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from foldlog import testing
+from foldlog import ArtifactRetentionConfig, testing
+from foldlog.testing.retention import OpenWithRetention
 from tests.testing.plain_store import Data, PlainStore
-
-Reopen = Callable[[], Awaitable[PlainStore]]
 
 
 @pytest.fixture
@@ -27,9 +26,17 @@ async def store(data: Data) -> PlainStore:
 
 
 @pytest_asyncio.fixture
-async def reopen(data: Data) -> Reopen:
+async def reopen(data: Data) -> testing.Reopen:
     async def open_store() -> PlainStore:
         return PlainStore(data)
+
+    return open_store
+
+
+@pytest.fixture
+def open_with_retention(data: Data) -> OpenWithRetention:
+    async def open_store(**limits: Any) -> PlainStore:
+        return PlainStore(data, ArtifactRetentionConfig(**limits))
 
     return open_store
 
@@ -49,10 +56,12 @@ class TestMemoryState(testing.MemoryStateContract): ...
 class TestTasks(testing.TasksContract): ...
 
 
-class TestUpdates(testing.UpdatesContract): ...
+class TestUpdates(testing.UpdatesContract):
+    paged = 1_000
 
 
-class TestSteering(testing.SteeringContract): ...
+class TestSteering(testing.SteeringContract):
+    paged = 1_000
 
 
 class TestTrajectories(testing.TrajectoriesContract): ...
@@ -65,6 +74,9 @@ class TestArtifacts(testing.ArtifactsContract): ...
 
 
 class TestSessionArtifacts(testing.SessionArtifactsContract): ...
+
+
+class TestRetention(testing.RetentionContract): ...
 
 
 class TestExactPayloads(testing.ExactPayloadsContract): ...
