@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import sys
 from pathlib import Path
 
@@ -28,7 +29,10 @@ async def main(directory: Path) -> None:
     say(json.dumps(facts))
     if sys.stdin.readline() == "fork\n":
         if os.fork() == 0:
-            sys.stdin.read()
+            # Not by reading, which could take the line that is meant for the parent.
+            end = select.poll()
+            end.register(sys.stdin, 0)
+            end.poll()
             os._exit(0)
         sys.stdin.readline()
     await server.leave()

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import nats.errors
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream.client import LeanClient, parse_headers
+from foldlog.log.jetstream.client import LeanClient, Outgoing, parse_headers
 
 
 @pytest.fixture
@@ -69,10 +70,49 @@ async def test_messages_arrive_in_order_and_whole(clients: tuple[LeanClient, Cli
     assert lean._subs == {}
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_what_is_sent_arrives_as_if_published(
+    clients: tuple[LeanClient, Client], at_once: bool
+) -> None:
+    lean, plain = clients
+    got = await plain.subscribe("lean.sent")
+    await plain.flush()
+    await lean.send(
+        Outgoing("lean.sent", b"bare"),
+        Outgoing("lean.sent", b"", {"one": "1", "two": "zw\u00f6lf"}, "answer.here"),
+        Outgoing("lean.sent", bytes(100_000), {}),
+        at_once=at_once,
+    )
+    messages = [await got.next_msg(timeout=30) for _ in range(3)]
+    assert [len(msg.data) for msg in messages] == [4, 0, 100_000]
+    assert [msg.reply for msg in messages] == ["", "answer.here", ""]
+    assert messages[1].headers == {"one": "1", "two": "zw\u00f6lf"}
+
+
+async def test_nothing_is_sent_where_one_of_many_is_too_large(
+    clients: tuple[LeanClient, Client],
+) -> None:
+    lean, plain = clients
+    got = await plain.subscribe("lean.large")
+    await plain.flush()
+    with pytest.raises(nats.errors.MaxPayloadError):
+        await lean.send(
+            Outgoing("lean.large", b"1"), Outgoing("lean.large", bytes(lean.max_payload + 1))
+        )
+    await lean.send(Outgoing("lean.large", b"2"))
+    assert (await got.next_msg(timeout=30)).data == b"2"
+
+
+async def test_a_closed_client_sends_nothing() -> None:
+    with pytest.raises(nats.errors.OutboundBufferLimitError):
+        await LeanClient().send(Outgoing("lean.closed", b""))
+
+
 async def test_what_a_function_raises_ends_nothing(embedded_path: Path) -> None:
     server = await EmbeddedServer.join(embedded_path)
     errors: list[Exception] = []
     got: list[bytes] = []
+    last = asyncio.Event()
 
     async def on_error(error: Exception) -> None:
         errors.append(error)
@@ -81,17 +121,22 @@ async def test_what_a_function_raises_ends_nothing(embedded_path: Path) -> None:
         if msg.data == b"bad":
             raise ValueError("bad")
         got.append(msg.data)
+        if msg.data == b"2":
+            last.set()
 
     lean = LeanClient()
     await lean.connect(server.url, user=server.user, password=server.password, error_cb=on_error)
-    await lean.call("lean.raise", take)
-    for data in (b"1", b"bad", b"2"):
-        await lean.publish("lean.raise", data)
-    await lean.flush()
+    try:
+        await lean.call("lean.raise", take)
+        for data in (b"1", b"bad", b"2"):
+            await lean.publish("lean.raise", data)
+        async with asyncio.timeout(30):
+            await last.wait()
+    finally:
+        await lean.close()
+        await server.leave()
     assert got == [b"1", b"2"]
     assert [str(error) for error in errors] == ["bad"]
-    await lean.close()
-    await server.leave()
 
 
 async def test_a_call_survives_a_reconnect(clients: tuple[LeanClient, Client]) -> None:

@@ -209,6 +209,20 @@ async def test_a_damaged_snapshot_is_ignored_reported_once_and_replaced(
     await views.close()
 
 
+async def test_an_id_that_was_changed_in_a_snapshot_is_noticed(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    ids = await save_long(log)
+    await snapshot_of(log, store)
+    part = store.stored[subject(), 1]
+    assert b"0003" in part
+    store.stored[subject(), 1] = part.replace(b"0003", b"0xx3")
+    await save(log, "0003", "new")
+    views = Views(log, store)
+    assert await latest(views, 2) == [ids[-1], "new"]
+    await views.close()
+
+
 async def test_a_snapshot_of_what_the_log_no_longer_holds_is_not_used(
     log: CountingLog, store: MemorySnapshots, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -325,19 +339,41 @@ async def test_a_hot_view_is_snapshot_as_it_grows(log: CountingLog, store: Memor
     await views.close()
 
 
-async def test_what_does_not_fit_a_message_is_not_kept(
+async def test_what_does_not_fit_a_message_is_not_kept_nor_tried_before_it_has_doubled(
     log: CountingLog, store: MemorySnapshots, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.max_bytes = 100
+    tried = asyncio.Semaphore(0)
+    unhindered = store.identity
+
+    async def noted(subject: Subject) -> str:
+        tried.release()
+        return await unhindered(subject)
+
+    store.identity = noted  # type: ignore[method-assign]
     ids = await save_long(log)
-    for _ in range(2):
-        views = Views(log, store)
-        assert await read(views) == ids
-        await save(log, ids[0])
-        assert await read(views) == ids
-        await views.close()
+    views = Views(log, store)
+    assert await read(views) == ids
+    await tried.acquire()
+    ids += await save_long(log, LONG, first=LONG)
+    assert await read(views) == ids
+    await views.close()
+    assert tried.locked()
     assert store.stored == {}
     assert "a message holds 100" in caplog.text
+
+
+async def test_a_store_that_closes_waits_for_no_rest(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots_module, "_SHARE", 1e-12)
+    views = Views(log, store)
+    for key in ("a", "b"):
+        for n in range(LONG):
+            await save(log, f"{n}", key=key)
+        await read(views, key=key)
+    await views.close()
+    assert {where for where, _ in store.stored} == {subject("a"), subject("b")}
 
 
 async def test_a_store_that_refuses_is_reported_once(
@@ -370,29 +406,29 @@ async def test_a_store_that_does_not_answer_is_done_without(
     await views.close()
 
 
-async def clear(log: Log, views: Views, *, remember: bool = True) -> None:
+async def clear(log: Log, views: Views, *, purge: bool = True) -> None:
     folded, head = await views.read_at(updates, subject())
-    payloads = clearing(folded) if remember else [msgspec.msgpack.encode({"refused": b""})]
-    tombstone = tuple(draft(CLEARED, payload, id=f"c{head}") for payload in payloads)
+    tombstone = tuple(draft(CLEARED, payload, id=f"c{head}") for payload in clearing(folded))
     await log.append([Append(subject(), tombstone, head)], atomic=True)
-    await log.purge(subject(), before=head + 1)
+    if purge:
+        await log.purge(subject(), before=head + 1)
 
 
+@pytest.mark.parametrize("purge", [True, False])
 async def test_a_snapshot_that_is_older_than_a_clearing_is_removed_by_who_meets_it(
-    log: CountingLog, store: MemorySnapshots
+    log: CountingLog, store: MemorySnapshots, purge: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await save_long(log)
     await snapshot_of(log, store)
+    monkeypatch.setattr(snapshot, "DUE_ENVELOPES", 100 * LONG)
     views = Views(log)
-    await clear(log, views)
+    await clear(log, views, purge=purge)
     await save(log, ids[0])
     new = await save_long(log, first=len(ids))
     views = Views(log, store)
     assert await read(views) == new
     await views.close()
-    parts = [key for key in store.stored if key[1] == 0]
-    assert parts == [(subject(), 0)]
-    assert b"\n0001\n" not in b"".join(store.stored.values())
+    assert store.stored == {}
 
 
 async def test_a_clearing_while_a_snapshot_is_written_leaves_none(
@@ -525,3 +561,20 @@ def test_choosing_asks_indexes_alone() -> None:
     assert list(folded.state.latest(3)) == [10 * PAGE - 3, 10 * PAGE - 2, 10 * PAGE - 1]
     assert items.missing(folded.state.latest(PAGE + 1)) == [8, 9]
     assert items.missing(range(0)) == []
+
+
+async def test_readers_of_overlapping_pages_load_each_once(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    ids = await save_long(log, 8 * PAGE)
+    await snapshot_of(log, store)
+    views = Views(log, store)
+    await latest(views, 1)
+    log.read_envelopes = 0
+    found = await asyncio.gather(
+        latest(views, 3 * PAGE), latest(views, 5 * PAGE), latest(views, 2), latest(views, 4 * PAGE)
+    )
+    assert found == [ids[-3 * PAGE :], ids[-5 * PAGE :], ids[-2:], ids[-4 * PAGE :]]
+    assert log.read_envelopes <= 8 * PAGE
+    assert await read(views) == ids
+    await views.close()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
+from foldlog.log import memory as memory_module
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views import Views
@@ -541,3 +542,37 @@ async def test_a_push_during_a_strong_read_is_no_restored_log(
     assert folded.state is not None
     assert folded.state.id == "2"
     assert not caplog.records
+
+
+async def test_a_reader_under_way_adds_nothing_to_what_another_has_begun_anew(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_module, "_PAGE", 10)
+    await save(log, "0")
+    await read(views)
+    log.push = dropped
+    for n in range(1, 40):
+        views.acked(subject(), await save(log, f"old{n}"))
+    reached, go = asyncio.Event(), asyncio.Event()
+    unhindered = log.read
+
+    async def slow(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        pages = [page async for page in unhindered(subject, after=after, strong=strong)]
+        monkeypatch.setattr(log, "read", unhindered)
+        for page in pages:
+            yield page
+            reached.set()
+            await go.wait()
+
+    monkeypatch.setattr(log, "read", slow)
+    first = asyncio.create_task(read(views))
+    await reached.wait()
+    log.restore(subject(), 0)
+    log.missed += 1
+    new = [f"new{n}" for n in range(3)]
+    for id in new:
+        await save(log, id)
+    assert await read(views, "strong") == new
+    go.set()
+    assert await first == new
+    assert await read(views) == new

@@ -108,9 +108,7 @@ class Batch:
     def _has_room(self, size: int, appends: int) -> bool:
         # Two neighbours that were not joined exceed one record together.
         most = 2 * (size // self.record_bytes) + appends
-        return (
-            self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
-        )
+        return self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
 
     def _place(self, append: Append, size: int) -> tuple[int, int]:
         name = append.subject.name

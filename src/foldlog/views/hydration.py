@@ -100,11 +100,16 @@ class Hydration:
                 self._snapshots.discard(view.subject)  # the log was cleared or replaced since
 
     async def _restored(self, view: View[Any]) -> Restored[Any] | None:
-        """The view's snapshot, if it is ahead of the view."""
+        """The view's snapshot, if it is ahead of the view. One of before a clearing goes."""
         if self._snapshots is None:
             return None
         restored = await self._snapshots.load(view.projection, view.subject)
-        return restored if restored is not None and restored.ground.seq > view.applied else None
+        if restored is None:
+            return None
+        if restored.folded.cleared_at < view.folded.cleared_at:
+            self._snapshots.discard(view.subject)
+            return None
+        return restored if restored.ground.seq > view.applied else None
 
     async def _read_on(self, view: View[Any], unproven: Position | None, strong: bool) -> None:
         """Apply what follows, unless the log does not hold `unproven`: then all there is.

@@ -201,8 +201,10 @@ class Appender:
                 if not rider.done.done():
                     rider.done.set_exception(error)
             return
-        # The next group goes first: nobody is ready to run who would not wait for it anyway.
-        asyncio.get_running_loop().call_soon(_tell, riders, outcomes)
+        if self._queue:  # the next group goes first: those told now would only wait for it
+            asyncio.get_running_loop().call_soon(_tell, riders, outcomes)
+        else:
+            _tell(riders, outcomes)
 
 
 def _tell(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:

@@ -376,8 +376,13 @@ def status_of(msg: Msg) -> str | None:
 
 
 async def _within(timeout: float, done: asyncio.Future[bool]) -> bool:
+    given_up = asyncio.get_running_loop().call_later(timeout, _give_up, done)
     try:
-        async with asyncio.timeout(timeout):
-            return await done
-    except TimeoutError:
-        return False
+        return await done
+    finally:
+        given_up.cancel()
+
+
+def _give_up(done: asyncio.Future[bool]) -> None:
+    if not done.done():
+        done.set_result(False)
