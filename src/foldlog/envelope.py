@@ -78,7 +78,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
 class _Record(msgspec.Struct, array_like=True, frozen=True):
     format: int
-    envelopes: list[Draft]
+    envelopes: Sequence[Draft]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -113,7 +113,7 @@ def content_id(id: str) -> str:
 
 def pack(envelopes: Sequence[Draft]) -> bytes:
     """Encode one record."""
-    return _encoder.encode(_Record(RECORD_FORMAT, list(envelopes)))
+    return _encoder.encode(_Record(RECORD_FORMAT, envelopes))
 
 
 def unpack(data: bytes, seq: int, time: str) -> list[Recorded]:

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream.client import LeanClient, Outgoing, parse_headers
+from foldlog.log.jetstream.client import LeanClient, Outgoing, header_block, parse_headers
 
 
 @pytest.fixture
@@ -75,18 +75,19 @@ async def test_what_is_sent_arrives_as_if_published(
     clients: tuple[LeanClient, Client], at_once: bool
 ) -> None:
     lean, plain = clients
+    headers = {"one": "1", "two": "zw\u00f6lf"}
     got = await plain.subscribe("lean.sent")
     await plain.flush()
     await lean.send(
         Outgoing("lean.sent", b"bare"),
-        Outgoing("lean.sent", b"", {"one": "1", "two": "zw\u00f6lf"}, "answer.here"),
-        Outgoing("lean.sent", bytes(100_000), {}),
+        Outgoing("lean.sent", b"", header_block(headers), "answer.here"),
+        Outgoing("lean.sent", bytes(100_000), header_block({})),
         at_once=at_once,
     )
     messages = [await got.next_msg(timeout=30) for _ in range(3)]
     assert [len(msg.data) for msg in messages] == [4, 0, 100_000]
     assert [msg.reply for msg in messages] == ["", "answer.here", ""]
-    assert messages[1].headers == {"one": "1", "two": "zw\u00f6lf"}
+    assert messages[1].headers == headers
 
 
 async def test_nothing_is_sent_where_one_of_many_is_too_large(

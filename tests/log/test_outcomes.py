@@ -23,6 +23,7 @@ from foldlog.errors import (
 )
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.appender import Appender
+from foldlog.log.jetstream.client import Outgoing, parse_headers
 from foldlog.log.jetstream.connection import ReplyLost
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
@@ -67,18 +68,18 @@ class Server:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def request_last(
-        self, messages: list[tuple[str, bytes, dict[str, str]]], *, timeout: float
-    ) -> Reply:
-        *body, (subject, payload, headers) = messages
-        self.batches[headers["Nats-Batch-Id"]] = list(body)
+    async def request_last(self, messages: list[Outgoing], *, timeout: float) -> Reply:
+        *body, (subject, payload, block, _) = messages
+        headers = parse_headers(block)
+        self.batches[headers["Nats-Batch-Id"]] = [
+            (message.subject, message.payload, parse_headers(message.headers)) for message in body
+        ]
         return await self.request(subject, payload, headers=headers, timeout=timeout)
 
-    async def request_each(
-        self, requests: list[tuple[str, bytes, dict[str, str]]], *, timeout: float
-    ) -> list[Reply | None]:
+    async def request_each(self, requests: list[Outgoing], *, timeout: float) -> list[Reply | None]:
         replies: list[Reply | None] = []
-        for subject, payload, headers in requests:
+        for subject, payload, block, _ in requests:
+            headers = parse_headers(block)
             try:
                 replies.append(
                     await self.request(subject, payload, headers=headers, timeout=timeout)

@@ -18,7 +18,7 @@ import msgspec
 from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Outcome, verdict
+from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Outcome, verdict
 from foldlog.log.jetstream.publisher import Message, Publisher
 from foldlog.log.jetstream.room import Room
 from foldlog.log.packing import (
@@ -208,7 +208,7 @@ class Appender:
 
 
 def _tell(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
-    all_stored = all(type(found) is int for found in outcomes)
+    all_stored = Failure not in map(type, outcomes)
     for rider in riders:
         if rider.done.done():
             continue

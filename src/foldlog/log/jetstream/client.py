@@ -29,25 +29,30 @@ OnMessage = Callable[[Msg], None]
 class Outgoing(NamedTuple):
     """A message to send; `reply` is where an answer goes, "" for nowhere.
 
-    No line break may stand in a subject or a header: nothing looks for it.
+    `headers` are a block as `header_block` makes it. No line break may stand in the subject:
+    nothing looks for it.
     """
 
     subject: str
     payload: bytes
-    headers: Mapping[str, str] | None = None
+    headers: bytes = b""
     reply: str = ""
 
-    def parts(self) -> tuple[bytes, bytes, bytes]:
+    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
         """What goes over the wire, without a copy of the payload."""
-        if self.headers is None:
-            head = f"PUB {self.subject} {self.reply} {len(self.payload)}\r\n"
+        subject, payload, headers, reply = self
+        if headers:
+            total = len(headers) + len(payload)
+            head = f"HPUB {subject} {reply} {len(headers)} {total}\r\n"
         else:
-            fields = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
-            block = f"NATS/1.0\r\n{''.join(fields)}\r\n"
-            size = len(block.encode())
-            total = size + len(self.payload)
-            head = f"HPUB {self.subject} {self.reply} {size} {total}\r\n{block}"
-        return head.encode(), self.payload, b"\r\n"
+            head = f"PUB {subject} {reply} {len(payload)}\r\n"
+        return head.encode(), headers, payload, b"\r\n"
+
+
+def header_block(headers: Mapping[str, str]) -> bytes:
+    """Return headers as a message carries them. No line break may stand in them."""
+    fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return f"NATS/1.0\r\n{fields}\r\n".encode()
 
 
 _VERSION: Final = b"NATS/1.0"

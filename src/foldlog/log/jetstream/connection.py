@@ -24,12 +24,9 @@ from foldlog.errors import (
     StoreClosed,
     UnsupportedServer,
 )
-from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing
+from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing, header_block
 from foldlog.log.jetstream.credentials import identity, refusal, without_secrets
 from foldlog.log.jetstream.replies import Replies
-
-Message = tuple[str, bytes, dict[str, str] | None]
-"""A subject, a payload, and headers if any."""
 
 Revive = Callable[[], Awaitable[str]]
 """Sees to it that a server runs, and returns its URL. Raises a FoldlogError where it cannot."""
@@ -194,12 +191,13 @@ class Connection:
             ReplyLost: sent; the connection broke or `timeout` seconds passed without a reply.
             LogUnavailable: not sent, or nobody serves the subject.
         """
-        reply = await self._reply([(subject, payload, headers)], timeout=timeout)
+        block = header_block(headers) if headers else b""
+        reply = await self._reply([Outgoing(subject, payload, block)], timeout=timeout)
         if status_of(reply) == "503":
             raise LogUnavailable(f"nobody answers {subject}")
         return reply
 
-    async def request_last(self, messages: Sequence[Message], *, timeout: float) -> Msg:
+    async def request_last(self, messages: Sequence[Outgoing], *, timeout: float) -> Msg:
         """Send many at once; return the reply to the last, the only one that is asked for.
 
         Raises:
@@ -209,7 +207,7 @@ class Connection:
         return await self._reply(messages, timeout=timeout, at_once=True)
 
     async def request_each(
-        self, requests: Sequence[Message], *, timeout: float
+        self, requests: Sequence[Outgoing], *, timeout: float
     ) -> list[Msg | None]:
         """Send many at once; return the reply to each, None where it did not come.
 
@@ -228,13 +226,11 @@ class Connection:
             return missing == 0
 
         with self._replies.expected(take, len(requests)) as (tokens, done):
-            await self._send(
-                *(
-                    Outgoing(subject, payload, headers, self._inbox + token)
-                    for token, (subject, payload, headers) in zip(tokens, requests, strict=True)
-                ),
-                at_once=True,
-            )
+            asked = [
+                request._replace(reply=self._inbox + token)
+                for token, request in zip(tokens, requests, strict=True)
+            ]
+            await self._send(*asked, at_once=True)
             await _within(timeout, done)
         return replies
 
@@ -251,7 +247,7 @@ class Connection:
             return status_of(msg) is not None
 
         with self._replies.expected(take) as ((token,), done):
-            await self._send(Outgoing(subject, payload, None, self._inbox + token))
+            await self._send(Outgoing(subject, payload, reply=self._inbox + token))
             if not await _within(timeout, done):
                 if self._client.is_connected:
                     raise LogTimeout(f"reading by {subject}", timeout)
@@ -295,7 +291,7 @@ class Connection:
             await self._client.close()
 
     async def _reply(
-        self, messages: Sequence[Message], *, timeout: float, at_once: bool = False
+        self, messages: Sequence[Outgoing], *, timeout: float, at_once: bool = False
     ) -> Msg:
         replies: list[Msg] = []
 
@@ -303,7 +299,7 @@ class Connection:
             replies.append(msg)
             return True
 
-        *before, last = (Outgoing(*message) for message in messages)
+        *before, last = messages
         with self._replies.expected(take) as ((token,), done):
             await self._send(*before, last._replace(reply=self._inbox + token), at_once=at_once)
             if not await _within(timeout, done):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection, ReplyLost
 from foldlog.log.jetstream.outcomes import (
     CLOSED_IN_FLIGHT,
@@ -38,13 +39,12 @@ class Message(NamedTuple):
     id: str
     expect: int | None = None
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """As a plain publish carries them."""
-        headers = {"Nats-Msg-Id": self.id}
+    def outgoing(self, *more: str) -> Outgoing:
+        """The message with the headers of a plain publish, and `more` lines of them."""
+        lines = ["NATS/1.0", f"Nats-Msg-Id: {self.id}", *more]
         if self.expect is not None:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(self.expect)
-        return headers
+            lines.append(f"Nats-Expected-Last-Subject-Sequence: {self.expect}")
+        return Outgoing(self.subject, self.payload, "\r\n".join([*lines, "\r\n"]).encode())
 
 
 class Publisher:
@@ -127,8 +127,7 @@ class Publisher:
         """Publish what has no outcome yet, side by side, and note the outcomes that come."""
         missing = [index for index, found in enumerate(outcomes) if found is None]
         replies = await self._connection.request_each(
-            [(messages[i].subject, messages[i].payload, messages[i].headers) for i in missing],
-            timeout=timeout,
+            [messages[index].outgoing() for index in missing], timeout=timeout
         )
         problem: LogUnavailable | Undecided | None = None
         for index, reply in zip(missing, replies, strict=True):
@@ -144,20 +143,15 @@ class Publisher:
     async def _publish_batch(
         self, messages: list[Message], *, timeout: float
     ) -> list[int] | list[Failure]:
-        batch_id = secrets.token_hex(12)
-        parts = [
-            (message.subject, message.payload, _in_batch(message, batch_id, number))
-            for number, message in enumerate(messages, 1)
+        batch = f"Nats-Batch-Id: {secrets.token_hex(12)}"
+        *body, final = messages
+        outgoing = [
+            message.outgoing(batch, f"Nats-Batch-Sequence: {number}")
+            for number, message in enumerate(body, 1)
         ]
-        parts[-1][2]["Nats-Batch-Commit"] = "1"
-        last = outcome(await self._connection.request_last(parts, timeout=timeout))
+        commit = f"Nats-Batch-Sequence: {len(messages)}\r\nNats-Batch-Commit: 1"
+        outgoing.append(final.outgoing(batch, commit))
+        last = outcome(await self._connection.request_last(outgoing, timeout=timeout))
         if isinstance(last, Failure):
             return [last] * len(messages)
         return list(range(last - len(messages) + 1, last + 1))
-
-
-def _in_batch(message: Message, batch_id: str, number: int) -> dict[str, str]:
-    headers = message.headers
-    headers["Nats-Batch-Id"] = batch_id
-    headers["Nats-Batch-Sequence"] = str(number)
-    return headers
