@@ -42,22 +42,29 @@ async def run(names: list[str], *, quick: bool, rounds: int) -> Report:
         where = machine(site.directory("probe"))
         for name, value in {**where, **versions()}.items():
             bench.say(f"{name}: {value}")
+        report = Report(bench, where, versions())
         for name in names:
             await SCENARIOS[name](bench)
+            keep(report, _TRIED)  # a run that is cut short has not been for nothing
         bench.say("done")
-    return Report(bench, where, versions())
+    return report
+
+
+def keep(report: Report, directory: Path) -> None:
+    """Write results.json."""
+    directory.mkdir(parents=True, exist_ok=True)
+    results = json.dumps(report.data(), indent=1, ensure_ascii=False)
+    (directory / "results.json").write_text(results + "\n", "utf-8")
 
 
 def write(report: Report, directory: Path) -> None:
     """Write results.json and the pictures, and put the tables into the directory's README.md."""
-    directory.mkdir(parents=True, exist_ok=True)
+    keep(report, directory)
     try:
         pictures = draw(report.bench.records, directory)
     except Unavailable as reason:
         print(f"No pictures: {reason}")
         pictures = []
-    results = json.dumps(report.data(), indent=1, ensure_ascii=False)
-    (directory / "results.json").write_text(results + "\n", "utf-8")
     page = directory / "README.md"
     text = page.read_text("utf-8") if page.exists() else _EMPTY_PAGE
     shown = "".join(f"![{path.stem}]({path.name})\n" for path in pictures)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from operator import attrgetter
 from typing import Final
 
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import StoredEvent
-from foldlog.store.guards import drafting, restoring
+from foldlog.store.guards import all_restored, drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import EventSaved, dump_native, finite, load, mapping
 from foldlog.store.validation import Validation
@@ -20,6 +21,9 @@ from foldlog_projections import events
 
 GLOBAL_TRACE: Final = "__global__"
 """The name under which events without a trace are read."""
+
+
+_writers_clock: Final = attrgetter("ts")
 
 
 class Events:
@@ -64,7 +68,7 @@ class Events:
             LogUnavailable, LogCorrupt: the history could not be read whole.
         """
         folded = await self._journal.read(events, trace_id, consistency=consistency)
-        return [stored_event(item) for item in sorted(folded.state, key=_writers_clock)]
+        return all_restored(stored_event, sorted(folded.state, key=_writers_clock))
 
     async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.
@@ -97,10 +101,6 @@ class Events:
         content = codec.native_digest(saved.payload)
         identity = (event.trace_id, ts, event.kind, event.node_name, event.node_id, content)
         return subject, draft("event.saved", body, id=codec.fingerprint(identity), ts=ts)
-
-
-def _writers_clock(item: Recorded) -> float:
-    return item.ts
 
 
 @restoring

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from foldlog.envelope import Recorded
 from foldlog.store.cursor import checked_cursor, page
+from foldlog.store.guards import all_restored
 from foldlog.store.journal import Journal
 from foldlog.views import Consistency
 from foldlog_projections.fold import Projection
@@ -53,7 +54,7 @@ class Feed(Generic[T]):
             consistency=consistency,
             choose=lambda folded: page(folded, since_id=since_id, limit=limit, task_id=task_id),
         )
-        return [self._restore(item) for item in found]
+        return all_restored(self._restore, found)
 
     async def watch(
         self, session_id: str, since_id: str | None, task_id: str | None

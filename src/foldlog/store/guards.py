@@ -8,7 +8,7 @@ raises is a log that this program cannot read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
@@ -49,6 +49,16 @@ def drafting(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return guarded
 
     return decorate
+
+
+def all_restored(build: Callable[[Recorded], T], items: Iterable[Recorded]) -> list[T]:
+    """`build`, which `restoring` guards, for each of the items at the cost of one guard."""
+    items = list(items)
+    plain: Callable[[Recorded], T] = getattr(build, "__wrapped__", build)
+    try:
+        return [plain(item) for item in items]
+    except _FAULTS:
+        return [build(item) for item in items]  # raises at the one that is at fault
 
 
 def restoring(build: Callable[[Recorded], T]) -> Callable[[Recorded], T]:

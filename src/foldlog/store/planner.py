@@ -5,7 +5,7 @@ from __future__ import annotations
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
 from foldlog.models import PlannerEvent
-from foldlog.store.guards import drafting, restoring
+from foldlog.store.guards import all_restored, drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, mapping
 from foldlog.subjects import Subject
@@ -54,7 +54,7 @@ class PlannerEvents:
         Errors as `Events.load_history`.
         """
         folded = await self._journal.read(planner, trace_id, consistency=consistency)
-        return [_event(item) for item in folded.state]
+        return all_restored(_event, folded.state)
 
 
 @restoring

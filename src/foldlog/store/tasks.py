@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.errors import PayloadError
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
-from foldlog.store.guards import drafting, restoring
+from foldlog.store.guards import all_restored, drafting, restoring
 from foldlog.store.journal import Journal
 from foldlog.store.payloads import TaskSaved, dump, enum_text, load, time_text
 from foldlog.subjects import Subject, checked_id
@@ -69,7 +69,7 @@ class Tasks:
         Errors as `Events.load_history`.
         """
         folded = await self._journal.read(tasks, session_id, consistency=consistency)
-        return [_task(item) for item in folded.state.values()]
+        return all_restored(_task, folded.state.values())
 
 
 @restoring
