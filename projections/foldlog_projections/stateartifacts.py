@@ -1,0 +1,25 @@
+"""Where an artifact of recoverable states leads: to a content, if that knows of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from foldlog_projections.latest import apply, initial
+
+name = "stateartifacts"
+version = 1
+latest_only = True
+
+NAMED: Final = "stateartifact.named"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """`stateartifact.named`: the content by its SHA-256, and the codec that wrote it."""
+
+    sha256: str
+    codec: str
+
+
+__all__ = ["NAMED", "Named", "apply", "initial", "latest_only", "name", "version"]

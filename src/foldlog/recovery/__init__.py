@@ -1,0 +1,53 @@
+"""Executions that can be stopped anywhere, resumed from any address, validated and compared.
+
+`store.recovery` is the StateBackend of an open store, `store.recovery.artifacts` its
+ArtifactBackend.
+"""
+
+from foldlog.recovery.artifacts import ArtifactBackend, Garbage
+from foldlog.recovery.backend import StateBackend
+from foldlog.recovery.errors import ExecutionPaused, IncompatibleState, ResultMissing, StepUnknown
+from foldlog.recovery.execution import Execution
+from foldlog.recovery.migrations import Migrations
+from foldlog.recovery.models import (
+    SCHEMA_VERSION,
+    AutoCheckpointConfig,
+    EventType,
+    ExecutionStatus,
+    ReplayMode,
+    StateDiff,
+    StateMetadata,
+    StateSnapshot,
+    StateStatus,
+)
+from foldlog.recovery.publishing import EventBus, ExecutionEvent
+from foldlog.recovery.replay import ABSENT, Mismatch, Validation
+from foldlog.recovery.sync import SyncArtifactBackend, SyncStateBackend
+
+__all__ = [
+    "ABSENT",
+    "SCHEMA_VERSION",
+    "ArtifactBackend",
+    "AutoCheckpointConfig",
+    "EventBus",
+    "EventType",
+    "Execution",
+    "ExecutionEvent",
+    "ExecutionPaused",
+    "ExecutionStatus",
+    "Garbage",
+    "IncompatibleState",
+    "Migrations",
+    "Mismatch",
+    "ReplayMode",
+    "ResultMissing",
+    "StateBackend",
+    "StateDiff",
+    "StateMetadata",
+    "StateSnapshot",
+    "StateStatus",
+    "StepUnknown",
+    "SyncArtifactBackend",
+    "SyncStateBackend",
+    "Validation",
+]

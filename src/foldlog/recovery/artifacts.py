@@ -1,0 +1,223 @@
+"""The ArtifactBackend: large objects of executions, each content stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from foldlog.envelope import Recorded, draft, upsert_id
+from foldlog.errors import FoldlogError, LogCorrupt
+from foldlog.log.port import Append
+from foldlog.recovery import codecs
+from foldlog.recovery.codecs import Encoded
+from foldlog.recovery.ledger import Ledger
+from foldlog.recovery.snapshots import artifacts_of
+from foldlog.store.contents import Contents
+from foldlog.store.guards import restoring
+from foldlog.store.journal import with_keys
+from foldlog.store.payloads import dump, load
+from foldlog.subjects import checked_id
+from foldlog_projections import stateartifacts
+from foldlog_projections.stateartifacts import Named
+
+GARBAGE_SECONDS: Final = 3600.0
+"""How long an artifact may wait for the checkpoint that refers to it."""
+
+_HASHED_IN_A_THREAD: Final = 1024 * 1024
+"""Bytes from which hashing would hold the event loop up for longer than a thread costs."""
+
+
+class Garbage(NamedTuple):
+    """What `collect_garbage` removed: artifacts by id, and how many bytes went with them."""
+
+    artifact_ids: tuple[str, ...]
+    bytes: int
+
+
+class ArtifactBackend:
+    """Artifacts by id: `store.recovery.artifacts`. Lives as long as its store.
+
+    Bytes, text and what `foldlog.codec` holds come back exactly; other objects need `with_codec`.
+    A content is stored once, under however many ids. Every call acts at once, also inside
+    `store.atomic()`.
+    """
+
+    def __init__(self, ledger: Ledger, contents: Contents, codec: str | None = None) -> None:
+        self._ledger = ledger
+        self._contents = contents
+        self._codec = codec
+
+    def with_codec(self, codec: str) -> ArtifactBackend:
+        """Return the same artifacts, saved by this codec from now on.
+
+        `with_codec("pickle")` takes any object, and when it loads a pickle it runs whatever that
+        says: only for artifacts whose writers you trust.
+
+        Raises:
+            ConfigurationError: there is no such codec.
+        """
+        return type(self)(self._ledger, self._contents, codecs.checked(codec))
+
+    def artifact_id(self, artifact: Any) -> str:
+        """Return the id that follows from an artifact's content.
+
+        Raises:
+            PayloadError: the codec cannot hold it.
+        """
+        return codecs.encode(artifact, self._codec).artifact_id
+
+    async def add_artifact(self, artifact: Any) -> str:
+        """Save an artifact under the id that follows from its content; return the id.
+
+        Errors as `save_artifact`.
+        """
+        encoded = codecs.encode(artifact, self._codec)
+        await self._save(encoded.artifact_id, encoded)
+        return encoded.artifact_id
+
+    async def save_artifact(self, artifact_id: str, artifact: Any) -> bool:
+        """Save an artifact under an id of the caller's; what was there gives way. Returns True.
+
+        Raises:
+            PayloadError: the codec cannot hold it. InvalidId: the id is empty. Nothing was stored.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
+        """
+        checked_id(artifact_id, "artifact_id")
+        await self._save(artifact_id, codecs.encode(artifact, self._codec))
+        return True
+
+    async def load_artifact(self, artifact_id: str) -> Any | None:
+        """Return the artifact, a new object, or None if there is none of that id.
+
+        Raises:
+            InvalidId: the id is empty.
+            ConfigurationError: it is a pickle; see `with_codec`.
+            LogCorrupt: its bytes are not there whole, or not those that were saved.
+            LogUnavailable: it could not be read.
+        """
+        while True:
+            named = await self._named(artifact_id)
+            if named is None:
+                return None
+            content = await self._contents.read(named.sha256)
+            data = await self._contents.bytes_of(content) if artifact_id in content.claims else None
+            if data is not None and await _sha256(data) == named.sha256:
+                return _decoded(artifact_id, Encoded(named.codec, data), self._codec)
+            # Somebody may have replaced or deleted it meanwhile: look again.
+            if (await self._named(artifact_id), await self._contents.read(named.sha256)) == (
+                named,
+                content,
+            ):
+                if artifact_id not in content.claims:
+                    return None
+                reason = "missing" if data is None else "not those that were saved"
+                raise _corrupt(artifact_id, f"its bytes are {reason}")
+
+    async def delete_artifact(self, artifact_id: str) -> bool:
+        """Remove an artifact; return whether there was one. Its bytes go with their last id.
+
+        Whether a snapshot refers to it is the caller's business: `collect_garbage` asks.
+
+        Raises:
+            InvalidId: the id is empty.
+            AppendFailed, LogUnavailable, AppendUnknown: it may still be there; deleting again is
+                safe.
+        """
+        named = await self._named(artifact_id)
+        if named is None:
+            return False
+        return await self._contents.release(named.sha256, artifact_id) is not None
+
+    async def exists(self, artifact_id: str) -> bool:
+        """Return whether there is an artifact of that id. Errors as `load_artifact`."""
+        named = await self._named(artifact_id)
+        return named is not None and artifact_id in (await self._contents.read(named.sha256)).claims
+
+    async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
+        """Remove the artifacts that no snapshot refers to, and say which.
+
+        For operators: it looks at every state and every content.
+
+        Args:
+            older_than: seconds since an artifact was saved last, for it to be garbage. It must
+                exceed the time between saving one and the checkpoint that refers to it. Below ten
+                minutes nobody else may be saving.
+
+        Raises:
+            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
+        """
+        before = time.time() - older_than
+        # Contents first: what is stored from now on is not looked at, what was is referred to by
+        # a checkpoint that is on record by now, or is too young.
+        contents = await self._contents.all()
+        referred = await self._referred_to()
+        removed: list[str] = []
+        freed = 0
+        for sha256 in contents:
+            for artifact_id in (await self._contents.read(sha256)).claims:
+                if artifact_id in referred and await self._leads_to(artifact_id, sha256):
+                    continue
+                gone = await self._contents.release(sha256, artifact_id, claimed_before=before)
+                if gone is not None:
+                    removed.append(artifact_id)
+                    freed += gone
+        return Garbage(tuple(removed), freed)
+
+    async def _referred_to(self) -> set[str]:
+        referred: set[str] = set()
+        for listed in await self._ledger.listed():
+            referred |= artifacts_of(await self._ledger.read(listed.state_id))
+        return referred
+
+    async def _leads_to(self, artifact_id: str, sha256: str) -> bool:
+        """Whether the artifact is that content: a save that was cut short may have claimed two."""
+        named = await self._named(artifact_id)
+        return named is not None and named.sha256 == sha256
+
+    async def _save(self, artifact_id: str, encoded: Encoded) -> None:
+        # The content first, then that the artifact leads there. What is cut short leaves a claim
+        # that leads nowhere, never an artifact without bytes; and so does what gives way. Both
+        # are for `collect_garbage`: nobody else can tell them from a save that is under way.
+        before = await self._named(artifact_id)
+        new = Named(await _sha256(encoded.data), encoded.codec)
+        await self._contents.claim(new.sha256, encoded.data, artifact_id)
+        if new != before:
+            subject = self._ledger.journal.subject(stateartifacts, artifact_id)
+            body = dump(new)
+            named = draft(stateartifacts.NAMED, body, id=upsert_id(body))
+            [seq] = await self._ledger.journal.log.append(
+                [Append(subject, with_keys(subject, [named]))]
+            )
+            self._ledger.journal.views.acked(subject, seq)
+
+    async def _named(self, artifact_id: str) -> Named | None:
+        folded = await self._ledger.journal.read(stateartifacts, artifact_id, consistency="strong")
+        return None if folded.state is None else _lead(folded.state)
+
+
+@restoring
+def _lead(item: Recorded) -> Named:
+    return load(Named, item.payload)
+
+
+def _decoded(artifact_id: str, encoded: Encoded, opted_in: str | None) -> Any:
+    try:
+        return codecs.decode(encoded, opted_in)
+    except (ValueError, msgspec.MsgspecError) as fault:
+        if isinstance(fault, FoldlogError):
+            raise
+        raise _corrupt(artifact_id, f"{encoded.codec}: {fault}") from fault
+
+
+def _corrupt(artifact_id: str, reason: str) -> LogCorrupt:
+    return LogCorrupt(stateartifacts.name, 0, f"artifact {artifact_id!r:.80}: {reason}")
+
+
+async def _sha256(data: bytes) -> str:
+    if len(data) < _HASHED_IN_A_THREAD:
+        return hashlib.sha256(data).hexdigest()
+    return (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()

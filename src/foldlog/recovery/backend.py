@@ -1,0 +1,226 @@
+"""The StateBackend: snapshots of executions, saved and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from foldlog import codec
+from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.recovery import records
+from foldlog.recovery.artifacts import ArtifactBackend
+from foldlog.recovery.execution import Execution
+from foldlog.recovery.ledger import Entry, Ledger
+from foldlog.recovery.migrations import Migrations
+from foldlog.recovery.models import (
+    AutoCheckpointConfig,
+    ReplayMode,
+    StateMetadata,
+    StateSnapshot,
+    StateStatus,
+)
+from foldlog.recovery.publishing import EventBus, Publisher
+from foldlog.recovery.snapshots import listing, restored, saving, valued
+from foldlog.recovery.tenure import Tenure
+from foldlog.store.clearing import clear_subject
+from foldlog.subjects import checked_id
+from foldlog_projections import states
+from foldlog_projections.states import State
+
+_AT_ONCE: Final = 64
+"""States looked at side by side."""
+
+
+class StateBackend:
+    """Snapshots by state id: `store.recovery`. Lives as long as its store.
+
+    Every call acts at once, also inside `store.atomic()`, and raises also where the store was told
+    to degrade: a checkpoint that only seems to be there is worse than none.
+    """
+
+    def __init__(
+        self, ledger: Ledger, artifacts: ArtifactBackend, migrations: Migrations | None = None
+    ) -> None:
+        self.artifacts = artifacts
+        self._ledger = ledger
+        self._migrations = migrations
+
+    def with_migrations(self, migrations: Migrations) -> StateBackend:
+        """Return the same states, each taken to today's version when it is loaded."""
+        return type(self)(self._ledger, self.artifacts, migrations)
+
+    async def save_state(self, snapshot: StateSnapshot) -> bool:
+        """Make this the snapshot of its state; what changed is appended. Returns True.
+
+        Of several who save the same state at a time, the last one stands. Of a state that an
+        `Execution` has, the history is what its steps say, whatever the snapshot holds.
+
+        Args:
+            snapshot: or another library's object with the same fields and a `model_dump`.
+
+        Raises:
+            PayloadError: a part cannot be held; `.path` says which. InvalidId: the id is empty.
+            In each case nothing was saved.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
+        """
+        return await self._save(snapshot, existing=False)
+
+    async def update_state(self, snapshot: StateSnapshot) -> bool:
+        """As `save_state`, if there is such a state; else return False."""
+        return await self._save(snapshot, existing=True)
+
+    async def load_state(self, state_id: str) -> StateSnapshot | None:
+        """Return the snapshot as of now, or None if there is no such state.
+
+        Raises:
+            InvalidId: the id is empty. IncompatibleState: see `Migrations.migrate`.
+            LogUnavailable, LogCorrupt: it could not be read.
+        """
+        snapshot = restored(state_id, await self._ledger.read(state_id))
+        if snapshot is None or self._migrations is None:
+            return snapshot
+        return self._migrations.migrate(snapshot)
+
+    async def list_states(
+        self,
+        tags: Sequence[str] | None = None,
+        status: StateStatus | None = None,
+        pipeline_name: str | None = None,
+        limit: int = 100,
+        parent_state_id: str | None = None,
+    ) -> list[StateSnapshot]:
+        """Return at most `limit` snapshots, the one written last first.
+
+        That is by `updated_at` as it was saved, and for executions by their last step.
+
+        Args:
+            tags: those that it must have, all of them.
+
+        Raises:
+            PayloadError: the limit is negative. Others as `load_state`.
+        """
+        if limit < 0:
+            raise PayloadError("limit", f"{limit} is negative")
+        wanted = [
+            listed.state_id
+            for listed in await self._ledger.listed()
+            if set(tags or ()) <= set(listed.tags)
+            and status in (None, listed.status)
+            and pipeline_name in (None, listed.pipeline_name)
+            and parent_state_id in (None, listed.parent_state_id)
+        ]
+        times = await self._written(wanted)
+        newest_first = sorted(times, key=lambda state_id: times[state_id], reverse=True)
+        found: list[StateSnapshot] = []
+        for state_id in newest_first:
+            if len(found) == limit:
+                break
+            snapshot = await self.load_state(state_id)
+            if snapshot is not None:
+                found.append(snapshot)
+        return found
+
+    async def delete_state(self, state_id: str) -> bool:
+        """Remove a state with its history; return whether there was one. Artifacts stay.
+
+        Raises:
+            InvalidId: the id is empty.
+            LogUnavailable, AppendUnknown: it may still be there; deleting again is safe.
+        """
+        journal = self._ledger.journal
+        held = await clear_subject(journal, states, state_id, remember=False)
+        await self._ledger.unlist(state_id)
+        return held.value is not None
+
+    def execution(
+        self,
+        state_id: str | None = None,
+        *,
+        metadata: StateMetadata | None = None,
+        version: str | None = None,
+        replay_mode: ReplayMode = ReplayMode.NORMAL,
+        resume_from_address: str | None = None,
+        event_bus: EventBus | None = None,
+        auto_checkpoint_config: AutoCheckpointConfig | None = None,
+        artifacts: ArtifactBackend | None = None,
+        owner: str | None = None,
+    ) -> Execution:
+        """Return an execution to be entered: `async with store.recovery.execution(...) as run:`.
+
+        Entering begins it, or takes it over from whoever had it; see `Execution`.
+
+        Args:
+            state_id: None: a new one.
+            metadata: None: as it was.
+            version: of the schema of what `storage` holds. None: as it was, 1.0.0 at first.
+            replay_mode: VALIDATION takes nothing over and records nothing.
+            resume_from_address: this step and all that were first begun after it are void, and
+                done again. They stay on the log.
+            event_bus: what has a `publish(event)`, plain or async.
+            auto_checkpoint_config: None: checkpoints at the end, and where they are asked for.
+            artifacts: where its artifacts go; None: `store.recovery.artifacts`. Another one of its
+                `with_codec`, for artifacts that foldlog's own codec cannot hold.
+            owner: who takes it over, for whoever reads the log. None: host and process.
+
+        Raises:
+            InvalidId: the state id is empty. ConfigurationError: options that exclude each other.
+            Entering raises ConfigurationError: there is no such step or, in VALIDATION, no such
+            execution; or the state was saved by something else, with a history of its own.
+            IncompatibleState: as `load_state`. Others as `save_state`.
+        """
+        if replay_mode is ReplayMode.VALIDATION and resume_from_address is not None:
+            raise ConfigurationError("a validation begins at the beginning, not at an address")
+        state_id = str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id")
+        owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
+        return Execution(
+            Tenure(self._ledger, state_id, owner, metadata, version, self._migrations),
+            artifacts or self.artifacts,
+            Publisher(state_id, event_bus),
+            replay_mode=replay_mode,
+            resume_from_address=resume_from_address,
+            auto_checkpoint=auto_checkpoint_config or AutoCheckpointConfig(),
+        )
+
+    async def answer(self, state_id: str, address: str, value: Any) -> bool:
+        """Answer what an execution asks at an address; return whether it was waiting there.
+
+        The first answer stands; every other caller, in any process, gets False.
+
+        Raises:
+            PayloadError: the value cannot be held. Others as `save_state`.
+        """
+        answered = records.done(address, 0.0, codec.encode(value, "value"))
+
+        def decide(state: State, head: int) -> Entry | None:
+            step = state.steps.get(address)
+            return Entry([answered]) if step is not None and step.phase == "waiting" else None
+
+        return await self._ledger.write(state_id, decide)
+
+    async def _save(self, snapshot: StateSnapshot, *, existing: bool) -> bool:
+        value = valued(snapshot)
+
+        def decide(state: State, head: int) -> Entry | None:
+            if existing and state.value is None:
+                return None
+            return Entry(saving(state, value), listing(state, value))
+
+        return await self._ledger.write(value["state_id"], decide)
+
+    async def _written(self, state_ids: Sequence[str]) -> dict[str, tuple[float, int]]:
+        """When each state was written last; those that are gone are left out."""
+        journal = self._ledger.journal
+        times: dict[str, tuple[float, int]] = {}
+        for start in range(0, len(state_ids), _AT_ONCE):
+            some = state_ids[start : start + _AT_ONCE]
+            records = await asyncio.gather(
+                *(journal.log.last(journal.subject(states, state_id)) for state_id in some)
+            )
+            for state_id, record in zip(some, records, strict=True):
+                if record is not None:
+                    times[state_id] = (record.envelopes[-1].ts, record.seq)
+        return times

@@ -1,0 +1,114 @@
+"""Writing to states: decide on what stands there, then append if it still does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.errors import AppendConflict
+from foldlog.log.port import Append
+from foldlog.store.journal import Journal, with_keys
+from foldlog.store.payloads import dump
+from foldlog.subjects import Subject
+from foldlog_projections import statelist, states
+from foldlog_projections.statelist import Listed, Unlisted
+from foldlog_projections.states import State
+
+_CONTENTION_PAUSE: Final = 0.002
+"""Seconds to let the write that a server saw in flight settle before looking again."""
+
+
+class Entry(NamedTuple):
+    """What is to be appended to a state, and how it is listed from then on, if that changes."""
+
+    drafts: list[Draft]
+    listed: Listed | None = None
+
+
+Decide = Callable[[State, int], Entry | None]
+"""Given a state and the sequence at which it ends: what to append. No I/O; it changes nothing of
+the state and keeps nothing of it. What it raises, the writer gets.
+"""
+
+
+class Ledger:
+    """The states of one store, for those who write them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._list_keys: dict[int, str] = {}
+
+    async def read(self, state_id: str) -> State:
+        """Return a state as of now. Use it before the next await; never change it.
+
+        Raises:
+            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+        """
+        folded = await self.journal.read(states, state_id, consistency="strong")
+        return folded.state
+
+    async def write(self, state_id: str, decide: Decide) -> bool:
+        """Append what `decide` says, and return whether it said anything.
+
+        It is asked again whenever somebody else has written meanwhile. State and list change in
+        the same moment. Never part of `store.atomic()`.
+
+        Raises:
+            InvalidId: the id is empty.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+        """
+        subject = self.journal.subject(states, state_id)
+        while True:
+            folded, head = await self.journal.read_at(states, state_id)
+            entry = decide(folded.state, head)
+            if entry is None:
+                return False
+            appends = [Append(subject, with_keys(subject, entry.drafts), head)]
+            if entry.listed is not None:
+                appends.append(self._listing(subject.shard, statelist.LISTED, entry.listed))
+            try:
+                await self._append(appends)
+            except AppendConflict as conflict:
+                if conflict.actual is None:
+                    await asyncio.sleep(_CONTENTION_PAUSE)
+                continue
+            return True
+
+    async def unlist(self, state_id: str) -> None:
+        """Take a state off the list. Errors as `write`."""
+        shard = self.journal.subject(states, state_id).shard
+        await self._append([self._listing(shard, statelist.UNLISTED, Unlisted(state_id))])
+
+    async def listed(self) -> list[Listed]:
+        """Return the list, as of now. Errors as `read`."""
+        found: list[Listed] = []
+        for shard in range(self.journal.log.namespace.shards):
+            key = self._list_key(shard)
+            folded = await self.journal.read(statelist, key, consistency="strong")
+            found += folded.state.values()
+        return found
+
+    async def _append(self, appends: list[Append]) -> None:
+        seqs = await self.journal.log.append(appends, atomic=True)
+        for append, seq in zip(appends, seqs, strict=True):
+            self.journal.views.acked(append.subject, seq)
+
+    def _listing(self, shard: int, type: str, payload: Listed | Unlisted) -> Append:
+        body = dump(payload)
+        subject = self.journal.subject(statelist, self._list_key(shard))
+        return Append(subject, (draft(type, body, id=upsert_id(body)),))
+
+    def _list_key(self, shard: int) -> str:
+        """The key of the list on `shard`: a state and its entry are one append, on one shard."""
+        key = self._list_keys.get(shard)
+        if key is None:
+            keys = (self._subject(number) for number in itertools.count())
+            key = next(subject.keys[0] for subject in keys if subject.shard == shard)
+            self._list_keys[shard] = key
+        return key
+
+    def _subject(self, number: int) -> Subject:
+        return self.journal.subject(statelist, str(number))

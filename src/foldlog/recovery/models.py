@@ -1,0 +1,210 @@
+"""The words of state recovery: snapshots of an execution, and how one is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+
+from foldlog import codec
+from foldlog.errors import ConfigurationError
+
+SCHEMA_VERSION: Final = "1.0.0"
+"""The version of a snapshot whose maker does not give another."""
+
+
+class StateStatus(StrEnum):
+    """What has become of an execution."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class ReplayMode(StrEnum):
+    """What happens to steps that are on record.
+
+    NORMAL: their results are returned. VALIDATION: they are executed again and compared; nothing
+    is recorded. REPUBLISH_ALL: as NORMAL, and their events are published again, marked as
+    replayed.
+    """
+
+    NORMAL = "normal"
+    VALIDATION = "validation"
+    REPUBLISH_ALL = "republish_all"
+
+
+class EventType(StrEnum):
+    """What kind of step it is. Any other text is a type, too; it only triggers no checkpoint
+    unless `AutoCheckpointConfig.checkpoint_after_events` names it.
+    """
+
+    AGENT = "agent"
+    LLM = "llm"
+    TOOL = "tool"
+    USER = "user"
+    STEP = "step"
+
+
+class ExecutionStatus(StrEnum):
+    """How a step stands, in a snapshot's history and on the event bus.
+
+    STARTED in a history means: intended, and nothing is known of its end.
+    """
+
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    AWAITING = "awaiting"
+    RETRACTED = "retracted"
+    RECOVERED = "recovered"
+
+
+class StateMetadata(BaseModel):
+    """What a state is found by. `parent_state_id`: the state from which it was derived."""
+
+    tags: list[str] = Field(default_factory=list)
+    description: str = ""
+    pipeline_name: str = ""
+    parent_state_id: str | None = None
+    custom: dict[str, Any] = Field(default_factory=dict)
+
+
+class StateDiff(BaseModel):
+    """What differs between two snapshots; see `StateSnapshot.diff`."""
+
+    new_events: list[dict[str, Any]] = Field(default_factory=list)
+    removed_events: list[dict[str, Any]] = Field(default_factory=list)
+    changed_storage: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
+    new_artifacts: list[str] = Field(default_factory=list)
+    removed_artifacts: list[str] = Field(default_factory=list)
+
+
+class StateSnapshot(BaseModel):
+    """An execution's state, whole. Times are ISO 8601 text.
+
+    `version` is that of the schema of `execution_state`, as `major.minor.patch`. `artifact_refs`
+    leads from the names under which the execution knows its artifacts to their ids.
+    """
+
+    state_id: str
+    created_at: str
+    updated_at: str
+    version: str = SCHEMA_VERSION
+    status: StateStatus
+    metadata: StateMetadata = Field(default_factory=StateMetadata)
+    execution_state: dict[str, Any]
+    artifact_refs: dict[str, str] = Field(default_factory=dict)
+
+    def is_compatible(self, current_version: str) -> bool:
+        """Return whether a program of that schema version can read this snapshot as it is.
+
+        By semantic versioning: the major versions are the same, and where they are 0, the minor
+        ones too. A version that is not of that form is compatible with itself only.
+
+        Raises:
+            ConfigurationError: `current_version` is not of that form.
+        """
+        current = _parsed(current_version)
+        if current is None:
+            raise ConfigurationError(f"{current_version!r} is no version of the form 1.2.3")
+        own = _parsed(self.version)
+        if own is None:
+            return self.version == current_version
+        return own[:1] == current[:1] if own[0] else own[:2] == current[:2]
+
+    @staticmethod
+    def diff(snapshot1: StateSnapshot, snapshot2: StateSnapshot) -> StateDiff:
+        """Return what `snapshot2` has that `snapshot1` has not, and the other way round.
+
+        Events are those of `execution_state["history"]["events"]`, compared by their content: one
+        that has changed is removed and new. Storage is `execution_state["storage"]["data"]`; a
+        changed key comes with its value in each, None where it has none. What is of another
+        shape is passed over.
+        """
+        events1, events2 = _events(snapshot1), _events(snapshot2)
+        storage1, storage2 = _storage(snapshot1), _storage(snapshot2)
+        keys = dict.fromkeys([*storage1, *storage2])
+        return StateDiff(
+            new_events=_beyond(events2, events1),
+            removed_events=_beyond(events1, events2),
+            changed_storage={
+                key: (storage1.get(key), storage2.get(key))
+                for key in keys
+                if (key in storage1) != (key in storage2) or storage1[key] != storage2[key]
+            },
+            new_artifacts=[
+                key for key in snapshot2.artifact_refs if key not in snapshot1.artifact_refs
+            ],
+            removed_artifacts=[
+                key for key in snapshot1.artifact_refs if key not in snapshot2.artifact_refs
+            ],
+        )
+
+
+class AutoCheckpointConfig(BaseModel):
+    """After which steps an execution saves a checkpoint by itself.
+
+    `checkpoint_after_events`: after any step of these types. An artifact is a step that ran with
+    `artifact=True`, or something put under a name with `Execution.put_artifact`.
+    """
+
+    enabled: bool = False
+    checkpoint_after_events: list[EventType | str] = Field(default_factory=list)
+    checkpoint_after_artifacts: bool = True
+    checkpoint_after_llm: bool = True
+    checkpoint_after_tools: bool = True
+
+    def applies_to(self, event_type: str, *, is_artifact: bool = False) -> bool:
+        """Return whether a checkpoint follows a step of that type that has completed."""
+        return self.enabled and (
+            event_type in self.checkpoint_after_events
+            or (is_artifact and self.checkpoint_after_artifacts)
+            or (event_type == EventType.LLM and self.checkpoint_after_llm)
+            or (event_type == EventType.TOOL and self.checkpoint_after_tools)
+        )
+
+
+def _parsed(version: str) -> tuple[int, int] | None:
+    parts = version.split(".")
+    if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
+
+
+def _inner(snapshot: StateSnapshot, outer: str, inner: str) -> Any:
+    found = snapshot.execution_state.get(outer)
+    return found.get(inner) if isinstance(found, Mapping) else None
+
+
+def _events(snapshot: StateSnapshot) -> list[dict[str, Any]]:
+    events = _inner(snapshot, "history", "events")
+    return (
+        [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+    )
+
+
+def _storage(snapshot: StateSnapshot) -> Mapping[str, Any]:
+    data = _inner(snapshot, "storage", "data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def _beyond(events: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of which `others` has fewer, in order."""
+    counts: dict[bytes, int] = {}
+    for digest in _digests(others):
+        counts[digest] = counts.get(digest, 0) + 1
+    beyond = []
+    for event, digest in zip(events, _digests(events), strict=True):
+        if counts.get(digest, 0):
+            counts[digest] -= 1
+        else:
+            beyond.append(event)
+    return beyond
+
+
+def _digests(events: list[dict[str, Any]]) -> Iterator[bytes]:
+    return (codec.encode(event, "history.events") for event in events)

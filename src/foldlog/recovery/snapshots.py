@@ -1,0 +1,177 @@
+"""Snapshots as the log holds them, and back. No I/O."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from pydantic import ValidationError
+
+from foldlog import codec
+from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.errors import LogCorrupt, PayloadError
+from foldlog.recovery.models import ExecutionStatus, StateSnapshot
+from foldlog.store.guards import drafting
+from foldlog.store.payloads import dump
+from foldlog.subjects import checked_id
+from foldlog_projections import states
+from foldlog_projections.delta import difference, pieces
+from foldlog_projections.statelist import Listed
+from foldlog_projections.states import Saved, State, Step
+
+Value = dict[str, Any]
+"""A snapshot in MessagePack's types: what `State.value` is."""
+
+_STATUS_OF_PHASE: Final = {
+    "intended": ExecutionStatus.STARTED,
+    "done": ExecutionStatus.COMPLETED,
+    "failed": ExecutionStatus.FAILED,
+    "waiting": ExecutionStatus.AWAITING,
+    "retracted": ExecutionStatus.RETRACTED,
+}
+
+_PIECE_BYTES: Final = 128 * 1024
+"""So that a piece fits into a message of any server, and several into a record."""
+
+_native: Final = msgspec.msgpack.Decoder()
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@drafting("snapshot")
+def valued(snapshot: Any) -> Value:
+    """Return a snapshot as a value. Another library's of the same shape will do.
+
+    Raises:
+        PayloadError: it has not that shape, or a part cannot be held.
+        InvalidId: the state id is empty.
+    """
+    if not isinstance(snapshot, StateSnapshot):
+        try:
+            snapshot = StateSnapshot.model_validate(snapshot.model_dump(warnings=False))
+        except ValidationError as error:
+            raise PayloadError("snapshot", str(error)) from error
+    checked_id(snapshot.state_id, "state_id")
+    value: Value = native(snapshot.model_dump(warnings=False), "snapshot")
+    return value
+
+
+def native(value: Any, path: str) -> Any:
+    """Return a value in MessagePack's types.
+
+    Raises:
+        PayloadError: a part cannot be held; its `.path` begins with `path`.
+    """
+    return _native.decode(codec.encode(value, path))
+
+
+def saving(state: State, value: Value) -> list[Draft]:
+    """What makes `value` the snapshot of a state: in pieces, if a lot has changed.
+
+    The history of an execution is what its steps say, and not saved a second time.
+    """
+    if state.epoch:
+        value = _without_steps(state, value)
+    delta = difference(state.value, value)
+    parts = list(pieces(delta, _PIECE_BYTES)) if delta is not None else [[1, {}, []]]
+    save = secrets.token_hex(8) if len(parts) > 1 else ""
+    ts = _seconds(value["updated_at"])
+    drafts = []
+    for number, part in enumerate(parts, 1):
+        body = dump(Saved(part, save, partial=number < len(parts)))
+        drafts.append(draft(states.SAVED, body, id=upsert_id(body), ts=ts))
+    return drafts
+
+
+def listing(state: State, value: Value) -> Listed | None:
+    """How a state with that snapshot is listed; None if that stays as it is."""
+    new = _listed(value)
+    return new if state.value is None or _listed(state.value) != new else None
+
+
+def restored(state_id: str, state: State) -> StateSnapshot | None:
+    """Return the snapshot of a state, with what its steps say: a new object. None if there is none.
+
+    Raises:
+        LogCorrupt: what was saved is no snapshot.
+    """
+    if state.value is None:
+        return None
+    try:
+        values = codec.decode(_encode(state.value))
+        if state.epoch:
+            events = [event_of(step) for step in state.steps.values()]
+            values["execution_state"]["history"] = {"events": events}
+            values["artifact_refs"] |= _artifacts_of_steps(state)
+        return StateSnapshot.model_validate(values)
+    except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as fault:
+        raise LogCorrupt(states.SAVED, 0, f"state {state_id!r:.80}: {fault}") from fault
+
+
+def artifacts_of(state: State) -> set[str]:
+    """The ids of all artifacts that a state refers to."""
+    refs = state.value.get("artifact_refs", {}) if state.value else {}
+    return {*refs.values(), *_artifacts_of_steps(state).values()}
+
+
+def event_of(step: Step) -> dict[str, Any]:
+    """A step as an event of a snapshot's history. Times are ISO 8601, durations in seconds."""
+    event: dict[str, Any] = {
+        "address": step.address,
+        "event_type": step.event_type,
+        "execution_status": _STATUS_OF_PHASE[step.phase].value,
+        "attempt": step.attempt,
+        "started_at": dt.datetime.fromtimestamp(step.ts, dt.UTC).isoformat(),
+    }
+    if step.phase in ("done", "failed"):
+        event["execution_time"] = step.seconds
+    if step.artifact_id:
+        event["artifact_id"] = step.artifact_id
+    elif step.phase == "done":
+        event["result"] = codec.decode(step.result)
+    if step.phase == "failed":
+        event["error"], event["message"] = step.error, step.message
+    if step.phase == "waiting":
+        event["request"] = codec.decode(step.request)
+    return event
+
+
+def now() -> str:
+    """The time now as ISO 8601 in UTC."""
+    return dt.datetime.now(dt.UTC).isoformat()
+
+
+def _without_steps(state: State, value: Value) -> Value:
+    of_steps = _artifacts_of_steps(state)
+    refs = value["artifact_refs"].items()
+    return {
+        **value,
+        "execution_state": {k: v for k, v in value["execution_state"].items() if k != "history"},
+        "artifact_refs": {name: id for name, id in refs if of_steps.get(name) != id},
+    }
+
+
+def _artifacts_of_steps(state: State) -> dict[str, str]:
+    return {step.address: step.artifact_id for step in state.steps.values() if step.artifact_id}
+
+
+def _listed(value: Value) -> Listed:
+    metadata: Mapping[str, Any] = value["metadata"]
+    return Listed(
+        value["state_id"],
+        value["status"],
+        tuple(metadata["tags"]),
+        metadata["pipeline_name"],
+        metadata["parent_state_id"],
+    )
+
+
+def _seconds(text: str) -> float:
+    """An ISO 8601 time in Unix seconds; now, if it is none. Without an offset it is local time."""
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except (OverflowError, ValueError):
+        return time.time()

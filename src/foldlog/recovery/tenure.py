@@ -1,0 +1,179 @@
+"""One owner's time with an execution: what it writes is appended, until another takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from foldlog.envelope import Draft
+from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.recovery import records
+from foldlog.recovery.ledger import Entry, Ledger
+from foldlog.recovery.migrations import Migrations
+from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
+from foldlog.recovery.snapshots import listing, now, restored, saving, valued
+from foldlog_projections import states
+from foldlog_projections.states import State, Step
+
+
+class Tenure:
+    """An execution as its owner knows it.
+
+    `snapshot` is what the next checkpoint saves, `steps` what is on record. Both are the owner's
+    own.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        state_id: str,
+        owner: str,
+        metadata: StateMetadata | None,
+        version: str | None,
+        migrations: Migrations | None,
+    ) -> None:
+        self.state_id: Final = state_id
+        self.snapshot = _new(state_id)
+        self._migrations = migrations
+        self._ledger = ledger
+        self._owner = owner
+        self._metadata = metadata
+        self._version = version
+        self._state = State()
+        self._head = 0
+        self._turn = asyncio.Lock()
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps on record, by address, in the order in which they were first intended."""
+        return self._state.steps
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """What the caller keeps in the snapshot."""
+        data: dict[str, Any] = self.snapshot.execution_state["storage"]["data"]
+        return data
+
+    async def begin(self, resume_from: str | None) -> None:
+        """Take the execution over, or begin it. With `resume_from`, that step and all after it
+        are void.
+
+        Raises:
+            ConfigurationError: there is no such step; or the state's history is not of steps.
+            IncompatibleState: see `Migrations.migrate`. Others as `Ledger.write`.
+        """
+
+        def take_over(state: State, head: int) -> Entry:
+            if resume_from is not None and resume_from not in state.steps:
+                raise ConfigurationError(
+                    f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
+                )
+            self._adopt(state, head)
+            drafts = [records.owned(state.epoch + 1, self._owner)]
+            if resume_from is not None:
+                drafts.append(records.rewound(resume_from))
+            self._state = _folded(self._state, drafts)
+            if self._metadata is not None:
+                self.snapshot.metadata = self._metadata.model_copy(deep=True)
+            if self._version is not None:
+                self.snapshot.version = self._version
+            value = self._value(StateStatus.RUNNING)
+            return Entry([*drafts, *saving(state, value)], listing(state, value))
+
+        await self._ledger.write(self.state_id, take_over)
+
+    async def look(self) -> None:
+        """Look at the execution, and leave it to whoever has it.
+
+        Raises:
+            ConfigurationError: there is none. Others as `Ledger.read`.
+        """
+        state = await self._ledger.read(self.state_id)
+        if not state.epoch:
+            raise ConfigurationError(f"there is no execution {self.state_id!r:.80}")
+        self._adopt(state, 0)
+
+    async def refreshed(self, address: str) -> Step | None:
+        """Return a step as the log has it now: an append may have ended otherwise than was told,
+        and an answer comes from elsewhere.
+
+        Errors as `Ledger.read`.
+        """
+        state = await self._ledger.read(self.state_id)
+        step = state.steps.get(address)
+        if step is not None:
+            self._state.steps[address] = step
+        return step
+
+    async def write(self, *drafts: Draft, status: StateStatus | None = None) -> None:
+        """Append envelopes; with `status`, in the same moment a checkpoint.
+
+        Raises:
+            AppendConflict: another owner has taken over. Nothing was appended.
+            PayloadError: what is to be saved cannot be held. Others as `Ledger.write`.
+        """
+        async with self._turn:
+            value = None if status is None else self._value(status)
+
+            def decide(state: State, head: int) -> Entry:
+                if state.tenure != self._state.tenure:
+                    subject = self._ledger.journal.subject(states, self.state_id)
+                    raise AppendConflict(subject.name, self._head, head)
+                self._head = head
+                if value is None:
+                    return Entry(list(drafts))
+                return Entry([*drafts, *saving(state, value)], listing(state, value))
+
+            await self._ledger.write(self.state_id, decide)
+            self._state = _folded(self._state, drafts)
+
+    def _adopt(self, state: State, head: int) -> None:
+        snapshot = restored(self.state_id, State(state.value))
+        if snapshot is not None:
+            if self._migrations is not None:
+                snapshot = self._migrations.migrate(snapshot)
+            self.snapshot = _held(snapshot)
+        self._state = replace(state, value=None, steps=dict(state.steps))
+        self._head = head
+
+    def _value(self, status: StateStatus) -> dict[str, Any]:
+        self.snapshot.status = status
+        self.snapshot.updated_at = now()
+        return valued(self.snapshot)
+
+
+def _new(state_id: str) -> StateSnapshot:
+    return StateSnapshot(
+        state_id=state_id,
+        created_at=now(),
+        updated_at=now(),
+        version=SCHEMA_VERSION,
+        status=StateStatus.RUNNING,
+        execution_state={"storage": {"data": {}}},
+    )
+
+
+def _held(snapshot: StateSnapshot) -> StateSnapshot:
+    """A snapshot that an execution can go on with.
+
+    Raises:
+        ConfigurationError: its history is not made of steps, or its storage is none.
+    """
+    inner = snapshot.execution_state
+    history = inner.pop("history", None)
+    storage = inner.setdefault("storage", {})
+    data = storage.setdefault("data", {}) if isinstance(storage, dict) else None
+    if not isinstance(data, dict) or (isinstance(history, dict) and history.get("events")):
+        raise ConfigurationError(
+            f"state {snapshot.state_id!r:.80} was saved by something else than an execution, "
+            "which cannot go on with its history"
+        )
+    return snapshot
+
+
+def _folded(state: State, drafts: tuple[Draft, ...] | list[Draft]) -> State:
+    for envelope in drafts:
+        state = records.folded(state, envelope)
+    return state

@@ -1,0 +1,79 @@
+"""What `foldlog.recovery` offers is what it says it does."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import recovery
+from foldlog.recovery import StateBackend, SyncArtifactBackend, SyncStateBackend
+from foldlog.recovery import errors as recovery_errors
+
+
+@pytest.mark.parametrize("name", recovery.__all__)
+def test_a_public_name_loads_and_has_words_of_its_own(name: str) -> None:
+    doc = getattr(recovery, name).__doc__
+    assert doc
+    assert not doc.startswith(f"{name}(")
+
+
+def test_every_error_is_public_and_a_foldlog_error() -> None:
+    defined = {
+        name: value
+        for name, value in vars(recovery_errors).items()
+        if isinstance(value, type) and value.__module__ == recovery_errors.__name__
+    }
+    assert set(defined) <= set(recovery.__all__)
+    assert all(issubclass(value, foldlog.FoldlogError) for value in defined.values())
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        StateBackend,
+        recovery.ArtifactBackend,
+        recovery.Execution,
+        recovery.Migrations,
+        SyncStateBackend,
+        SyncArtifactBackend,
+    ],
+)
+def test_every_method_has_a_docstring(backend: type[Any]) -> None:
+    methods = {name: value for name, value in inspect.getmembers(backend) if name[0] != "_"}
+    assert methods
+    assert [name for name, value in methods.items() if not inspect.getdoc(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("blocking", "backend"),
+    [(SyncStateBackend, StateBackend), (SyncArtifactBackend, recovery.ArtifactBackend)],
+)
+def test_a_blocking_method_takes_what_its_model_takes(
+    blocking: type[Any], backend: type[Any]
+) -> None:
+    shared = {name for name in vars(blocking) if name[0] != "_"}
+    for name in shared:
+        own, model = (inspect.signature(getattr(each, name)) for each in (blocking, backend))
+        assert list(own.parameters) == list(model.parameters), name
+        defaults = [each.default for each in own.parameters.values()]
+        assert defaults == [each.default for each in model.parameters.values()], name
+
+
+def test_a_store_that_nobody_asks_does_not_load_recovery() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, foldlog; foldlog.memory_store(); print('foldlog.recovery' in sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ran.stdout.strip() == "False"
+
+
+def test_a_store_has_one_recovery() -> None:
+    store = foldlog.memory_store()
+    assert store.recovery is store.recovery
+    assert isinstance(store.recovery, StateBackend)

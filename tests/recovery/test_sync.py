@@ -1,0 +1,174 @@
+"""The blocking backends: from any thread, within a running loop, and under an execution that
+knows nothing of foldlog.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog.recovery import (
+    Migrations,
+    StateSnapshot,
+    StateStatus,
+    SyncArtifactBackend,
+    SyncStateBackend,
+)
+from tests.recovery.build import event, snapshot
+from tests.recovery.foreign import ForeignState
+from tests.support.stores import fresh_namespace
+
+
+@pytest.fixture
+def place(embedded_path: Path) -> dict[str, Any]:
+    """Where the backends of a test connect to."""
+    return {"path": embedded_path, "namespace": fresh_namespace()}
+
+
+@pytest.fixture
+def states(place: dict[str, Any]) -> Iterator[SyncStateBackend]:
+    with SyncStateBackend(**place) as backend:
+        yield backend
+
+
+@pytest.fixture
+def artifacts(place: dict[str, Any]) -> Iterator[SyncArtifactBackend]:
+    with SyncArtifactBackend(**place, codec="pickle") as backend:
+        yield backend
+
+
+def test_states_are_saved_found_and_removed(states: SyncStateBackend) -> None:
+    assert states.load_state("s") is None
+    assert states.update_state(snapshot("s")) is False
+    assert states.save_state(snapshot("s", event("a"), metadata={"tags": ["t"]})) is True
+    assert states.load_state("s") == snapshot("s", event("a"), metadata={"tags": ["t"]})
+    assert states.update_state(snapshot("s", status=StateStatus.PAUSED)) is True
+    assert [found.state_id for found in states.list_states(status=StateStatus.PAUSED)] == ["s"]
+    assert states.list_states(["t"], None, None, 5) == []
+    assert states.answer("s", "a", 1) is False
+    assert states.delete_state("s") is True
+    assert states.delete_state("s") is False
+
+
+def test_artifacts_are_saved_and_removed(artifacts: SyncArtifactBackend) -> None:
+    given = snapshot("any object")
+    assert artifacts.exists("a") is False
+    assert artifacts.load_artifact("a") is None
+    assert artifacts.save_artifact("a", given) is True
+    assert artifacts.exists("a") is True
+    assert artifacts.load_artifact("a") == given
+    assert artifacts.delete_artifact("a") is True
+    assert artifacts.delete_artifact("a") is False
+    artifacts.save_artifact("b", b"x")
+    assert artifacts.collect_garbage(older_than=0).artifact_ids == ("b",)
+
+
+def test_a_pickle_is_not_read_by_a_backend_that_was_not_asked_to(place: dict[str, Any]) -> None:
+    with SyncArtifactBackend(**place, codec="pickle") as pickles:
+        pickles.save_artifact("a", snapshot())
+    with SyncArtifactBackend(**place) as safe:
+        with pytest.raises(foldlog.ConfigurationError):
+            safe.load_artifact("a")
+        with pytest.raises(foldlog.PayloadError):
+            safe.save_artifact("b", snapshot())
+    with pytest.raises(foldlog.ConfigurationError):
+        SyncArtifactBackend(**place, codec="yaml")
+
+
+def test_old_snapshots_are_migrated(place: dict[str, Any], states: SyncStateBackend) -> None:
+    migrations = Migrations("1.1.0")
+
+    @migrations.step("1.0.0", "1.1.0")
+    def mark(old: StateSnapshot) -> StateSnapshot:
+        old.execution_state["migrated"] = True
+        return old
+
+    states.save_state(snapshot("s"))
+    with SyncStateBackend(**place, migrations=migrations) as today:
+        found = today.load_state("s")
+    assert found is not None
+    assert (found.version, found.execution_state["migrated"]) == ("1.1.0", True)
+
+
+# --- threads, loops and ends --------------------------------------------------------------------
+
+
+async def test_it_serves_code_within_a_running_loop(place: dict[str, Any]) -> None:
+    with SyncStateBackend(**place) as states:
+        states.save_state(snapshot("s"))
+        assert states.load_state("s") == snapshot("s")
+
+
+def test_many_threads_share_one(states: SyncStateBackend) -> None:
+    threads = [
+        threading.Thread(target=states.save_state, args=(snapshot(f"s{n}"),)) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {found.state_id for found in states.list_states()} == {f"s{n}" for n in range(8)}
+
+
+def test_what_is_closed_stays_closed(place: dict[str, Any]) -> None:
+    unused, used = SyncStateBackend(**place), SyncStateBackend(**place)
+    used.save_state(snapshot("s"))
+    for backend in (unused, used):
+        backend.close()
+        backend.close()
+        with pytest.raises(foldlog.StoreClosed):
+            backend.load_state("s")
+    assert [t for t in threading.enumerate() if t.name == "foldlog-blocking"] == []
+
+
+def test_who_cannot_connect_says_so_and_tries_again() -> None:
+    states = SyncStateBackend("nats://127.0.0.1:9", timeout=0.2)
+    for _ in range(2):
+        with pytest.raises(foldlog.LogUnavailable):
+            states.load_state("s")
+    states.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_a_store_of_its_own(states: SyncStateBackend) -> None:
+    states.save_state(snapshot("parent"))
+    child = os.fork()
+    if child == 0:
+        saved = False
+        try:
+            saved = states.save_state(snapshot("child"))
+            states.close()
+        finally:
+            os._exit(0 if saved else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert {found.state_id for found in states.list_states()} == {"parent", "child"}
+
+
+# --- others' executions -------------------------------------------------------------------------
+
+
+def test_an_execution_of_another_library_is_saved_and_loaded(
+    states: SyncStateBackend, artifacts: SyncArtifactBackend
+) -> None:
+    began = ForeignState(state_backend=states, artifact_backend=artifacts)
+    began.record("search", {"flights": 3})
+    began.storage.data["seat"] = "12A"
+    began.storage.artifacts["model"] = snapshot("an object of theirs")
+    assert began.save_checkpoint() is True
+    began.record("book", "ok")
+    assert began.save_checkpoint("paused") is True
+
+    found = ForeignState.load_from_state_id(began.state_id, states, artifacts)
+    assert found is not None
+    assert found.history.events == began.history.events
+    assert found.storage.data == {"seat": "12A"}
+    assert found.storage.artifacts == {"model": snapshot("an object of theirs")}
+    assert [s.state_id for s in states.list_states(status=StateStatus.PAUSED)] == [began.state_id]
+    assert ForeignState.load_from_state_id("unknown", states) is None
