@@ -178,6 +178,9 @@ if TYPE_CHECKING:
         RebuildReport as RebuildReport,
     )
     from foldlog.store import (
+        SpoolHealth as SpoolHealth,
+    )
+    from foldlog.store import (
         Store as Store,
     )
     from foldlog.store import (
@@ -254,6 +257,7 @@ _HOMES = {
         "Health",
         "RebuildProgress",
         "RebuildReport",
+        "SpoolHealth",
         "Store",
         "StreamHealth",
         "connect",

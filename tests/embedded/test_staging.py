@@ -90,6 +90,51 @@ def test_removing_leaves_nothing(staging: Staging, stream: Path, memory: Path) -
     assert not stream.is_symlink()
 
 
+def test_what_a_restart_has_to_complete_stays(staging: Staging, stream: Path, memory: Path) -> None:
+    staging.ensure("S")
+    left = stream.readlink() / "batch"
+    left.mkdir()
+    staging.remove()
+    assert stream.readlink() == left.parent
+    assert left.is_dir()
+    left.rmdir()
+    staging.remove()
+    assert not list(memory.iterdir())
+
+
+def test_a_data_directory_that_was_deleted_leaves_nothing(
+    staging: Staging, stream: Path, memory: Path, tmp_path: Path
+) -> None:
+    staging.ensure("S")
+    (stream.readlink() / "batch").mkdir()
+    shutil.rmtree(tmp_path / "data")
+    staging.remove()
+    assert not list(memory.iterdir())
+
+
+def test_memory_that_others_have_filled_is_left(
+    staging: Staging, stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging.ensure("S")
+    for bound in ("LITTLE", "ROOM"):
+        monkeypatch.setattr(f"foldlog.log.embedded.staging.{bound}", 2**63)
+    staging.ensure("S")
+    assert not stream.is_symlink()
+
+
+def test_another_directory_at_the_same_path_has_another_place(
+    staging: Staging, stream: Path, memory: Path, tmp_path: Path
+) -> None:
+    staging.ensure("S")
+    (tmp_path / "data").rename(tmp_path / "first")
+    link = link_of(tmp_path / "data", "S")
+    link.parent.mkdir(parents=True)
+    Staging(tmp_path / "data", memory=memory).ensure("S")
+    first = link_of(tmp_path / "first", "S")
+    assert first.readlink().parent != link.readlink().parent
+    assert first.is_dir()
+
+
 def test_a_directory_that_others_can_enter_is_not_used(
     staging: Staging, stream: Path, memory: Path
 ) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from foldlog.envelope import draft
-from foldlog.errors import LogUnavailable
+from foldlog.errors import AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.jetstream import appender as module
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.port import Append
@@ -71,6 +71,32 @@ async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
     assert isinstance(ended[19], asyncio.CancelledError)
     assert appender.pending_bytes == 0
     await appender.close()
+
+
+async def test_closing_tells_those_who_wait_for_room(held: Held) -> None:
+    appender = Appender(held, timeout=0.05)  # type: ignore[arg-type]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
+    ]
+    await turns()
+    await appender.close()
+    ended = await asyncio.wait_for(asyncio.gather(*writing, return_exceptions=True), 30)
+    assert all(isinstance(end, StoreClosed | AppendUnknown) for end in ended)
+    assert isinstance(ended[-1], StoreClosed)
+    assert appender.pending_bytes == 0
+
+
+async def test_a_close_that_is_given_up_leaves_no_task(held: Held) -> None:
+    appender = Appender(held, timeout=60)  # type: ignore[arg-type]
+    writing = asyncio.create_task(appender.append([append("1")], atomic=False))
+    await turns()
+    closing = asyncio.create_task(appender.close())
+    await turns()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    with pytest.raises(AppendUnknown):
+        await writing
 
 
 async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None:

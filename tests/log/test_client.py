@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import nats.errors
 import pytest
@@ -156,3 +157,31 @@ async def test_a_call_survives_a_reconnect(clients: tuple[LeanClient, Client]) -
     await lean.flush()
     await plain.publish("lean.again", b"")
     await arrived.wait()
+
+
+async def test_a_transport_that_must_be_drained_is(clients: tuple[LeanClient, Client]) -> None:
+    lean, plain = clients
+    got = await plain.subscribe("lean.drained")
+    await plain.flush()
+
+    class Queueing:
+        """Writes when it is drained, as nats-py's websocket transport does."""
+
+        def __init__(self, below: Any) -> None:
+            self.below = below
+            self.queued: list[bytes] = []
+
+        def writelines(self, parts: list[bytes]) -> None:
+            self.queued += parts
+
+        async def drain(self) -> None:
+            self.below.writelines(self.queued)
+            self.queued = []
+            await self.below.drain()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.below, name)
+
+    lean._transport = Queueing(lean._transport)  # type: ignore[assignment]
+    await lean.send(Outgoing("lean.drained", b"1"), at_once=True)
+    assert (await got.next_msg(timeout=30)).data == b"1"

@@ -381,3 +381,28 @@ async def test_an_envelope_too_large_is_refused_before_any_shard_stores() -> Non
     with pytest.raises(PayloadTooLarge):
         await spread(server, Append(SPREAD[0], (large,)))
     assert (server.stored, server.requests) == ([], 0)
+
+
+def unkept(subject: str, headers: dict[str, str]) -> Reply | None:
+    """No batch is kept until its end: the server's staging is full."""
+    return refusal(10176) if "Nats-Batch-Commit" in headers else None
+
+
+async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foldlog.log.jetstream.vehicle.Vehicle.prefers_batch", lambda *_: True)
+    server = Server(unkept)
+    told = list[None]()
+    appender = Appender(server, timeout=5, on_incomplete=lambda: told.append(None))  # type: ignore[arg-type]
+    assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
+    assert len(server.stored) == 2
+    assert told
+    await appender.close()
+
+
+async def test_a_block_that_no_batch_can_carry_says_so() -> None:
+    server = Server(unkept)
+    appender = Appender(server, timeout=0.2)  # type: ignore[arg-type]
+    with pytest.raises(LogUnavailable, match="could not keep a batch"):
+        await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=True)
+    assert server.stored == []
+    await appender.close()

@@ -28,6 +28,9 @@ def cleared(payload: bytes) -> Recorded:
 PAYLOADS = {
     "bindings": {"context_id": None, "task_id": "t"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
+    "statecontents": {"artifact_id": "a"},
+    "statelist": {"state_id": "s", "status": "running"},
+    "states": {"delta": [0, {"state_id": "s"}]},
     "steering": {"task_id": "t"},
     "tasks": {"task_id": "t"},
     "traces": {"trace_id": "t", "content": "c"},

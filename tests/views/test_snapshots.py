@@ -462,6 +462,9 @@ PAYLOADS: dict[str, Any] = {
     "traces": lambda n: {"trace_id": f"t{n % 7}", "content": f"{n}"},
     "artifacts": lambda n: {"artifact_id": f"a{n % 9}", "sha256": "", "size_bytes": n, "source": n},
     "pauses": lambda n: n,
+    "statecontents": lambda n: {"artifact_id": f"a{n % 5}", "blob": f"{n}"},
+    "statelist": lambda n: {"state_id": f"s{n % 5}", "status": f"{n}"},
+    "states": lambda n: {"delta": [0, {f"k{n % 3}": n}]},
 }
 TYPES = {
     "bindings": ["binding.saved", "binding.terminal"],

@@ -341,8 +341,8 @@ async def test_the_view_used_least_recently_goes_first(log: Log) -> None:
     views = Views(log, max_hot_bytes=int(3.5 * EMPTY_BYTES))
     for key in ("a", "b", "c", "a", "d"):
         await read(views, key=key)
-    assert views.hot(subject("b")) is None
-    assert all(views.hot(subject(key)) is not None for key in ("a", "c", "d"))
+    assert not views.is_hot(subject("b"))
+    assert all(views.is_hot(subject(key)) for key in ("a", "c", "d"))
     await views.close()
 
 
@@ -354,7 +354,7 @@ async def test_a_watched_view_stays_until_nobody_watches_it(log: Log) -> None:
         for key in ("b", "c"):
             await read(views, key=key)
         assert len(views) == 2
-        assert views.hot(subject("a")) is not None
+        assert views.is_hot(subject("a"))
     await read(views, key="d")
     assert (len(views), log.followed) == (1, 1)
     await views.close()

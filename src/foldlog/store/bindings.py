@@ -112,11 +112,8 @@ class Bindings:
 
         Errors as `save_remote_binding`.
         """
-        key = Key(context_id, checked_id(task_id, "task_id"))
-        folded = await self._journal.read(bindings, trace_id, consistency="strong")
-        if key not in folded.state:
-            return
-        body = dump(key)
+        # Without a look at what there is, which may still wait in the spool: see the fold.
+        body = dump(Key(context_id, checked_id(task_id, "task_id")))
         ended = draft(bindings.TERMINAL, body, id=upsert_id(body))
         await self._journal.append((self._journal.subject(bindings, trace_id), [ended]))
 

@@ -32,6 +32,7 @@ from foldlog_projections.fold import Cleared, Projection, clearing
 
 if TYPE_CHECKING:
     from foldlog.store.artifacts import Artifacts
+    from foldlog.store.contents import Contents
 
 S = TypeVar("S")
 
@@ -84,9 +85,10 @@ async def _purge(journal: Journal, subject: Subject, *, before: int) -> None:
 class Clearing:
     """Removes sessions, and says which there are."""
 
-    def __init__(self, journal: Journal, artifacts: Artifacts) -> None:
+    def __init__(self, journal: Journal, artifacts: Artifacts, contents: Contents) -> None:
         self._journal = journal
         self._artifacts = artifacts
+        self._contents = contents
 
     async def clear_session(self, session_id: str) -> None:
         """Remove a session with its tasks, updates, steering, traces and artifacts.
@@ -128,7 +130,9 @@ class Clearing:
         Raises:
             LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
         """
+        await self._journal.settle()
         await self._artifacts.clear()
+        await self._contents.clear()
         log = self._journal.log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.

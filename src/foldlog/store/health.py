@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.port import StreamInfo as StreamHealth
 from foldlog.store.journal import Journal
+from foldlog.store.spool import Outbox, SpoolHealth
 
 
 class EmbeddedHealth(NamedTuple):
@@ -24,6 +25,7 @@ class Health(NamedTuple):
 
     `durability` is "unknown" on a server that foldlog did not start: a client cannot read its
     `sync_interval`. `rtt_seconds` is one request; `max_payload` is in bytes.
+    `spool` is there where the store degrades.
     """
 
     url: str
@@ -36,14 +38,18 @@ class Health(NamedTuple):
     streams: tuple[StreamHealth, ...]
     embedded: EmbeddedHealth | None
     hot_views: int
+    spool: SpoolHealth | None = None
 
 
 class HealthCheck:
     """Asks the log how it is."""
 
-    def __init__(self, journal: Journal, server: EmbeddedServer | None) -> None:
+    def __init__(
+        self, journal: Journal, server: EmbeddedServer | None, outbox: Outbox | None = None
+    ) -> None:
         self._journal = journal
         self._server = server
+        self._outbox = outbox
 
     async def health(self) -> Health:
         """Return what the log looks like now.
@@ -64,6 +70,7 @@ class HealthCheck:
             streams=tuple(await log.streams()),
             embedded=self._embedded(),
             hot_views=len(self._journal.views),
+            spool=self._outbox.health if self._outbox else None,
         )
 
     def _durability(self, version: str) -> Literal["fsync", "relaxed", "none", "unknown"]:
@@ -78,4 +85,4 @@ class HealthCheck:
         return EmbeddedHealth(server.path, server.pid, server.port, server.log_file)
 
 
-__all__ = ["EmbeddedHealth", "Health", "HealthCheck", "StreamHealth"]
+__all__ = ["EmbeddedHealth", "Health", "HealthCheck", "SpoolHealth", "StreamHealth"]

@@ -16,6 +16,7 @@ import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.log.port import Append, Log
+from foldlog.store.spool import Outbox
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views
 from foldlog_projections.fold import Folded, Projection
@@ -43,9 +44,13 @@ _gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None
 class Journal:
     """The log and its views, as one store uses them."""
 
-    def __init__(self, log: Log, views: Views) -> None:
+    def __init__(self, log: Log, views: Views, outbox: Outbox | None = None) -> None:
         self._log = log
         self.views = views
+        self._outbox = outbox
+        self._appends_to: Log | Outbox = outbox or log
+        if outbox is not None:
+            outbox.on_stored(self._acked)
 
     @property
     def log(self) -> Log:
@@ -63,11 +68,11 @@ class Journal:
         return self._log.namespace.subject(family, *keys)
 
     async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
-        """Append what has not been applied yet. Errors as `Log.append`."""
-        log = self.log
+        """Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`."""
+        self.views.check()
         new = []
         for subject, drafts in appends:
-            folded = self.views.hot(subject)
+            folded = self.views.current(subject)
             if folded is not None:
                 drafts = [draft for draft in drafts if folded.admits(draft.id)]
             if drafts:
@@ -76,7 +81,7 @@ class Journal:
         if gathering is not None:
             gathering.appends.extend(new)
         elif new:
-            self._acked(new, await log.append(new))
+            self._acked(new, await self._appends_to.append(new))
 
     async def compare_and_append(self, subject: Subject, drafts: Sequence[Draft], head: int) -> int:
         """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
@@ -104,7 +109,11 @@ class Journal:
         return await self.views.select(projection, subject, consistency, choose)
 
     async def read_at(self, projection: Projection[S], *keys: str) -> tuple[Folded[S], int]:
-        """Read strongly, for a `compare_and_append`: see `Views.read_at`."""
+        """Read strongly, for a `compare_and_append`: see `Views.read_at`.
+
+        What waits in the spool comes first.
+        """
+        await self.settle()
         return await self.views.read_at(projection, self.subject(projection, *keys))
 
     def watch(
@@ -112,6 +121,12 @@ class Journal:
     ) -> AsyncGenerator[Recorded]:
         """See `Views.watch`."""
         return self.views.watch(projection, self.subject(projection, *keys), since_id)
+
+    async def settle(self) -> None:
+        """Have appended first what waits in the spool. Errors as `Outbox.settle`."""
+        self.views.check()
+        if self._outbox is not None:
+            await self._outbox.settle()
 
     @asynccontextmanager
     async def atomic(self) -> AsyncIterator[None]:
@@ -135,7 +150,8 @@ class Journal:
             _gathering.reset(token)
         if gathering.appends:
             merged = _merged(gathering.appends)
-            self._acked(merged, await self.log.append(merged, atomic=True))
+            self.views.check()
+            self._acked(merged, await self._appends_to.append(merged, atomic=True))
 
     def _open_gathering(self) -> _Gathering | None:
         gathering = _gathering.get()
@@ -143,7 +159,7 @@ class Journal:
             return gathering
         return None
 
-    def _acked(self, appends: list[Append], seqs: list[int]) -> None:
+    def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
             self.views.acked(append.subject, seq)
 

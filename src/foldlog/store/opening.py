@@ -10,14 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, FoldlogError
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Log
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
+from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
+from foldlog.store.standby import Standby
 from foldlog.store.store import Store, StoreOptions
 from foldlog.store.validation import Validation
 from foldlog.subjects import Namespace
@@ -40,6 +43,14 @@ class Connecting:
 
     def __await__(self) -> Generator[Any, None, Store]:
         return _open(**self._settings).__await__()
+
+    def stand_by(self, reason: FoldlogError) -> Standby:
+        """Return a store that spools until it is handed the log, unreachable because of `reason`.
+
+        Raises:
+            ConfigurationError: `on_error` is not "degrade".
+        """
+        return _stand_by(reason, **self._settings)
 
     async def __aenter__(self) -> Store:
         self._store = await self
@@ -64,6 +75,8 @@ def connect(
     durability: Literal["fsync", "relaxed"] = "fsync",
     timeout: float = 5.0,
     on_error: Literal["raise", "degrade"] = "raise",
+    spool: str | os.PathLike[str] | None = None,
+    spool_bytes: int = DEFAULT_SPOOL_BYTES,
     pause_ttl: float = 3600.0,
     strict_steering: bool = False,
     retention: ArtifactRetentionConfig | None = None,
@@ -87,7 +100,12 @@ def connect(
             minutes, and a crash of the machine loses acked writes. A server at `url` has its own
             setting, which no client can read.
         timeout: seconds that one call may take; a write may wait as long again for its turn.
-        on_error: "raise" typed errors, or "degrade": log, count, and go on with safe defaults.
+        on_error: "raise" typed errors, or "degrade": log, count, and go on with safe defaults;
+            saves for which the log is away wait in the spool.
+        spool: the spool's directory. None: `$FOLDLOG_SPOOL`, else `spool` in the data directory
+            (in `$FOLDLOG_PATH` or `./.foldlog` where the log is at a URL). What an earlier process
+            left there is appended before this returns, whatever `on_error` says.
+        spool_bytes: what this store's spool may take on the disk; a save beyond it is lost.
         pause_ttl: seconds after which a saved planner state can no longer be resumed.
         strict_steering: refuse steering events whose payload breaks the rules of their type.
         retention: what the artifact store keeps.
@@ -119,6 +137,8 @@ def connect(
         options=_options(
             on_error, pause_ttl, strict_steering, retention, validate, schemas, max_hot_bytes
         ),
+        spool=spool,
+        spool_bytes=spool_bytes,
         replicas=replicas,
         server_binary=server_binary,
         nats_options=nats_options,
@@ -185,6 +205,8 @@ async def _open(
     durability: Literal["fsync", "relaxed"],
     timeout: float,
     options: StoreOptions,
+    spool: str | os.PathLike[str] | None,
+    spool_bytes: int,
     replicas: int | None,
     server_binary: str | None,
     nats_options: dict[str, Any],
@@ -197,20 +219,25 @@ async def _open(
         raise ConfigurationError(f"a url is a string that is not empty, not {url!r:.80}")
     if path is not None and not _is_path(path):
         raise ConfigurationError(f"a path names a directory; {path!r:.80} does not")
+    if spool is not None and not _is_path(spool):
+        raise ConfigurationError(f"spool names a directory; {spool!r:.80} does not")
+    if isinstance(spool_bytes, bool) or not isinstance(spool_bytes, int) or spool_bytes < 0:
+        raise ConfigurationError(f"spool_bytes is a number of bytes, not {spool_bytes!r:.80}")
     if url is not None and path is not None:
         raise ConfigurationError("a url and a path: the path belongs to the embedded server")
     Namespace(namespace, _checked_shards(shards))
-    if url is None and path is None:
-        url = os.environ.get(URL_VARIABLE)
+    url = _chosen_url(url, path)
     open_log = functools.partial(
         JetStreamLog.open, namespace=namespace, shards=shards, replicas=replicas, timeout=timeout
     )
     server = None
+    data = _data_directory(path)
+    place = _place(url, data, namespace, spool, nats_options)
     if url:
         log = await open_log(url, options=nats_options)
     else:
         server = await EmbeddedServer.join(
-            Path(path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH),
+            data,
             durability=durability,
             binary=server_binary,
             timeout=max(timeout, _START_TIMEOUT),
@@ -225,14 +252,75 @@ async def _open(
         except BaseException:
             await server.leave()
             raise
+    try:
+        outbox = await _drained(log, place, spool_bytes, keep=options.on_error == "degrade")
+    except BaseException:
+        await log.close()
+        if server is not None:
+            await server.leave()
+        raise
     return Store(
         log,
         JetStreamBlobs(log),
         options,
         snapshots=JetStreamSnapshots(log),
+        outbox=outbox,
         server=server,
         loop=asyncio.get_running_loop(),
     )
+
+
+def _stand_by(
+    reason: FoldlogError,
+    *,
+    url: str | None,
+    path: str | os.PathLike[str] | None,
+    namespace: str,
+    shards: int,
+    options: StoreOptions,
+    spool: str | os.PathLike[str] | None,
+    spool_bytes: int,
+    nats_options: dict[str, Any],
+    **_: Any,
+) -> Standby:
+    if options.on_error != "degrade":
+        raise ConfigurationError('only a store with on_error="degrade" has a spool')
+    place = _place(_chosen_url(url, path), _data_directory(path), namespace, spool, nats_options)
+    return Standby(reason, place, spool_bytes, Namespace(namespace, shards), options)
+
+
+def _chosen_url(url: str | None, path: str | os.PathLike[str] | None) -> str | None:
+    return os.environ.get(URL_VARIABLE) if url is None and path is None else url
+
+
+def _data_directory(path: str | os.PathLike[str] | None) -> Path:
+    return Path(path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+
+
+def _place(
+    url: str | None,
+    data: Path,
+    namespace: str,
+    spool: str | os.PathLike[str] | None,
+    nats_options: dict[str, Any],
+) -> Place:
+    if url:
+        return Place.of_server(spool, data, namespace, url, nats_options)
+    return Place.of_embedded(spool, data, namespace)
+
+
+async def _drained(log: Log, place: Place, limit: int, *, keep: bool) -> Outbox | None:
+    """Append what waits in the spool; return the outbox if it is to be kept."""
+    outbox = Outbox(log, Spool(place, limit))
+    try:
+        await outbox.recover()
+    except BaseException:
+        await outbox.close()
+        raise
+    if keep:
+        return outbox
+    await outbox.close()
+    return None
 
 
 def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:

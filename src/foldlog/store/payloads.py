@@ -201,7 +201,8 @@ def time_text(value: dt.datetime, field: str) -> str:
     """
     if not isinstance(value, dt.datetime):
         raise PayloadError(field, f"{value!r:.80} is not a datetime")
-    if value.tzinfo is dt.UTC:  # the same text, at a fifth of the cost
+    if type(value) is dt.datetime and value.tzinfo is dt.UTC:
+        # The same text, at a fifth of the cost.
         return _json_encoder.encode(value)[1:-2].decode() + "+00:00"
     return value.isoformat()
 

@@ -110,7 +110,7 @@ class Rebuild:
         self, fold: Projection[Any], subject: Subject, rebuilt: Folded[Any]
     ) -> bool:
         """Whether this process serves what was rebuilt; a view that it does not hold, it does."""
-        if self._journal.views.hot(subject) is None:
+        if not self._journal.views.is_hot(subject):
             return True
         served = await self._journal.views.read(fold, subject, "strong")
         if bool(served.state == rebuilt.state):

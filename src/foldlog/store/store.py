@@ -10,10 +10,10 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.log.blobs import Blobs
@@ -24,6 +24,7 @@ from foldlog.models import ArtifactRetentionConfig, PlannerEvent, StoredEvent
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
 from foldlog.store.clearing import Clearing
+from foldlog.store.contents import Contents
 from foldlog.store.degrade import Degrade
 from foldlog.store.events import Events
 from foldlog.store.health import HealthCheck
@@ -33,12 +34,16 @@ from foldlog.store.pauses import Pauses
 from foldlog.store.planner import PlannerEvents
 from foldlog.store.rebuild import Rebuild
 from foldlog.store.session_history import SessionHistory
+from foldlog.store.spool import Outbox, SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
 from foldlog.store.validation import Validation
 from foldlog.views import DEFAULT_MAX_HOT_BYTES, Views
+
+if TYPE_CHECKING:
+    from foldlog.recovery import StateBackend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,15 +85,17 @@ class Store:
         options: StoreOptions,
         *,
         snapshots: SnapshotStore | None = None,
+        outbox: Outbox | None = None,
         server: EmbeddedServer | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.log = log
         self._views = Views(log, snapshots, loop=loop, max_hot_bytes=options.max_hot_bytes)
+        self._outbox = outbox
         self._server = server
         self._degrade = Degrade() if options.on_error == "degrade" else None
         log.on_epoch(self._views.wake)
-        journal = self._journal = Journal(log, self._views)
+        journal = self._journal = Journal(log, self._views, outbox)
         read, write = self._reading, self._writing
 
         events = Events(journal, options.validation)
@@ -135,15 +142,17 @@ class Store:
         self.list_planner_events = read(planner.list_planner_events, list)
         self.get_events = self.list_planner_events
 
-        self.artifact_store = Artifacts(journal, blobs, options.retention)
+        artifacts = Artifacts(journal, blobs, options.retention)
+        self.artifact_store = self._degrade.artifacts(artifacts) if self._degrade else artifacts
 
-        clearing = Clearing(journal, self.artifact_store)
+        self._contents = Contents(journal, blobs)
+        clearing = Clearing(journal, artifacts, self._contents)
         self.clear_session = write(clearing.clear_session)
         self.clear = write(clearing.clear)
         self.sessions = read(clearing.sessions, list)
 
         self.rebuild = Rebuild(journal).rebuild
-        self.health = HealthCheck(journal, server).health
+        self.health = HealthCheck(journal, server, outbox).health
 
         self._save_event = write(events.save_event)
 
@@ -161,14 +170,30 @@ class Store:
         else:
             await self._save_event(event)
 
+    @functools.cached_property
+    def recovery(self) -> StateBackend:
+        """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
+        from foldlog.recovery.opening import recovery  # a floor above: only who asks needs it
+
+        return recovery(self._journal, self._contents)
+
     def atomic(self) -> AbstractAsyncContextManager[None]:
         """Make the saves inside `async with store.atomic():` one append (`Journal.atomic`)."""
-        return self._journal.atomic()
+        block = self._journal.atomic()
+        return self._degrade.block(block) if self._degrade else block
 
     @property
     def degraded(self) -> Counter[str]:
-        """With `on_error="degrade"`: how many calls failed, by method. Grows only."""
+        """With `on_error="degrade"`: how many calls failed or were spooled, by method.
+
+        Grows only.
+        """
         return self._degrade.failures if self._degrade else Counter()
+
+    @property
+    def spool(self) -> SpoolHealth | None:
+        """What waits for the log on the local disk; None for a store that has no spool."""
+        return self._outbox.health if self._outbox else None
 
     async def close(self) -> None:
         """Let what is in flight end, then let go of everything. Idempotent.
@@ -177,12 +202,13 @@ class Store:
             ConfigurationError: another event loop runs than the store's. Nothing was closed.
         """
         self._views.check_loop()
-        try:
-            await self._views.close()
-            await self.log.close()
-        finally:
+        async with AsyncExitStack() as ending:  # from the last to the first, whatever one raises
             if self._server is not None:
-                await self._server.leave()
+                ending.push_async_callback(self._server.leave)
+            ending.push_async_callback(self.log.close)
+            if self._outbox is not None:
+                ending.push_async_callback(self._outbox.close)
+            ending.push_async_callback(self._views.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,13 +13,15 @@ from foldlog.views.view import View
 class Hot:
     """The hot views by subject. Every method takes a time that does not depend on their number.
 
-    A view is *idle* if it was hydrated and nobody watches it: then it may go.
+    A view is *idle* if it was hydrated and nobody watches it: then it may go. What is watched
+    cannot go, and so is not counted in `bytes`.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._views: dict[Subject, View[Any]] = {}
         self._idle: OrderedDict[Subject, View[Any]] = OrderedDict()
+        self._watched: set[Subject] = set()
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -37,9 +39,10 @@ class Hot:
         """Take a view in."""
         self._views[view.subject] = view
 
-    def account(self, growth: int) -> None:
+    def account(self, view: View[Any], growth: int) -> None:
         """Note by how many bytes a view's memory has changed."""
-        self.bytes += growth
+        if view.subject not in self._watched:
+            self.bytes += growth
 
     def touch(self, view: View[Any]) -> None:
         """Note that an idle view is used just now."""
@@ -50,6 +53,12 @@ class Hot:
         """Note whether a view is idle, after what decides that has changed."""
         if self._views.get(view.subject) is not view:
             return
+        if view.watchers and view.subject not in self._watched:
+            self._watched.add(view.subject)
+            self.bytes -= view.bytes
+        elif not view.watchers and view.subject in self._watched:
+            self._watched.remove(view.subject)
+            self.bytes += view.bytes
         if view.is_hydrated and not view.watchers:
             self._idle[view.subject] = view
         else:
@@ -60,7 +69,7 @@ class Hot:
         """Whether the views are too large, all together."""
         return self.bytes > self._max_bytes
 
-    def surplus(self, keep: View[Any]) -> View[Any] | None:
+    def surplus(self, keep: View[Any] | None) -> View[Any] | None:
         """The idle view that was used least recently, while all together are too large.
 
         `keep` stays, whatever its size: somebody is reading it.
@@ -68,8 +77,8 @@ class Hot:
         if not self.is_full:
             return None
         view = next(iter(self._idle.values()), None)
-        if view is keep:
-            self._idle.move_to_end(keep.subject)
+        if view is not None and view is keep:
+            self._idle.move_to_end(view.subject)
             view = next(iter(self._idle.values()))
         return None if view is keep else view
 
@@ -79,6 +88,9 @@ class Hot:
             return False
         del self._views[view.subject]
         self._idle.pop(view.subject, None)
-        self.bytes -= view.bytes
+        if view.subject in self._watched:
+            self._watched.remove(view.subject)
+        else:
+            self.bytes -= view.bytes
         view.detach()
         return True

@@ -38,6 +38,8 @@ class Hydration:
         """
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         view.enter(epoch)
+        # A replica that lags proves nothing of what this view has read before.
+        proven = strong or view.ground is None or epoch == view.checked_epoch
         if view.projection.latest_only:
             await self._read_last(view, strong)
         elif view.ground is None:
@@ -47,7 +49,7 @@ class Hydration:
             # this view has applied last must still be there.
             unproven = view.ground if strong and epoch != view.checked_epoch else None
             await self._read_on(view, unproven, strong)
-        view.checked(at, epoch)
+        view.checked(at, epoch if proven else view.checked_epoch)
         if strong and view.applied < heard == view.known_head:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied

@@ -44,6 +44,7 @@ class Snapshots:
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._changing = asyncio.Lock()
+        self._closing = False
         self._reported: set[Subject | None] = set()
 
     async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
@@ -73,6 +74,11 @@ class Snapshots:
         if snapshot.is_due(view.unsaved, view.unsaved_bytes):
             self._wait(view.subject, view)
 
+    def withdraw(self, view: View[Any]) -> None:
+        """Write no snapshot of a view that is evicted: waiting would keep it in memory."""
+        if self._waiting.get(view.subject) is view:
+            del self._waiting[view.subject]
+
     def discard(self, subject: Subject) -> None:
         """Have a snapshot removed, some time, that no view will use."""
         self._wait(subject, None)
@@ -89,11 +95,14 @@ class Snapshots:
     async def forget_all(self, family: str | None = None) -> None:
         """Remove all snapshots, or those of one family. Errors as `forget`."""
         self._waiting.clear()
+        self._enter_loop()
         async with self._changing:  # what is being written now goes as well
             await self._store.purge_all(family)
 
     async def close(self) -> None:
         """Write what waits if that takes no time to speak of, and let go of the rest."""
+        self._enter_loop()
+        self._closing = True
         self._hurry.set()
         if self._writer is not None and not self._writer.done():
             try:
@@ -103,13 +112,20 @@ class Snapshots:
             await asyncio.gather(self._writer, return_exceptions=True)
 
     def _wait(self, subject: Subject, view: View[Any] | None) -> None:
-        if self._hurry.is_set():
+        if self._closing:
             return  # nobody would wait for it
+        self._enter_loop()
         self._waiting[subject] = view
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(
                 self._write_all(), name="foldlog snapshots"
             )
+
+    def _enter_loop(self) -> None:
+        """Leave behind what belongs to another event loop: a log in memory serves any."""
+        if self._writer is None or self._writer.get_loop() is asyncio.get_running_loop():
+            return
+        self._writer, self._hurry, self._changing = None, asyncio.Event(), asyncio.Lock()
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -149,7 +165,12 @@ class Snapshots:
         await self._put(view, 0, draft.head())
         if view.folded.seen is seen:
             view.sealed = draft.sealed
-        if not await self._stands(draft, view.subject):
+        try:
+            stands = await self._stands(draft, view.subject)
+        except LogUnavailable:
+            self.discard(view.subject)  # nobody knows whether it stands
+            raise
+        if not stands:
             await self._store.purge(view.subject)
 
     async def _put(self, view: View[Any], number: int, data: bytes) -> None:

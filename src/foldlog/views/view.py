@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -21,12 +21,16 @@ from foldlog_projections.fold import Folded, Projection, start, step
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
+OnGrowth = Callable[["View[Any]", int], None]
 
 _ENVELOPE_BYTES: Final = 200
 """What an envelope in memory costs beside its payload."""
 
 _ID_BYTES: Final = 200
 """What an id costs among those seen."""
+
+_REFUSAL_BYTES: Final = 85
+"""What the hash of a cleared id costs."""
 
 EMPTY_BYTES: Final = 3800
 """What a view costs beside its envelopes (measured): its subscription, and what holds them."""
@@ -42,7 +46,7 @@ class View(Generic[S]):
     one are stored. `beginnings` counts how often it began anew.
 
     Args:
-        on_growth: told by how many bytes the view's estimated memory has changed.
+        on_growth: told of the view by how many bytes its estimated memory has changed.
     """
 
     __slots__ = (
@@ -68,9 +72,7 @@ class View(Generic[S]):
         "watchers",
     )
 
-    def __init__(
-        self, projection: Projection[S], subject: Subject, on_growth: Callable[[int], None]
-    ) -> None:
+    def __init__(self, projection: Projection[S], subject: Subject, on_growth: OnGrowth) -> None:
         self.projection = projection
         self.subject = subject
         self.folded: Folded[S] = start(projection)
@@ -164,6 +166,7 @@ class View(Generic[S]):
         self.folded = start(self.projection)
         self.applied = self.known_head = 0
         self.beginnings += 1
+        self.checked_epoch = -1  # nothing is current before the log was read again
         self._last = None
         self._ahead.clear()
         self._empty()
@@ -174,6 +177,7 @@ class View(Generic[S]):
         self.applied = restored.ground.seq - 1
         self.saved(len(self.folded.seen))
         size = EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) + state_bytes
+        size += _REFUSAL_BYTES * len(self.folded.refused)
         self._grow(size - self.bytes)
 
     def saved(self, covered: int) -> None:
@@ -223,6 +227,7 @@ class View(Generic[S]):
                 if step(projection, folded, envelope):
                     if envelope.type == CLEARED:
                         self._empty()
+                        self._grow(_REFUSAL_BYTES * len(folded.refused))
                         stepped = size = 0
                     stepped += 1
                     size += len(envelope.payload)
@@ -238,10 +243,10 @@ class View(Generic[S]):
 
     def _grow(self, by: int) -> None:
         self.bytes += by
-        self._on_growth(by)
+        self._on_growth(self, by)
 
 
-def _unaccounted(growth: int) -> None:
+def _unaccounted(view: View[Any], growth: int) -> None:
     """The growth of a view that is no longer hot."""
 
 

@@ -64,6 +64,7 @@ class Views:
         self._loop = loop
         self._hot = Hot(max_hot_bytes)
         self._snapshots = Snapshots(log, snapshots) if snapshots is not None else None
+        self._relief: asyncio.Task[None] | None = None
         self._hydration = Hydration(log, self._snapshots)
         self.closed = False
 
@@ -131,10 +132,17 @@ class Views:
         view = await self._read(projection, subject, "strong")
         return view.folded, view.applied
 
-    def hot(self, subject: Subject) -> Folded[Any] | None:
-        """The fold of `subject` as it stands, if it is hot."""
+    def current(self, subject: Subject) -> Folded[Any] | None:
+        """The fold of `subject`, if it is hot and nothing of it is known to be missing."""
         view = self._hot.get(subject)
-        return view.folded if view is not None and view.is_hydrated else None
+        if view is None or not view.is_hydrated or not self._is_current(view):
+            return None
+        return view.folded
+
+    def is_hot(self, subject: Subject) -> bool:
+        """Whether reads of `subject` are answered from memory."""
+        view = self._hot.get(subject)
+        return view is not None and view.is_hydrated
 
     def acked(self, subject: Subject, seq: int) -> None:
         """Have later `session` reads of `subject` see what was stored at `seq`."""
@@ -207,6 +215,8 @@ class Views:
         """Forget everything; watchers end with StoreClosed."""
         self.closed = True
         try:
+            if self._relief is not None:
+                await asyncio.wait([self._relief])
             for view in self._hot:
                 view.wake()
                 await self._release(view)
@@ -283,6 +293,9 @@ class Views:
             view.hint(record, self._log.epoch)
             if snapshots is not None:
                 snapshots.offer(view)
+            if self._hot.is_full and (self._relief is None or self._relief.done()):
+                relief = self._evict(keep=None)
+                self._relief = asyncio.get_running_loop().create_task(relief, name="foldlog evict")
 
         return hint
 
@@ -303,8 +316,10 @@ class Views:
                 force = True
         raise StoreClosed
 
-    async def _evict(self, keep: View[Any]) -> None:
+    async def _evict(self, keep: View[Any] | None) -> None:
         while (view := self._hot.surplus(keep)) is not None:
+            if self._snapshots is not None:
+                self._snapshots.withdraw(view)
             await self._release(view)
 
     async def _release(self, view: View[Any]) -> None:

@@ -52,6 +52,13 @@ async def penguiflows_own_tasks(no_leaked_tasks: None) -> AsyncIterator[None]:
             await asyncio.wait(left)
 
 
+@pytest.fixture(autouse=True)
+def own_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The spool of the test, and of the processes that it starts."""
+    monkeypatch.setenv("FOLDLOG_SPOOL", str(tmp_path / "spool"))
+    return tmp_path / "spool"
+
+
 @pytest.fixture
 def namespace() -> str:
     """Whose data a test works on."""

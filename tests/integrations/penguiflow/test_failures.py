@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -15,6 +16,7 @@ from pydantic import BaseModel, computed_field
 import foldlog
 from foldlog.integrations.penguiflow import PenguiFlowStateStore
 from tests.integrations.penguiflow.conftest import OpenStore
+from tests.support.server import LocalServer
 
 NOWHERE = "nats://127.0.0.1:9"  # the discard port: nobody listens
 EVENT = StoredEvent("trace", 1.0, "k", None, None, {})
@@ -30,12 +32,21 @@ def nowhere(on_error: OnError = "degrade") -> PenguiFlowStateStore:
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str | None, str]]:
     """The structured fields of what was logged."""
     fields = ("event", "method", "trace_id", "exception")
-    return [tuple(record.__dict__[field] for field in fields) for record in caplog.records]
+    lines = [record.__dict__ for record in caplog.records if hasattr(record, "event")]
+    return [tuple(line[field] for field in fields) for line in lines]
+
+
+SAVE_EVENTS = {"raise": "statestore_save_failed", "degrade": "statestore_save_spooled"}
+"""What becomes of a save for which the log is away."""
 
 
 def update(**fields: Any) -> StateUpdate:
     values = {"session_id": "s", "task_id": "t", "update_type": UpdateType.PROGRESS, "content": {}}
     return StateUpdate(**(values | fields))
+
+
+def files(spool: Path) -> list[Path]:
+    return list(spool.iterdir())
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
@@ -62,13 +73,14 @@ async def test_it_degrades_by_default(caplog: pytest.LogCaptureFixture) -> None:
             "exists": 1,
         }
     assert [each[:3] for each in logged(caplog)] == [
-        ("statestore_save_failed", "save_event", "trace"),
+        ("statestore_save_spooled", "save_event", "trace"),
         ("statestore_load_failed", "load_history", "trace"),
         ("statestore_load_failed", "load_memory_state", None),
         ("statestore_load_failed", "get", None),
         ("statestore_load_failed", "exists", None),
     ]
-    for record, (event, *_, exception) in zip(caplog.records, logged(caplog), strict=True):
+    lines = [record for record in caplog.records if hasattr(record, "event")]
+    for record, (event, *_, exception) in zip(lines, logged(caplog), strict=True):
         assert record.message == event
         assert exception.startswith("LogUnavailable(")
 
@@ -90,6 +102,38 @@ async def test_what_was_counted_is_there_after_closing(open_store: OpenStore) ->
         assert each.degraded == {"list_tasks": 1}
         await each.save_event(EVENT)
         assert each.degraded == {"list_tasks": 1, "save_event": 1}
+
+
+async def test_what_is_saved_before_there_is_a_server_is_there_when_it_comes(
+    tmp_path: Path, own_spool: Path
+) -> None:
+    async with LocalServer(tmp_path / "server") as server:
+        await server.kill()
+        async with PenguiFlowStateStore(server.url, timeout=1) as store:
+            await asyncio.gather(
+                *(store.save_update(update(update_id=f"{n}")) for n in range(5)),
+            )
+            assert await store.list_updates("s") == []
+            assert len(files(own_spool)) == 1
+            await server.start()
+            await store.save_update(update(update_id="5"))
+            found = [u.update_id for u in await store.list_updates("s")]
+            assert found == [f"{n}" for n in range(6)]
+            assert files(own_spool) == []
+            assert store.degraded == {"save_update": 5, "list_updates": 1}
+
+
+async def test_what_a_process_saved_without_a_server_is_there_for_the_next(
+    tmp_path: Path, own_spool: Path
+) -> None:
+    async with LocalServer(tmp_path / "server") as server:
+        await server.kill()
+        async with PenguiFlowStateStore(server.url, timeout=1) as store:
+            await store.save_event(EVENT)
+        await server.start()
+        async with PenguiFlowStateStore(server.url) as store:
+            assert await store.load_history("trace") == [EVENT]
+            assert files(own_spool) == []
 
 
 async def test_it_raises_typed_errors_where_asked_to(caplog: pytest.LogCaptureFixture) -> None:
@@ -170,7 +214,7 @@ async def test_a_cancelled_save_that_fails_is_counted_and_logged(
     assert store.degraded == {"save_event": 1, "put_bytes": 1}
     assert sorted(each[:3] for each in logged(caplog)) == [
         ("statestore_save_failed", "put_bytes", None),
-        ("statestore_save_failed", "save_event", "trace"),
+        (SAVE_EVENTS[on_error], "save_event", "trace"),
     ]
     assert all(each[3].startswith("LogUnavailable(") for each in logged(caplog))
 
@@ -239,7 +283,7 @@ async def test_a_planners_own_saves_that_fail_are_counted_and_logged(
     await asyncio.create_task(flush(), name="penguiflow-persist-events")
     await store.close()
     assert store.degraded == {"save_planner_event": 3}
-    fields = ("statestore_save_failed", "save_planner_event", "trace")
+    fields = (SAVE_EVENTS[on_error], "save_planner_event", "trace")
     assert [each[:3] for each in logged(caplog)] == [fields] * 3
 
 

@@ -12,6 +12,7 @@ from foldlog.errors import FoldlogError
 from foldlog.integrations.penguiflow.failures import Failures, Report
 from foldlog.integrations.penguiflow.line import Call, Reach
 from foldlog.integrations.penguiflow.plain import callers_code
+from foldlog.store.failures import trace_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,23 +97,12 @@ class _Reporting:
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._name = method.__name__
-        self._signature = inspect.signature(method)
+        signature = inspect.signature(method)
+        _, *parameters = signature.parameters.values()  # without `self`
+        self._signature = signature.replace(parameters=parameters)
 
     def __call__(self, owner: Adapter, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Report:
-        _, *given = self._signature.bind(owner, *args, **kwargs).arguments.items()
-        return owner._failures.of(self._name, _trace_id(dict(given)))
-
-
-def _trace_id(given: Mapping[str, Any]) -> str | None:
-    """Return the trace of a call: its own argument, or an attribute of what is given first."""
-    subject = next(iter(given.values()), None)
-    try:
-        found = given.get("trace_id", getattr(subject, "trace_id", None))
-        if found is None and isinstance(subject, str):
-            found = given.get("event")  # `save_event(trace_id, event)`: its first argument
-        return None if found is None else str(found)
-    except Exception:  # noqa: BLE001 - the caller's object; saving it says what is wrong
-        return None
+        return owner._failures.of(self._name, trace_of(self._signature, args, kwargs))
 
 
 def _is_unawaited_flush() -> bool:

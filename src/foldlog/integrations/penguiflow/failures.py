@@ -1,23 +1,15 @@
-"""What becomes of a call that fails: an error for its caller, or a count and one line in the log.
-
-The line's fields are those of the StateStore specification 2.11, section "Logging
-Recommendations": `event`, `method`, `trace_id` and `exception`.
-"""
+"""What becomes of a call that fails: an error for its caller, or a count and a line in the log."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from foldlog.errors import FoldlogError
-
-_log: Final = logging.getLogger("foldlog")
-
-_READING: Final = ("load", "list", "find", "get", "exists")
+from foldlog.store.failures import failure_event, log_failure
 
 
 class Failures:
@@ -59,18 +51,4 @@ class Report:
 
     def _note(self, error: BaseException) -> None:
         self.counts[self.method] += 1
-        verb = "load" if self.method.startswith(_READING) else "save"
-        log_failure(f"statestore_{verb}_failed", self.method, self.trace_id, error)
-
-
-def log_failure(event: str, method: str, trace_id: str | None, error: BaseException) -> None:
-    """Write the one line."""
-    _log.error(
-        event,
-        extra={
-            "event": event,
-            "method": method,
-            "trace_id": trace_id,
-            "exception": repr(error),
-        },
-    )
+        log_failure(failure_event(self.method), self.method, self.trace_id, error)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.integrations.penguiflow.failures import Report
-from foldlog.integrations.penguiflow.opening import Opening, opened
+from foldlog.integrations.penguiflow.opening import Opening, StandBy, opened
 from foldlog.store import Store
 
 T = TypeVar("T")
@@ -64,11 +64,18 @@ class Reach(Protocol):
 class Line:
     """A store of the running event loop, which `open_` opens when it is first needed.
 
-    `at_once` has to be awaited here. `owned=False`: closing leaves the store open.
+    `at_once` has to be awaited here. `stand_by`: see `Opening`. `owned=False`: closing leaves the
+    store open.
     """
 
-    def __init__(self, open_: Callable[[], Awaitable[Store]], *, owned: bool = True) -> None:
-        self._opening = Opening(open_)
+    def __init__(
+        self,
+        open_: Callable[[], Awaitable[Store]],
+        stand_by: StandBy | None = None,
+        *,
+        owned: bool = True,
+    ) -> None:
+        self._opening = Opening(open_, stand_by)
         self._turn = asyncio.Lock()
         self._owned = owned
         self._closed = False
@@ -78,8 +85,7 @@ class Line:
 
     @property
     def degraded(self) -> Counter[str]:
-        store = self._opening.store
-        return self._counted if store is None else store.degraded
+        return self._counted + self._opening.degraded
 
     async def read(self, call: Call[T]) -> T:
         attempt, before = self._attempt(), set(self._writing)
@@ -116,8 +122,8 @@ class Line:
         await self._opening.give_up()
         if self._reading:
             await asyncio.wait(self._reading)
-        if (store := self._opening.release()) is not None:
-            self._counted = store.degraded
+        self._counted += self._opening.degraded
+        for store in self._opening.release():
             if self._owned:
                 await store.close()
 

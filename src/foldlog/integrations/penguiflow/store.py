@@ -41,7 +41,7 @@ class PenguiFlowStateStore:
             `foldlog.connect`; or an open Store, which stays its owner's to close. Then all calls
             come from that store's event loop, and `clear` and `clear_session` are awaited.
         on_error: "degrade": log, count, and go on with what an empty store would give, also where
-            the log cannot be reached at all. "raise": typed errors.
+            the log cannot be reached at all; saves wait in the spool then. "raise": typed errors.
         retention: what the artifact store keeps: PenguiFlow's configuration or foldlog's.
         options: the other options of `foldlog.connect`: `path`, `namespace`, `pause_ttl` ...
 
@@ -68,7 +68,8 @@ class PenguiFlowStateStore:
             self._reach = Line(_given(source), owned=False)
         else:
             connecting = connect(source, on_error=on_error, retention=_kept(retention), **options)
-            worker = self._reach = Worker(lambda: connecting)
+            stand_by = connecting.stand_by if on_error == "degrade" else None
+            worker = self._reach = Worker(lambda: connecting, stand_by)
             finalize(self, worker.stop).atexit = False  # at exit, all stop together
         self.artifact_store = PenguiFlowArtifactStore(self)
 
@@ -341,7 +342,8 @@ def _sanitised(event: Any) -> Any:
 
 
 async def _connected(store: Store) -> None:
-    """What there is to do once a store is open, when opening it is all there is to do."""
+    """Raise what kept the log from being reached, where the store only spools for it."""
+    await store.log.server()
 
 
 def _given(store: Store) -> Callable[[], Awaitable[Store]]:

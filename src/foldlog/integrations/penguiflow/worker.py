@@ -13,9 +13,11 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from foldlog.errors import FoldlogError, StoreClosed
-from foldlog.integrations.penguiflow.failures import Report, log_failure
+from foldlog.integrations.penguiflow.failures import Report
 from foldlog.integrations.penguiflow.line import Call, Line
+from foldlog.integrations.penguiflow.opening import StandBy
 from foldlog.store import Store
+from foldlog.store.failures import log_failure
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -32,15 +34,18 @@ class Worker:
     from its first call on.
     """
 
-    def __init__(self, open_: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(
+        self, open_: Callable[[], Awaitable[Store]], stand_by: StandBy | None = None
+    ) -> None:
         self._open = open_
+        self._stand_by = stand_by
         self._closed = False
         self.start_over()
         _workers.add(self)
 
     def start_over(self) -> None:
         """Be as before the first call, but for whether it is closed."""
-        self._line = Line(self._open)
+        self._line = Line(self._open, self._stand_by)
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

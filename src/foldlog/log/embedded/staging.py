@@ -9,7 +9,8 @@ a power loss neither is promised.
 So `batches`, in a stream's directory, becomes a link to a directory in `/dev/shm`. The server
 removes the link whenever it starts, and the system may empty `/dev/shm` when its user logs out:
 `ensure` puts both right, and without it batches are staged on disk. What was made for a data
-directory is found again by its name, and removed with the last member.
+directory is found again by its name, and removed with the last member, but for what the server
+has left there: its next start completes that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,10 @@ MEMORY: Final = Path("/dev/shm")
 """Linux's directory in memory."""
 
 ROOM: Final = 512 * 1024 * 1024
-"""Bytes that must be free there; a container may have as little as 64 MB."""
+"""Bytes that must be free there at first; a container may have as little as 64 MB."""
+
+LITTLE: Final = 64 * 1024 * 1024
+"""With less than that many bytes free, batches that went wrong are staged on disk instead."""
 
 
 class Staging:
@@ -41,8 +46,7 @@ class Staging:
     def __init__(self, directory: Path, *, memory: Path = MEMORY) -> None:
         self._streams = directory / "jetstream" / "$G" / "streams"
         self._memory = memory
-        name = hashlib.blake2b(os.fsencode(directory.resolve()), digest_size=10).hexdigest()
-        self._directory = memory / f"foldlog-{os.geteuid()}-{name}"
+        self._data = directory
 
     def ensure(self, stream: str) -> None:
         """Have the batches of `stream` staged in memory, where that can be.
@@ -53,12 +57,12 @@ class Staging:
         link = self._streams / stream / "batches"
         with suppress(OSError):
             if link.is_symlink():
-                if link.is_dir():
+                if link.is_dir() and self._free() >= LITTLE:
                     return
-                link.unlink()  # memory was emptied
+                link.unlink()  # memory was emptied, or others have filled it
             elif link.exists():
                 link.rmdir()  # refused while a batch is under way
-            if not link.parent.is_dir() or not self._is_private():
+            if not link.parent.is_dir() or self._free() < ROOM or not self._is_private():
                 return
             target = tempfile.mkdtemp(prefix=f"{stream}.", dir=self._directory)
             link.symlink_to(target)  # refused where another member was faster
@@ -67,22 +71,46 @@ class Staging:
                     shutil.rmtree(other, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove what `ensure` made. Only while no server runs."""
+        """Remove what `ensure` made. Only while no server runs.
+
+        A batch that the server could not commit to its end stays, with the link to it: the next
+        server on this data directory completes it. Where that is gone, so is everything else.
+        """
+        if not self._data.exists():
+            if "_directory" in self.__dict__:
+                shutil.rmtree(self._directory, ignore_errors=True)
+            return
         with suppress(OSError):
             for link in self._streams.glob("*/batches"):
                 if link.is_symlink():
-                    link.unlink()
-        shutil.rmtree(self._directory, ignore_errors=True)
+                    _remove_if_empty(link)
+            self._directory.rmdir()
+
+    @cached_property
+    def _directory(self) -> Path:
+        # Not by its path alone, which may mean something else in each container.
+        found = self._data.stat()
+        place = f"{self._data.resolve()}:{found.st_dev}:{found.st_ino}"
+        name = hashlib.blake2b(os.fsencode(place), digest_size=10).hexdigest()
+        return self._memory / f"foldlog-{os.geteuid()}-{name}"
 
     def _is_private(self) -> bool:
         """Whether the directory in memory is there, made if need be, and this user's alone."""
         with suppress(FileExistsError):
-            if not self._directory.exists() and self._has_room():
-                self._directory.mkdir(mode=0o700)
+            self._directory.mkdir(mode=0o700)
         found = os.lstat(self._directory)
         mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         return mine and not found.st_mode & 0o077
 
-    def _has_room(self) -> bool:
-        free = os.statvfs(self._memory)
-        return free.f_bavail * free.f_frsize >= ROOM
+    def _free(self) -> int:
+        found = os.statvfs(self._memory)
+        return found.f_bavail * found.f_frsize
+
+
+def _remove_if_empty(link: Path) -> None:
+    with suppress(FileNotFoundError):
+        with os.scandir(link) as left:
+            if any(left):
+                return
+        os.rmdir(os.readlink(link))
+    link.unlink()

@@ -104,6 +104,7 @@ class Appender:
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""
         self._closed = True
+        self._room.close()
         if self._pump is None:
             return
         try:
@@ -111,9 +112,12 @@ class Appender:
                 await self._idle.wait()
         except TimeoutError:
             pass  # what still waits is told below
-        self._pump.cancel()
+        finally:
+            self._pump.cancel()
         await asyncio.wait([self._pump])
-        for waiting in self._queue:
+        while self._queue:
+            waiting = self._queue.popleft()
+            self._room.give(sum(waiting.sizes))
             if not waiting.done.done():
                 waiting.done.set_exception(StoreClosed())
 

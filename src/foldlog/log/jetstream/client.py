@@ -22,6 +22,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 
 OnMessage = Callable[[Msg], None]
 
@@ -86,8 +87,9 @@ class LeanClient(Client):
             parts += message.parts()
         self.stats["out_msgs"] += len(messages)
         self.stats["out_bytes"] += sum(len(message.payload) for message in messages)
-        if at_once and not self._pending and self._transport is not None:
-            self._transport.writelines(parts)
+        # Other transports, websockets among them, write only when they are drained.
+        if at_once and not self._pending and isinstance(self._transport, TcpTransport):
+            self._transport.writelines(parts)  # type: ignore[no-untyped-call]
             return
         self._pending += parts
         self._pending_data_size += sum(map(len, parts))

@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from foldlog.errors import (
+    AppendFailed,
     ConfigurationError,
     FoldlogError,
     LogTimeout,
@@ -311,6 +312,8 @@ class Connection:
             await self._client.send(*messages, at_once=at_once)
         except nats.errors.OutboundBufferLimitError:
             raise LogUnavailable("not connected") from None
+        except nats.errors.MaxPayloadError:
+            raise AppendFailed("a message is larger than this server takes") from None
         except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
             raise StoreClosed from None
 

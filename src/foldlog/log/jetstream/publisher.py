@@ -70,7 +70,7 @@ class Publisher:
         Raises:
             StoreClosed: the connection was closed before anything was sent.
         """
-        in_doubt = False
+        in_doubt, reason = False, "time is up"
         as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[Outcome | None] = [None] * len(messages)
         while True:
@@ -78,7 +78,7 @@ class Publisher:
             try:
                 await self._connection.ready(left)
                 if left <= 0:
-                    raise LogUnavailable("time is up")
+                    raise LogUnavailable(reason)
                 began = time.perf_counter()
                 # Half of what is left, so that the other half can settle a lost reply.
                 if as_batch:
@@ -108,6 +108,8 @@ class Publisher:
                     await asyncio.sleep(0)
                 else:
                     self._on_incomplete()
+                    as_batch = atomic or _share_a_subject(messages)
+                    reason = "the server could not keep a batch until its end"
                     await asyncio.sleep(_RETRY_PAUSE)
             if all(found is not None for found in outcomes):
                 return [doubted(o) if in_doubt else o for o in outcomes if o is not None]
@@ -117,9 +119,7 @@ class Publisher:
             return False
         if atomic or self._vehicle.prefers_batch(len(messages)):
             return True
-        # Side by side, one of two records of a subject could fail alone and be stored late, out
-        # of order; in a batch it cannot.
-        return len({message.subject for message in messages}) < len(messages)
+        return _share_a_subject(messages)
 
     async def _publish_each(
         self, messages: list[Message], outcomes: list[Outcome | None], *, timeout: float
@@ -155,3 +155,12 @@ class Publisher:
         if isinstance(last, Failure):
             return [last] * len(messages)
         return list(range(last - len(messages) + 1, last + 1))
+
+
+def _share_a_subject(messages: list[Message]) -> bool:
+    """Whether two messages are of one subject.
+
+    Side by side, one of the two could fail alone and be stored late, out of order; in a batch it
+    cannot.
+    """
+    return len({message.subject for message in messages}) < len(messages)

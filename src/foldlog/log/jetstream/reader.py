@@ -58,13 +58,17 @@ class Reader:
         if strong and self._replicas > 1:
             leader = await self._leaders_last(subject, deadline)
             head = leader.seq if leader else 0
+        before, promised = after, 0
         while head is None or after < head:
-            records, at_end = await self._page(subject, after, deadline)
+            records, pending = await self._page(subject, after, deadline)
+            if self._replicas == 1 and len(records) + pending < promised:
+                await self._check_promise(subject, before, after, deadline)
             if records:
+                before, promised = after, pending
                 after = records[-1].seq
-                deadline = time.monotonic() + self._timeout  # each page has its own time
                 yield records
-            if head is None and at_end:
+                deadline = time.monotonic() + self._timeout  # each page has its own time
+            if head is None and not pending:
                 return
             if head is not None and not records:
                 await self._pause(_LAG_PAUSE, deadline, "a replica to reach the leader's head")
@@ -109,7 +113,8 @@ class Reader:
 
     async def _page(
         self, subject: Subject, after: int, deadline: float
-    ) -> tuple[list[Record], bool]:
+    ) -> tuple[list[Record], int]:
+        """The records after `after`, and how many more the server says there are."""
         payload = msgspec.json.encode(
             {
                 "seq": after + 1,
@@ -130,7 +135,7 @@ class Reader:
                 continue
             status = status_of(end)
             if status == "404":
-                return [], True
+                return [], 0
             if status == "503":
                 await self._retry(LogUnavailable(f"nobody serves {self._stream}"), deadline)
                 continue
@@ -141,7 +146,22 @@ class Reader:
                 await self._retry(LogUnavailable("a page came with a gap"), deadline)
                 continue
             pending = int((end.headers or {}).get("Nats-Num-Pending", "0"))
-            return [self.parse(msg) for msg in found], pending == 0
+            return [self.parse(msg) for msg in found], pending
+
+    async def _check_promise(
+        self, subject: Subject, before: int, after: int, deadline: float
+    ) -> None:
+        """See why less follows `after` than the page after `before` had said.
+
+        Raises:
+            LogCorrupt: nothing was purged meanwhile; the server skips what it cannot read.
+        """
+        records, promised = await self._page(subject, before, deadline)
+        if not records or records[-1].seq != after:
+            return
+        records, pending = await self._page(subject, after, deadline)
+        if len(records) + pending < promised:
+            raise LogCorrupt(self._stream, after, f"{subject.name}: a record cannot be read")
 
     async def _leaders_last(self, subject: Subject, deadline: float) -> wire.StoredMessage | None:
         payload = msgspec.json.encode({"last_by_subj": subject.name})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from foldlog.errors import StoreClosed
+
 
 class Room:
     """Bytes that writers take and the write path gives back, first come, first served.
@@ -17,6 +19,13 @@ class Room:
         self.used = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
 
+    def close(self) -> None:
+        """Tell all who wait that they will not get in: StoreClosed."""
+        while self._waiting:
+            turn, _ = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(StoreClosed())
+
     def take(self, size: int) -> bool:
         """Take `size` bytes if there is room and nobody waits; return whether they were taken."""
         if self._waiting or (self.used and self.used + size > self._limit):
@@ -25,7 +34,11 @@ class Room:
         return True
 
     async def wait(self, size: int) -> None:
-        """Take `size` bytes when it is this caller's turn. One who is cancelled took nothing."""
+        """Take `size` bytes when it is this caller's turn. One who is cancelled took nothing.
+
+        Raises:
+            StoreClosed: that will not be.
+        """
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, size))
         try:

@@ -1,0 +1,94 @@
+"""Where the spool of a log is: a directory, and a name by which its files are known."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from foldlog.errors import ConfigurationError
+from foldlog.log.embedded.locks import require_flock
+from foldlog.log.jetstream.credentials import identity, without_secrets
+from foldlog.store.spool.file import SUFFIX
+from foldlog.subjects import escape
+
+SPOOL_VARIABLE: Final = "FOLDLOG_SPOOL"
+DEFAULT_SPOOL_BYTES: Final = 64 * 1024 * 1024
+
+_DIRECTORY: Final = "spool"
+"""Of a data directory, also where the log is on a server."""
+
+
+class Place(NamedTuple):
+    """The spool files of one log's namespace: `<prefix>.<time made>-<random>.spool`."""
+
+    directory: Path
+    prefix: str
+
+    @classmethod
+    def of_server(
+        cls,
+        directory: str | os.PathLike[str] | None,
+        data: Path,
+        namespace: str,
+        url: str,
+        options: Mapping[str, Any],
+    ) -> Place:
+        """The place for a log on a server; `data` is the data directory that there would be.
+
+        A log is told by its hosts and by who signs in: nothing that one account could not append
+        is ever appended in the name of another.
+        """
+        hosts = sorted(without_secrets(url).split(","))
+        target = "\n".join([*hosts, identity(url, options)])
+        return cls._of(directory, data, namespace, target)
+
+    @classmethod
+    def of_embedded(
+        cls, directory: str | os.PathLike[str] | None, data: Path, namespace: str
+    ) -> Place:
+        """The place for a log in the data directory `data`, which may be moved with its spool."""
+        given = directory or os.environ.get(SPOOL_VARIABLE)
+        return cls._of(directory, data, namespace, os.fspath(data.absolute()) if given else "")
+
+    @classmethod
+    def _of(
+        cls, directory: str | os.PathLike[str] | None, data: Path, namespace: str, target: str
+    ) -> Place:
+        given = directory or os.environ.get(SPOOL_VARIABLE)
+        chosen = Path(given) if given else data / _DIRECTORY
+        log = hashlib.blake2b(target.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        return cls(chosen.absolute(), f"{escape(namespace, 'namespace')}.{log}")
+
+    def files(self) -> list[Path]:
+        """The files there are, oldest first. Raises OSError, ConfigurationError as `check`."""
+        if not self.directory.is_dir():
+            return []
+        self.check()
+        return sorted(self.directory.glob(f"{self.prefix}.*{SUFFIX}"))
+
+    def strangers(self) -> list[Path]:
+        """Files of the same namespace that belong to another log. Raises OSError."""
+        of_namespace = self.prefix.rpartition(".")[0]
+        found = self.directory.glob(f"{of_namespace}.*{SUFFIX}")
+        return sorted(path for path in found if not path.name.startswith(f"{self.prefix}."))
+
+    def check(self) -> None:
+        """Refuse a directory into which somebody else could put what is then appended.
+
+        Raises:
+            ConfigurationError: it belongs to another user, or others may write to it, or there
+                are no file locks.
+        """
+        require_flock()
+        try:
+            status = self.directory.stat()
+        except FileNotFoundError:
+            return
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise ConfigurationError(
+                f"the spool directory {self.directory} is not this user's alone: chown it, and "
+                "chmod go-w"
+            )

@@ -1,0 +1,84 @@
+"""Reads of one stream against a server that skips what it cannot read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from foldlog.envelope import draft, pack
+from foldlog.errors import LogCorrupt
+from foldlog.log.jetstream.reader import Reader
+from foldlog.subjects import Namespace
+
+SUBJECT = Namespace().subject("updates", "s")
+
+
+class Reply:
+    def __init__(self, data: bytes = b"", **headers: object) -> None:
+        self.data = data
+        self.headers = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+
+
+class Server:
+    """Holds records 1 to `count`; `unreadable` ones are counted as pending and skipped.
+
+    `purge_after`: how many pages are answered before everything is purged.
+    """
+
+    def __init__(self, count: int, unreadable: set[int], *, purge_after: int | None = None) -> None:
+        self.held = list(range(1, count + 1))
+        self.unreadable = unreadable
+        self.purge_after = purge_after
+        self.asked = 0
+
+    async def ready(self, timeout: float) -> None:
+        """It is."""
+
+    async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Reply]:
+        if self.asked == self.purge_after:
+            self.held = []
+        self.asked += 1
+        asked: dict[str, Any] = msgspec.json.decode(payload)
+        pending = [seq for seq in self.held if seq >= asked["seq"]]
+        found = [seq for seq in pending if seq not in self.unreadable][: asked["batch"]]
+        if not found:
+            return [Reply(Status="404")]
+        replies, previous = [], 0
+        for seq in found:
+            data = pack([draft("update.saved", b"", id=f"{seq}")])
+            replies.append(
+                Reply(
+                    data,
+                    Nats_Sequence=seq,
+                    Nats_Time_Stamp="2026-01-01T00:00:00Z",
+                    Nats_Last_Sequence=previous,
+                )
+            )
+            previous = seq
+        end = Reply(Status="204", Nats_Num_Pending=len(pending) - len(found))
+        return [*replies, end]
+
+
+async def read(server: Server) -> list[int]:
+    reader = Reader(server, "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    return [
+        record.seq async for records in reader.read(SUBJECT, 0, strong=True) for record in records
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 128, 129, 1300])
+async def test_a_whole_log_is_read(count: int) -> None:
+    assert await read(Server(count, set())) == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("unreadable", [1, 50, 100])
+@pytest.mark.parametrize("count", [100, 700])
+async def test_what_the_server_skips_is_not_passed_over(count: int, unreadable: int) -> None:
+    with pytest.raises(LogCorrupt):
+        await read(Server(count, {unreadable}))
+
+
+async def test_a_purge_between_pages_is_no_corruption() -> None:
+    assert await read(Server(300, set(), purge_after=1)) == list(range(1, 129))

@@ -1,0 +1,135 @@
+"""A log in memory that can be away, and a degrading store with a spool over it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import foldlog
+from foldlog.envelope import Recorded
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append, Record
+from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
+from foldlog.store.store import StoreOptions
+from foldlog.subjects import Namespace, Subject
+
+State = Literal["up", "away", "ack lost", "not stored"]
+
+
+class FlakyLog(MemoryLog):
+    """A memory log that is away when told so.
+
+    "ack lost": an append is stored, and its outcome unknown. "not stored": unknown, and it is not.
+    """
+
+    def __init__(self, namespace: Namespace | None = None) -> None:
+        super().__init__(namespace)
+        self.state: State = "up"
+        self.before_append: Callable[[], None] = lambda: None
+        self.unsettled: list[Append] = []
+        self.gate: asyncio.Event | None = None
+        self.calls: list[tuple[bool, int]] = []  # whether it was atomic, and of how many subjects
+        self._notify: list[Callable[[], None]] = []
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        self.calls.append((atomic, len(appends)))
+        self.before_append()
+        state = self.state  # as it is when the append is sent
+        if self.gate is not None:
+            await self.gate.wait()
+        if state == "away":
+            await asyncio.sleep(0)
+            raise foldlog.LogUnavailable("the log is away")
+        if state == "not stored":
+            self.unsettled += appends
+            raise _unknown(appends)
+        seqs = await super().append(appends, atomic=atomic)
+        if state == "ack lost":
+            raise _unknown(appends)
+        return seqs
+
+    async def read(
+        self, subject: Subject, *, after: int = 0, strong: bool = True
+    ) -> AsyncGenerator[list[Record]]:
+        self._check()
+        async for page in super().read(subject, after=after, strong=strong):
+            yield page
+
+    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+        self._check()
+        return await super().last(subject, strong=strong)
+
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        self._notify.append(notify)
+
+    def back(self) -> None:
+        """Be up again, and say so."""
+        self.state = "up"
+        for notify in self._notify:
+            notify()
+
+    def get_round_to_it(self) -> None:
+        """Store at last what was sent and neither stored nor refused."""
+        while self.unsettled:
+            append = self.unsettled.pop(0)
+            self._store(append.subject, append.drafts)
+
+    async def on_it(self, family: str, *keys: str) -> list[Recorded]:
+        """All that a subject holds, repetitions included."""
+        subject = self.namespace.subject(family, *keys)
+        pages = [page async for page in super().read(subject)]
+        return [e for page in pages for record in page for e in record.envelopes]
+
+    async def ids(self, family: str = "updates", *keys: str) -> list[str]:
+        return [e.id for e in await self.on_it(family, *(keys or ("session",)))]
+
+    def _check(self) -> None:
+        if self.state != "up":
+            raise foldlog.LogUnavailable("the log is away")
+
+
+def _unknown(appends: Sequence[Append]) -> foldlog.AppendUnknown:
+    return foldlog.AppendUnknown([d.id for a in appends for d in a.drafts], "no ack came")
+
+
+class Spooling:
+    """A degrading store over a flaky log, as one process has it."""
+
+    def __init__(self, log: FlakyLog, place: Place, limit: int) -> None:
+        self.log = log
+        self.outbox = Outbox(log, Spool(place, limit))
+        options = StoreOptions(on_error="degrade")
+        self.store = foldlog.Store(log, log.blobs, options, outbox=self.outbox)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Envelopes waiting, spooled, drained, dropped."""
+        health = self.outbox.health
+        return health.waiting, health.spooled, health.drained, health.dropped
+
+    async def drained(self) -> None:
+        """Bring the log back, and wait until nothing waits for it."""
+        self.log.back()
+        await self.outbox.settle()
+
+
+def place(tmp_path: Path, prefix: str = "default.log") -> Place:
+    return Place(tmp_path / "spool", prefix)
+
+
+@asynccontextmanager
+async def spooling(
+    tmp_path: Path, log: FlakyLog | None = None, *, limit: int = DEFAULT_SPOOL_BYTES, **options: Any
+) -> AsyncGenerator[Spooling]:
+    """A process that degrades: it takes over what is in the spool, and lets go of it in the end."""
+    process = Spooling(log or FlakyLog(), place(tmp_path, **options), limit)
+    await process.outbox.recover()
+    async with process.store:
+        yield process
+
+
+def files(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "spool").glob("*"))

@@ -1,0 +1,162 @@
+"""What counts as current, and what memory the views take, when nobody reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+
+import pytest
+
+import foldlog
+from foldlog import StateUpdate, UpdateType
+from foldlog.envelope import CLEARED, draft
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append
+from foldlog.store.journal import Journal
+from foldlog.views import Views
+from foldlog.views.view import EMPTY_BYTES, View
+from foldlog_projections import updates
+from foldlog_projections.fold import clearing
+from tests.views.support import Log, dropped, read, save, subject
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_an_eventual_read_does_not_hide_a_restored_log() -> None:
+    log = Log()
+    views = Views(log)
+    for n in range(4):
+        await save(log, f"old{n}")
+    await read(views)
+    log.restore(subject(), 2)
+    log.missed += 1
+    await save(log, "new")
+    await read(views, "eventual")
+    assert await read(views, "strong") == ["old0", "old1", "new"]
+    await views.close()
+
+
+async def test_only_a_current_view_spares_an_append() -> None:
+    log = Log()
+    views = Views(log)
+    journal = Journal(log, views)
+    one = (subject(), [draft("update.saved", b"", id="1")])
+    where = await save(log, "1")
+    await read(views)
+    await journal.append(one)
+    assert log._heads[0] == where
+    log.missed += 1  # another store may have cleared it meanwhile
+    assert views.current(subject()) is None
+    await journal.append(one)
+    assert log._heads[0] == where + 1
+    await read(views)
+    assert views.current(subject()) is not None
+    views.acked(subject(), 99)
+    assert views.current(subject()) is None
+    await views.close()
+
+
+async def test_a_view_that_begins_anew_is_not_current() -> None:
+    view = View(updates, subject(), lambda view, growth: None)
+    view.checked(time.monotonic(), 0)
+    assert view.is_current(time.monotonic(), 0, 5)
+    view.reset()
+    assert not view.is_current(time.monotonic(), 0, 5)
+
+
+async def test_what_pushes_bring_is_evicted_without_a_read() -> None:
+    log = Log()
+    views = Views(log, max_hot_bytes=3 * EMPTY_BYTES)
+    for key in ("a", "b"):
+        await read(views, key=key)
+    await save(log, "1", key="a", size=10 * EMPTY_BYTES)
+    await turns()
+    assert not views.is_hot(subject("a"))
+    assert log.followed <= 1
+    await views.close()
+    assert log.followed == 0
+
+
+async def test_what_is_watched_drives_nobody_out() -> None:
+    log = Log()
+    views = Views(log, max_hot_bytes=4 * EMPTY_BYTES)
+    await save(log, "1", key="watched", size=50 * EMPTY_BYTES)
+    async with aclosing(views.watch(updates, subject("watched"), None)) as items:
+        assert (await anext(items)).id == "1"
+        for key in ("a", "b"):
+            await read(views, key=key)
+        reads = log.reads
+        for key in ("a", "b", "a", "b"):
+            await read(views, key=key)
+        assert log.reads == reads
+    await read(views, key="a")
+    assert not views.is_hot(subject("watched"))
+    await views.close()
+
+
+async def test_what_was_cleared_is_counted() -> None:
+    log = Log()
+    views = Views(log)
+    await save(log, *(f"{n}" for n in range(1000)))
+    (payload,) = clearing(await views.read(updates, subject(), "session"))
+    await log.append([Append(subject(), (draft(CLEARED, payload, id="c"),))])
+    await read(views)
+    assert views._hot.bytes > EMPTY_BYTES + 1000 * 50
+    await views.close()
+
+
+async def test_a_view_that_is_evicted_waits_for_no_snapshot() -> None:
+    log = Log()
+    views = Views(log, snapshots=log.snapshots, max_hot_bytes=EMPTY_BYTES)
+    for key in ("a", "b", "c", "d"):
+        await save(log, *(f"{n}" for n in range(1100)), key=key)
+        await read(views, key=key)
+    assert views._snapshots is not None
+    assert len(views._snapshots._waiting) <= 1
+    log.push = dropped
+    await views.close()
+
+
+def test_a_log_in_memory_serves_one_event_loop_after_another() -> None:
+    log = MemoryLog()
+
+    async def fill(start: int) -> int:
+        async with foldlog.memory_store(log=log) as store:
+            for n in range(start, start + 1100):
+                update = StateUpdate(
+                    session_id="s",
+                    task_id="t",
+                    update_id=f"{n}",
+                    update_type=UpdateType.RESULT,
+                    content={},
+                )
+                await store.save_update(update)
+            return len(await store.list_updates("s", limit=10_000))
+
+    assert asyncio.run(fill(0)) == 1100
+    assert asyncio.run(fill(1100)) == 2200
+
+
+@pytest.mark.parametrize("times", [2])
+def test_a_store_in_memory_serves_one_event_loop_after_another(times: int) -> None:
+    store = foldlog.memory_store()
+
+    async def fill(start: int) -> int:
+        for n in range(start, start + 1100):
+            update = StateUpdate(
+                session_id="s",
+                task_id="t",
+                update_id=f"{n}",
+                update_type=UpdateType.RESULT,
+                content={},
+            )
+            await store.save_update(update)
+        return len(await store.list_updates("s", limit=10_000))
+
+    for turn in range(times):
+        assert asyncio.run(fill(1100 * turn)) == 1100 * (turn + 1)
+    asyncio.run(store.close())
