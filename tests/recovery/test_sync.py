@@ -5,6 +5,8 @@ knows nothing of foldlog.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +135,27 @@ def test_who_cannot_connect_says_so_and_tries_again() -> None:
         with pytest.raises(foldlog.LogUnavailable):
             states.load_state("s")
     states.close()
+
+
+def test_a_process_that_never_closes_ends_and_leaves_what_it_saved(
+    place: dict[str, Any], states: SyncStateBackend
+) -> None:
+    code = (
+        "import sys\n"
+        "from foldlog.recovery import StateSnapshot, SyncStateBackend\n"
+        "states = SyncStateBackend(path=sys.argv[1], namespace=sys.argv[2])\n"
+        "states.save_state(StateSnapshot.model_validate_json(sys.argv[3]))\n"
+    )
+    given = snapshot("s", event("a"))
+    arguments = [str(place["path"]), place["namespace"], given.model_dump_json()]
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert states.load_state("s") == given
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")

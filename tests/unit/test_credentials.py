@@ -9,6 +9,8 @@ import nats.errors
 import pytest
 from nats.aio.client import RawCredentials
 
+import foldlog
+from foldlog.errors import ConfigurationError
 from foldlog.log.jetstream.credentials import identity, refusal, without_secrets
 
 
@@ -67,3 +69,12 @@ def test_credentials_are_named_without_a_secret(
 )
 def test_only_what_will_not_change_is_a_refusal(error: Exception, said: str | None) -> None:
     assert refusal(error) == said
+
+
+@pytest.mark.parametrize("password", ["s3cret#x", "s3cret/x", "s3cret?x"])
+async def test_a_url_that_a_password_breaks_is_refused_without_it(password: str) -> None:
+    with pytest.raises(ConfigurationError, match="%23") as told:
+        await foldlog.connect(f"nats://me:{password}@localhost:4222")
+    assert "s3cret" not in str(told.value)
+    assert told.value.__cause__ is None
+    assert told.value.__suppress_context__

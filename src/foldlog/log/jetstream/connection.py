@@ -26,7 +26,7 @@ from foldlog.errors import (
     UnsupportedServer,
 )
 from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing, header_block
-from foldlog.log.jetstream.credentials import identity, refusal, without_secrets
+from foldlog.log.jetstream.credentials import check_url, identity, refusal, without_secrets
 from foldlog.log.jetstream.replies import Replies
 
 Revive = Callable[[], Awaitable[str]]
@@ -97,6 +97,7 @@ class Connection:
             UnsupportedServer: the server is older than 2.15.1.
         """
         shown = without_secrets(url)
+        check_url(url)
         self = cls(revive=revive)
         self._signing_in = lambda: f"{shown}: it refuses {identity(url, options)}"
         try:

@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
+
+from foldlog.errors import ConfigurationError
 
 _SIGN_IN: Final = re.compile(r"(?:(?<=://)|^)(?:(?!://).)*@")
 """Up to the last `@` before the next URL: a password may hold whatever else a URL has."""
@@ -20,6 +22,22 @@ _REFUSED: Final = re.compile("Authorization Violation|(?:User|Account) Authentic
 def without_secrets(url: str) -> str:
     """`url`, one or several with commas between, without what stands before an `@`."""
     return _SIGN_IN.sub("", url)
+
+
+def check_url(url: str) -> None:
+    """Refuse what a part of a password has made unreadable, before anybody quotes it.
+
+    Raises:
+        ConfigurationError: the URL, or one of several, has no host and port.
+    """
+    for part in url.split(","):
+        try:
+            _ = urlsplit(part.strip()).port
+        except ValueError:
+            raise ConfigurationError(
+                f"{without_secrets(part.strip())} cannot be read as a URL; in a user's name and "
+                "password write / ? # @ : and , as %2F %3F %23 %40 %3A and %2C"
+            ) from None
 
 
 def refusal(error: Exception) -> str | None:
