@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -109,10 +110,22 @@ async def failure(
     if "store" in wanted:
         fixtures["store"] = store_class(data)
     try:
-        await test(**{each: fixtures[each] for each in wanted})
+        with _briefly():
+            await test(**{each: fixtures[each] for each in wanted})
     except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever a store breaks with
         return error
     return None
+
+
+@contextmanager
+def _briefly() -> Iterator[None]:
+    """Have pytest say in short why an assertion failed: nobody reads it, and in full, as where
+    the environment says CI, it compares megabytes line by line.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CI", "BUILD_NUMBER"):
+            patch.delenv(name, raising=False)
+        yield
 
 
 async def failures(
