@@ -16,7 +16,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 	--annotation-style line --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-integrations test-integrations-oldest bench lint lock clean
+.PHONY: help setup demo test test-long test-integrations test-integrations-oldest bench lint lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +28,10 @@ demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 	@$(BIN)/foldlog demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+test-long: $(READY) ## Run what `make test` leaves out: storms, sizes, many processes
+	@$(BIN)/python -m pytest -m long $(ARGS)
 
 test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real PenguiFlow; ARGS as for test
 	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations $(ARGS)
