@@ -24,6 +24,9 @@ _UPSERT_ID: Final = re.compile(r"~[0-9a-f]{40}~[0-9a-f]{16}")
 CLEARED: Final = "subject.cleared"
 """The envelope type that empties a subject: see `foldlog_projections.fold`."""
 
+FORKED: Final = "subject.forked"
+"""The envelope type with which a subject goes on where another was: see `foldlog.log.forks`."""
+
 
 class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An envelope as a writer makes it.
@@ -122,7 +125,10 @@ def unpack(data: bytes, seq: int, time: str) -> list[Recorded]:
     Raises:
         msgspec.MsgspecError: the bytes are no record of a known format.
     """
-    record = _decoder.decode(data)
+    try:
+        record = _decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as fault:  # msgspec lets these two through
+        raise msgspec.DecodeError(str(fault)) from fault
     if record.format != RECORD_FORMAT:
         raise msgspec.ValidationError(f"record format {record.format} is newer than this version")
     return [

@@ -31,9 +31,17 @@ class InvalidId(FoldlogError, ValueError):
     """An id that is empty, not a string, or cannot be written as UTF-8."""
 
     def __init__(self, field: str, value: object, reason: str) -> None:
-        super().__init__(f"{field} {value!r:.80} is refused: {reason}")
+        super().__init__(f"{field} {shown(value)} is refused: {reason}")
         self.field = field
         self.value = value
+
+
+def shown(value: object) -> str:
+    """The caller's object for a message, whatever its own code does when it is asked."""
+    try:
+        return f"{value!r:.80}"
+    except Exception as fault:  # noqa: BLE001 - the caller's code; the error told is another one
+        return f"{type(value).__qualname__} (its repr raised {type(fault).__name__})"
 
 
 class PayloadError(FoldlogError, ValueError):
@@ -61,6 +69,19 @@ class SteeringValidationError(FoldlogError, ValueError):
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("invalid steering payload: " + "; ".join(errors))
         self.errors = list(errors)
+
+
+class RedactionFailed(FoldlogError):
+    """The store's `redact=` hook gave nothing that can be saved. Nothing was appended.
+
+    `kind` is the type of envelope that was to be saved. The message quotes nothing of it; what the
+    hook raised is the cause.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(f"redact= for {kind}: {reason}")
+        self.kind = kind
+        self.reason = reason
 
 
 class MissingCapability(FoldlogError, TypeError):
@@ -146,6 +167,69 @@ class LogTimeout(LogUnavailable):
         self.timeout = timeout
 
 
+class LogRewound(FoldlogError):
+    """The log no longer holds what it held: it was restored from a backup, replaced or cut short.
+
+    `stream` names the stream or the subject, `sequence` what is gone. `rebuild()` accepts the log
+    as it is now.
+    """
+
+    def __init__(self, stream: str, sequence: int, reason: str) -> None:
+        super().__init__(
+            f"{stream} no longer holds sequence {sequence}: {reason}; "
+            "it was restored, replaced or cut short, and a rebuild accepts it as it is"
+        )
+        self.stream = stream
+        self.sequence = sequence
+        self.reason = reason
+
+
+class ReadOnlyStore(FoldlogError):
+    """A store of the past takes nothing. `refused`: the method, or the type of the envelope."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__(f"{refused} is refused: this store is of the past, and read-only")
+        self.refused = refused
+
+
+class UnknownMoment(FoldlogError, ValueError):
+    """The log has no such moment, or several; `moment` is what was asked for."""
+
+    def __init__(self, moment: str, reason: str) -> None:
+        super().__init__(f"there is no moment {moment!r:.80}: {reason}")
+        self.moment = moment
+        self.reason = reason
+
+
+class PastErased(FoldlogError):
+    """What was there at the moment asked for has been removed from the log since."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} as it was is gone: {reason}")
+        self.what = what
+        self.reason = reason
+
+
+class SessionExists(FoldlogError, ValueError):
+    """A fork would go into a session whose id was used before."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r:.80} was used before: a fork needs a new id")
+        self.session_id = session_id
+
+
+class SessionHasForks(FoldlogError):
+    """A session cannot be removed while others share its past. `forks` are their ids."""
+
+    def __init__(self, session_id: str, forks: Sequence[str]) -> None:
+        super().__init__(
+            f"session {session_id!r:.80} is shared by its forks, which have to be removed first: "
+            + ", ".join(f"{fork!r:.80}" for fork in forks)
+        )
+        self.session_id = session_id
+        self.forks = list(forks)
+
+
 class LogCorrupt(FoldlogError):
     """A message of the log cannot be read as what it should be."""
 
@@ -154,6 +238,22 @@ class LogCorrupt(FoldlogError):
         self.stream = stream
         self.sequence = sequence
         self.reason = reason
+
+
+class MissingUpcaster(LogCorrupt):
+    """A payload of a version that this program cannot bring to the one it knows.
+
+    `version` of `type` has no upcaster, or is newer than `newest`, which this program knows;
+    `sequence` and `index` say where the envelope stands.
+    """
+
+    def __init__(self, type: str, version: int, sequence: int, index: int, newest: int) -> None:
+        what = "is newer than this program knows" if version > newest else "has no upcaster"
+        super().__init__(type, sequence, f"envelope {index}: version {version} {what}")
+        self.type = type
+        self.version = version
+        self.index = index
+        self.newest = newest
 
 
 class UnsupportedServer(FoldlogError):

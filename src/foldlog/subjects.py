@@ -25,6 +25,12 @@ SNAPSHOT_PREFIX: Final = "snapshots"
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
 
+MAX_ID_BYTES: Final = 16 * 1024
+"""What an id may take as UTF-8: it stands in every envelope of a hashed subject."""
+
+_OF_SESSION: Final = "session:"
+"""What the trace of a session is called begins with this, which does not count."""
+
 _CACHED_SUBJECTS: Final = 16_384
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
@@ -104,6 +110,14 @@ class Namespace:
         """The name of the JetStream stream that holds snapshots."""
         return f"{PREFIX.upper()}_{self._token}_snapshots"
 
+    def mark(self, shard: int) -> str:
+        """Where the shard's high-water mark is kept, among the snapshots."""
+        return f"{SNAPSHOT_PREFIX}.mark.{PREFIX}.{self._token}.{shard}"
+
+    def barrier(self, shard: int) -> str:
+        """A subject of the shard on which nothing is ever stored: see `Reader.barrier`."""
+        return f"{PREFIX}.{self._token}.{shard}.barrier"
+
     def wildcard(self, shard: int, family: str | None = None) -> str:
         """The filter over a shard, or one family of it. For operators, never for a request."""
         suffix = ">" if family is None else f"{family}.>"
@@ -143,18 +157,21 @@ def checked_id(key: str, field: str = "id") -> str:
     """Return an id as it is.
 
     Raises:
-        InvalidId: it is empty, no string, or holds a lone surrogate. `field` names it.
+        InvalidId: it is empty, longer than MAX_ID_BYTES, no string, or holds a lone surrogate.
+            `field` names it.
     """
-    if key.__class__ is str and key.isascii() and key:
+    if key.__class__ is str and key.isascii() and 0 < len(key) <= MAX_ID_BYTES:
         return key
     if not isinstance(key, str):
         raise InvalidId(field, key, f"a string is needed, not {type(key).__name__}")
     if not key:
         raise InvalidId(field, key, "it is empty")
     try:
-        key.encode()
+        size = len(key.encode())
     except UnicodeEncodeError:
         raise InvalidId(field, key, "it holds a lone surrogate") from None
+    if size > MAX_ID_BYTES + key.startswith(_OF_SESSION) * len(_OF_SESSION):
+        raise InvalidId(field, key, f"it takes {size} bytes, and may take {MAX_ID_BYTES}")
     return key
 
 

@@ -13,7 +13,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream.client import LeanClient, Outgoing, header_block, parse_headers
+from foldlog.log.jetstream.client import LeanClient, Outgoing, header_block
+from foldlog.log.jetstream.parser import parse_headers
 
 
 @pytest.fixture
@@ -185,3 +186,20 @@ async def test_a_transport_that_must_be_drained_is(clients: tuple[LeanClient, Cl
     lean._transport = Queueing(lean._transport)  # type: ignore[assignment]
     await lean.send(Outgoing("lean.drained", b"1"), at_once=True)
     assert (await got.next_msg(timeout=30)).data == b"1"
+
+
+async def test_closing_amid_a_reconnect_cancels_nobody_else(
+    clients: tuple[LeanClient, Client],
+) -> None:
+    """Who reconnects waits for the old socket to close; cancelled, nothing is left to wait for."""
+    lean, _ = clients
+    closed = asyncio.Event()
+
+    async def on_closed() -> None:
+        closed.set()
+
+    lean._closed_cb = on_closed
+    await lean._process_op_err(nats.errors.StaleConnectionError())
+    await asyncio.sleep(0)  # the reconnect has begun
+    await lean.close()
+    assert closed.is_set()

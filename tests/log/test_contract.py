@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from foldlog.envelope import Draft, draft
+from foldlog.envelope import Draft, draft, unpack
 from foldlog.errors import AppendConflict, AppendFailed, ConfigurationError, PayloadTooLarge
 from foldlog.log.packing import MAX_BATCH_MESSAGES
-from foldlog.log.port import Append, Log, Record
+from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.subjects import Subject
 from tests.log.conftest import OpenLog
 
@@ -51,6 +51,13 @@ async def test_nothing_is_read_where_nothing_was_appended(log: Log, subject: Sub
     assert await read(log, subject) == []
     assert await log.last(subject) is None
     assert await log.subjects() == []
+
+
+async def test_a_barrier_leaves_nothing_behind(log: Log, subject: Subject) -> None:
+    (seq,) = await log.append([Append(subject, (made("0"),))])
+    await log.barrier(subject.shard)
+    assert await ids(log, subject) == ["0"]
+    assert (await log.append([Append(subject, (made("1"),))])) == [seq + 1]
 
 
 async def test_sequences_grow_and_reading_goes_on_after_one(log: Log, subject: Subject) -> None:
@@ -297,3 +304,77 @@ async def test_streams_tell_what_they_hold(log: Log, subject: Subject) -> None:
 async def test_closing_twice_is_closing(log: Log) -> None:
     await log.close()
     await log.close()
+
+
+# --- scanning -----------------------------------------------------------------------------------
+
+
+async def scanned(log: Log, shard: int = 0, after: int = 0) -> list[Stored]:
+    return [stored async for page in log.scan(shard, after=after) for stored in page]
+
+
+async def test_a_scan_brings_all_subjects_in_the_order_of_the_log(log: Log) -> None:
+    subjects = [log.namespace.subject("updates", f"s{n}") for n in range(7)]
+    for start in range(0, 1500, 100):
+        appends = [Append(subjects[n % 7], (made(f"{n}"),)) for n in range(start, start + 100)]
+        await asyncio.gather(*(log.append([each]) for each in appends))
+    await log.append([Append(subjects[0], tuple(made(f"large{n}", SIZE) for n in range(8)))])
+    found = await scanned(log)
+    assert [each.seq for each in found] == sorted({each.seq for each in found})
+    everything = {
+        record.seq: (subject.name, record.envelopes)
+        for subject in subjects
+        for record in await read(log, subject)
+    }
+    unpacked = {each.seq: (each.subject, unpack(each.data, each.seq, each.time)) for each in found}
+    assert unpacked == everything
+    middle = found[len(found) // 2].seq
+    assert await scanned(log, after=middle) == [each for each in found if each.seq > middle]
+    assert await scanned(log, after=found[-1].seq) == []
+
+
+async def test_a_scan_of_nothing_is_empty(log: Log) -> None:
+    assert await scanned(log) == []
+    assert await log.counts(0) == {}
+
+
+async def test_a_scan_ends_where_the_log_does_while_it_is_written_to(
+    log: Log, subject: Subject
+) -> None:
+    await log.append([Append(subject, (made("first"),))])
+    for n in range(3):
+        seen = 0
+        async for page in log.scan(0):
+            seen += len(page)
+            await log.append([Append(subject, (made(f"{n}"),))])
+        assert seen > n
+
+
+async def test_a_scan_passes_over_what_was_purged(log: Log, subject: Subject) -> None:
+    other = log.namespace.subject("tasks", "t")
+    seqs = [(await log.append([Append(subject, (made(f"{n}"),))]))[0] for n in range(4)]
+    [kept] = await log.append([Append(other, (made("kept"),))])
+    await log.purge(subject, before=seqs[3])
+    assert [each.seq for each in await scanned(log)] == [seqs[3], kept]
+    await log.purge(subject, before=seqs[3] + 1)
+    assert [each.seq for each in await scanned(log)] == [kept]
+
+
+async def test_a_scan_can_be_left_early(log: Log, subject: Subject) -> None:
+    for n in range(3):
+        await log.append([Append(subject, (made(f"{n}"),))])
+    pages = log.scan(0)
+    assert await anext(pages)
+    await pages.aclose()
+
+
+async def test_shards_are_scanned_and_counted_apart(open_log: OpenLog) -> None:
+    log = await open_log(shards=2)
+    subjects = [log.namespace.subject("updates", f"s{n}") for n in range(12)]
+    for subject in subjects:
+        await log.append([Append(subject, (made("1", SIZE), made("2", SIZE)))])
+    for shard in (0, 1):
+        own = [subject for subject in subjects if subject.shard == shard]
+        assert own
+        assert await log.counts(shard) == {subject.name: 2 for subject in own}
+        assert {each.subject for each in await scanned(log, shard)} == {s.name for s in own}

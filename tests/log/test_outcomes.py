@@ -7,6 +7,7 @@ atomic batches, and loses what it is told to lose.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,9 @@ from foldlog.errors import (
 )
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.appender import Appender
-from foldlog.log.jetstream.client import Outgoing, parse_headers
+from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import ReplyLost
+from foldlog.log.jetstream.parser import parse_headers
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
 from foldlog.subjects import Namespace
@@ -89,10 +91,17 @@ class Server:
         return replies
 
     async def request(
-        self, subject: str, payload: bytes, *, headers: dict[str, str], timeout: float
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float,
+        headers: dict[str, str] | None = None,
     ) -> Reply:
         self.requests += 1
         await asyncio.sleep(0)
+        if headers is None:
+            return self.following(**msgspec.json.decode(payload))
         lost = self.lose(subject, headers)
         if isinstance(lost, Reply):
             return lost
@@ -110,15 +119,24 @@ class Server:
         return reply
 
     def take(self, subject: str, payload: bytes, headers: dict[str, str]) -> Reply:
-        if headers["Nats-Msg-Id"] in self.ids:
-            return Reply(seq=self.ids[headers["Nats-Msg-Id"]], duplicate=True)
+        # In this order, as nats-server does without replicas: the expectation, then the id.
         last = max((n for n, (s, _) in enumerate(self.stored, 1) if s == subject), default=0)
         expected = headers.get("Nats-Expected-Last-Subject-Sequence")
         if expected is not None and int(expected) != last:
             return refusal(10071, f"wrong last sequence: {last}")
+        if headers["Nats-Msg-Id"] in self.ids:
+            return Reply(seq=self.ids[headers["Nats-Msg-Id"]], duplicate=True)
         self.stored.append((subject, payload))
         self.ids[headers["Nats-Msg-Id"]] = len(self.stored)
         return Reply(seq=len(self.stored))
+
+    def following(self, seq: int, next_by_subj: str) -> Reply:
+        for number, (subject, _) in enumerate(self.stored, 1):
+            if number >= seq and subject == next_by_subj:
+                id = next(id for id, at in self.ids.items() if at == number)
+                block = base64.b64encode(header_block({"Nats-Msg-Id": id})).decode()
+                return Reply(message={"seq": number, "time": "", "data": "", "hdrs": block})
+        return refusal(10037, "no message found")
 
     def commit(self, batch: list[tuple[str, bytes, dict[str, str]]]) -> Reply:
         if any(headers["Nats-Msg-Id"] in self.ids for _, _, headers in batch):
@@ -157,7 +175,7 @@ def append(id: str, subject: Any = SUBJECT, expect: int | None = None) -> Append
 async def outcome(
     server: Server, *appends: Append, atomic: bool = False, timeout: float = 5
 ) -> Any:
-    appender = Appender(server, timeout=timeout)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", timeout=timeout)  # type: ignore[arg-type]
     try:
         return await appender.append(appends, atomic=atomic)
     finally:
@@ -189,7 +207,7 @@ async def test_a_lost_commit_of_an_atomic_append_is_settled(lost: str) -> None:
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_a_lost_commit_of_a_large_group_is_settled_record_by_record(lost: str) -> None:
     server = Server(first(lost))
-    appender = Appender(server, timeout=5)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", timeout=5)  # type: ignore[arg-type]
     subjects = [Namespace().subject("tasks", f"{n}") for n in range(300)]
     await asyncio.gather(*(appender.append([append("1", s)], atomic=False) for s in subjects))
     await appender.close()
@@ -288,7 +306,7 @@ async def test_an_append_partly_stored_is_unknown_and_names_its_ids() -> None:
 
 async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     server = Server()
-    appender = Appender(server, timeout=5)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", timeout=5)  # type: ignore[arg-type]
     calls = [asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -392,7 +410,7 @@ async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("foldlog.log.jetstream.vehicle.Vehicle.prefers_batch", lambda *_: True)
     server = Server(unkept)
     told = list[None]()
-    appender = Appender(server, timeout=5, on_incomplete=lambda: told.append(None))  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", timeout=5, on_incomplete=lambda: told.append(None))  # type: ignore[arg-type]
     assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
     assert len(server.stored) == 2
     assert told
@@ -401,7 +419,7 @@ async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_block_that_no_batch_can_carry_says_so() -> None:
     server = Server(unkept)
-    appender = Appender(server, timeout=0.2)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", timeout=0.2)  # type: ignore[arg-type]
     with pytest.raises(LogUnavailable, match="could not keep a batch"):
         await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=True)
     assert server.stored == []

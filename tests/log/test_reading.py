@@ -60,6 +60,24 @@ class Server:
         end = Reply(Status="204", Nats_Num_Pending=len(pending) - len(found))
         return [*replies, end]
 
+    async def request(self, subject: str, payload: bytes, *, timeout: float) -> Reply:
+        """What the leader counts, and what it has last."""
+        self.asked += 1
+        if self.asked == self.purge_after:
+            self.held = []
+        if subject == "$JS.API.STREAM.INFO.S":
+            assert msgspec.json.decode(payload) == {"subjects_filter": SUBJECT.name}
+            counted = {SUBJECT.name: len(self.held)} if self.held else {}
+            return Reply(msgspec.json.encode({"state": {"subjects": counted}}))
+        if subject == "$JS.API.DIRECT.GET.S":
+            return Reply(Status="404")
+        assert subject == "$JS.API.STREAM.MSG.GET.S"
+        readable = [seq for seq in self.held if seq not in self.unreadable]
+        if not readable:
+            return Reply(msgspec.json.encode({"error": {"code": 404, "err_code": 10037}}))
+        message = {"seq": readable[-1], "time": "2026-01-01T00:00:00Z"}
+        return Reply(msgspec.json.encode({"message": message}))
+
 
 async def read(server: Server) -> list[int]:
     reader = Reader(server, "S", replicas=1, timeout=5)  # type: ignore[arg-type]
@@ -78,6 +96,23 @@ async def test_a_whole_log_is_read(count: int) -> None:
 async def test_what_the_server_skips_is_not_passed_over(count: int, unreadable: int) -> None:
     with pytest.raises(LogCorrupt):
         await read(Server(count, {unreadable}))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_subject_without_a_readable_record_is_not_taken_for_an_empty_one(
+    count: int,
+) -> None:
+    unreadable = set(range(1, count + 1))
+    with pytest.raises(LogCorrupt):
+        await read(Server(count, unreadable))
+    reader = Reader(Server(count, unreadable), "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    with pytest.raises(LogCorrupt):
+        await reader.last(SUBJECT, strong=True)
+
+
+@pytest.mark.parametrize("purge_after", [2, 3, 4])
+async def test_a_purge_while_a_subject_is_looked_for_is_no_corruption(purge_after: int) -> None:
+    assert await read(Server(1, {1}, purge_after=purge_after)) == []
 
 
 async def test_a_purge_between_pages_is_no_corruption() -> None:

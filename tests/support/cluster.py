@@ -61,14 +61,16 @@ class LocalCluster:
 
     The servers run `deploy/nats-server.conf` on loopback, with random ports and passwords that
     stay the same when one is killed and started again, as does its data. Nodes are counted 0 to
-    2; `names` are what stream infos call them. Everything is gone when the context is left.
+    2; `names` are what stream infos call them. `detours`, set before entering, say by which port a
+    node reaches another instead of by its route port. Everything is gone when the context is left.
     Raises NodeFailedError when a server does not come up.
     """
 
     def __init__(self) -> None:
         ports = _free_ports(2 * _SIZE)
         self.names = tuple(f"node-{number}" for number in range(_SIZE))
-        self._client_ports, self._route_ports = ports[:_SIZE], ports[_SIZE:]
+        self._client_ports, self.route_ports = ports[:_SIZE], ports[_SIZE:]
+        self.detours: dict[tuple[int, int], int] = {}
         self._password = secrets.token_hex(16)
         self._route_password = secrets.token_hex(16)
         self._running: dict[int, tuple[_Running, asyncio.Task[None]]] = {}
@@ -113,6 +115,8 @@ class LocalCluster:
             binary,
             "-c",
             str(_CONFIG),
+            # Nodes tell each other where they are reached, which would lead past the detours.
+            *(["--cluster_advertise", "127.0.0.1:1"] if self.detours else []),
             env=os.environ | self._environment(node),
             stderr=asyncio.subprocess.PIPE,
         )
@@ -164,6 +168,11 @@ class LocalCluster:
                 await jetstream.delete_stream("probe")
                 return
 
+    def _ports_from(self, node: int) -> list[int]:
+        if not self.detours:
+            return self.route_ports
+        return [self.detours[node, other] for other in range(_SIZE) if other != node]
+
     def _environment(self, node: int) -> dict[str, str]:
         """The variables of `deploy/nats-server.conf`, whose strings are quoted as in JSON."""
         values: dict[str, str | list[str]] = {
@@ -173,11 +182,11 @@ class LocalCluster:
             "NATS_STORE_DIR": str(Path(self._directory.name, self.names[node])),
             "NATS_USER": _USER,
             "NATS_PASSWORD": self._password,
-            "NATS_ROUTE_LISTEN": f"127.0.0.1:{self._route_ports[node]}",
+            "NATS_ROUTE_LISTEN": f"127.0.0.1:{self.route_ports[node]}",
             "NATS_ROUTE_PASSWORD": self._route_password,
             "NATS_ROUTES": [
                 f"nats-route://route:{self._route_password}@127.0.0.1:{port}"
-                for port in self._route_ports
+                for port in self._ports_from(node)
             ],
         }
         return {name: json.dumps(value) for name, value in values.items()}

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 import foldlog
 from foldlog.envelope import Recorded
 from foldlog.log.memory import MemoryLog
@@ -30,6 +32,7 @@ class FlakyLog(MemoryLog):
         self.state: State = "up"
         self.before_append: Callable[[], None] = lambda: None
         self.unsettled: list[Append] = []
+        self.refused: set[str] = set()  # ids that no append may have
         self.gate: asyncio.Event | None = None
         self.calls: list[tuple[bool, int]] = []  # whether it was atomic, and of how many subjects
         self._notify: list[Callable[[], None]] = []
@@ -46,6 +49,8 @@ class FlakyLog(MemoryLog):
         if state == "not stored":
             self.unsettled += appends
             raise _unknown(appends)
+        if any(draft.id in self.refused for append in appends for draft in append.drafts):
+            raise foldlog.AppendFailed("no room for that")
         seqs = await super().append(appends, atomic=atomic)
         if state == "ack lost":
             raise _unknown(appends)
@@ -58,9 +63,11 @@ class FlakyLog(MemoryLog):
         async for page in super().read(subject, after=after, strong=strong):
             yield page
 
-    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
         self._check()
-        return await super().last(subject, strong=strong)
+        return await super().last(subject, strong=strong, upto=upto)
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         self._notify.append(notify)
@@ -75,7 +82,8 @@ class FlakyLog(MemoryLog):
         """Store at last what was sent and neither stored nor refused."""
         while self.unsettled:
             append = self.unsettled.pop(0)
-            self._store(append.subject, append.drafts)
+            if append.expect in (None, self._last.get(append.subject, 0)):
+                self._store(append.subject, append.drafts)
 
     async def on_it(self, family: str, *keys: str) -> list[Recorded]:
         """All that a subject holds, repetitions included."""
@@ -133,3 +141,23 @@ async def spooling(
 
 def files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "spool").glob("*"))
+
+
+async def crashed(tmp_path: Path, log: FlakyLog, save: Callable[[foldlog.Store], Any]) -> None:
+    """A process that spools and ends without letting go of anything."""
+    async with spooling(tmp_path, log) as process:
+        log.state = "away"
+        await save(process.store)
+        left = {path: path.read_bytes() for path in files(tmp_path)}
+    for path, content in left.items():
+        path.write_bytes(content)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:
+    """The structured lines: level, event, method, trace and exception."""
+    fields = ("event", "method", "trace_id", "exception")
+    return [
+        (record.levelno, *(record.__dict__[field] for field in fields))
+        for record in caplog.records
+        if hasattr(record, "event")
+    ]

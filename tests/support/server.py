@@ -79,6 +79,18 @@ class LocalServer:
         await process.wait()
         await self._log
 
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def ended(self) -> None:
+        """See it gone, when something else ends it."""
+        assert self._process is not None
+        await self._process.wait()
+        await self.kill()
+
     def freeze(self) -> None:
         """Stop it with SIGSTOP: it keeps its connections and answers nothing, until `thaw`."""
         assert self._process is not None

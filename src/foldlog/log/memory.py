@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from bisect import bisect_right
+import heapq
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
@@ -17,7 +18,15 @@ from foldlog.envelope import Draft, pack, unpack
 from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.packing import check_atomic, sizes_of, split
-from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.log.port import (
+    Append,
+    OnRecord,
+    Record,
+    ServerInfo,
+    Stored,
+    StreamInfo,
+    Unfollow,
+)
 from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Namespace, Subject
 
@@ -71,11 +80,62 @@ class MemoryLog:
         for start in range(0, len(found), _PAGE):
             yield [_record(*stored) for stored in found[start : start + _PAGE]]
 
-    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
         await asyncio.sleep(0)
-        stored = self._stored.get(subject)
-        return _record(*stored[-1]) if stored else None
+        held = [
+            [Stored(subject.name, *each) for each in stored if each[0] > after]
+            for subject, stored in self._stored.items()
+            if subject.shard == shard
+        ]
+        found = list(heapq.merge(*held, key=_stored_at))
+        for start in range(0, len(found), _PAGE):
+            yield found[start : start + _PAGE]
+
+    async def counts(self, shard: int) -> dict[str, int]:
+        """See the port."""
+        await asyncio.sleep(0)
+        held = [s for s, stored in self._stored.items() if s.shard == shard and stored]
+        return {subject.name: len(self._stored[subject]) for subject in held}
+
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        """See the port."""
+        await asyncio.sleep(0)
+        stored = self._stored.get(subject, [])
+        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
+        return _record(*stored[end - 1]) if end else None
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """See the port."""
+        await asyncio.sleep(0)
+        return {
+            subject: _record(*self._stored[subject][-1])
+            for subject in subjects
+            if self._stored.get(subject)
+        }
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        """See the port."""
+        await asyncio.sleep(0)
+        for subject, stored in self._stored.items():
+            if subject.shard == shard:
+                place = bisect_left(stored, seq, key=_seq)
+                if place < len(stored) and stored[place][0] == seq:
+                    return Stored(subject.name, *stored[place])
+        return None
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        """See the port."""
+        await asyncio.sleep(0)
+        held = [stored for s, stored in self._stored.items() if s.shard == shard]
+        later = [seq for stored in held for seq, at, _ in stored if _parsed(at) > time]
+        return min(later) - 1 if later else self._heads[shard]
+
+    async def barrier(self, shard: int) -> None:
+        """See the port. There is nobody to disagree."""
+        await asyncio.sleep(0)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         """See the port. Records are pushed before their append returns, as JetStream does."""
@@ -96,6 +156,12 @@ class MemoryLog:
         """See the port."""
         for subject in [subject for subject in self._stored if subject.shard == shard]:
             self._drop(subject, before)
+
+    async def prove(self) -> None:
+        """See the port. What it held before is known elsewhere: see `foldlog.log.watermark`."""
+
+    async def accept(self) -> None:
+        """See the port."""
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
@@ -152,6 +218,14 @@ class MemoryLog:
 
 def _seq(stored: tuple[int, str, bytes]) -> int:
     return stored[0]
+
+
+def _parsed(time: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(time)
+
+
+def _stored_at(stored: Stored) -> int:
+    return stored.seq
 
 
 def _record(seq: int, time: str, data: bytes) -> Record:

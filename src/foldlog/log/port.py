@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -38,6 +39,18 @@ class Record(NamedTuple):
     seq: int
     envelopes: list[Recorded]
     previous: int | None = None
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One stored message, undecoded: its subject's name, and the bytes of its record.
+
+    `time` is the log's clock, RFC 3339.
+    """
+
+    subject: str
+    seq: int
+    time: str
+    data: bytes
 
 
 class StreamInfo(NamedTuple):
@@ -110,8 +123,65 @@ class Log(Protocol):
         """
         ...
 
-    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
-        """Return the subject's last record, or None. Errors as `read`."""
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        """Yield pages of all that a shard stores after sequence `after`, whatever its subject.
+
+        In order, up to the shard's head as of a moment after this call or later. For operators:
+        nothing is decoded, and what is purged meanwhile may be there or not. Whoever does not
+        need all of it closes the generator.
+
+        Raises:
+            LogTimeout, LogUnavailable: the head was not reached.
+            LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan
+                after that sequence passes it over.
+        """
+        ...
+
+    async def counts(self, shard: int) -> dict[str, int]:
+        """Return how many records each subject of a shard holds, by its name. For operators."""
+        ...
+
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        """Return the subject's last record, or None; with `upto`, of those up to that sequence.
+
+        Errors as `read`.
+        """
+        ...
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """Return the last records of some of these subjects, which share a shard: a hint.
+
+        As many as a page holds, as whoever answers knows them. What is not there, or is older
+        than the caller has heard of, is for `last`. At most 1,000 subjects. Errors as `read`.
+        """
+        ...
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        """Return the message at a sequence; None if there is none, or none any more.
+
+        Errors as `read`.
+        """
+        ...
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        """Return a sequence that ends what a shard had stored by that time; 0 for nothing.
+
+        By the log's clock, the whole microsecond included. No record need stand there. Errors as
+        `read`.
+        """
+        ...
+
+    async def barrier(self, shard: int) -> None:
+        """Return when a majority of the shard's replicas has confirmed its leader, after this call.
+
+        A strong read that begins then sees whatever was acked before the call, even where a
+        deposed leader still believes that it leads.
+
+        Raises:
+            LogTimeout, LogUnavailable: no majority answered.
+        """
         ...
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
@@ -127,6 +197,22 @@ class Log(Protocol):
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """Remove a shard's records whose sequence is below `before`, whatever their subject."""
+        ...
+
+    async def prove(self) -> None:
+        """Look whether the log still holds what it is known to have held.
+
+        Raises:
+            LogRewound, LogCorrupt: it does not. LogUnavailable: nobody answered.
+        """
+        ...
+
+    async def accept(self) -> None:
+        """Take the log as it is from now on, whatever it is known to have lost.
+
+        Raises:
+            LogUnavailable: it may not be accepted.
+        """
         ...
 
     async def subjects(self, family: str | None = None) -> list[Subject]:

@@ -1,21 +1,38 @@
 """Snapshots beside the log: bytes that spare reading it again, and that may be lost at any time.
 
 A snapshot has a head, number 0, and any number of parts from 1 on; what is put under a number
-replaces what was there. What they hold, and whether it can be trusted, is for `foldlog.views` to
-say (ADR 0006).
+replaces what was there. There may be several of one subject beside each other, in *editions*, each
+known by a name; that of most has the name "". What they hold, and whether it can be trusted, is for
+`foldlog.views` to say (ADR 0006).
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from foldlog.subjects import Subject
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Bytes a part may hold in memory, as on the embedded server."""
+
+
+Slot = int | str
+"""A number with its edition, as `slot` makes it."""
+
+_APART: Final = "~"
+
+
+def slot(edition: str, number: int) -> Slot:
+    """Where a number of an edition stands; the edition "" adds nothing to it."""
+    return f"{edition}{_APART}{number}" if edition else number
+
+
+def edition_of(slot: Slot) -> str:
+    """The edition of what stands somewhere."""
+    return str(slot).rpartition(_APART)[0]
 
 
 class SnapshotStore(Protocol):
@@ -34,7 +51,9 @@ class SnapshotStore(Protocol):
         """
         ...
 
-    async def get(self, subject: Subject, numbers: Sequence[int]) -> list[bytes | None]:
+    async def get(
+        self, subject: Subject, numbers: Sequence[int], edition: str = ""
+    ) -> list[bytes | None]:
         """Return what is stored under each number, or None.
 
         Raises:
@@ -42,7 +61,7 @@ class SnapshotStore(Protocol):
         """
         ...
 
-    async def put(self, subject: Subject, number: int, data: bytes) -> None:
+    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """Store `data`.
 
         Raises:
@@ -51,7 +70,7 @@ class SnapshotStore(Protocol):
         ...
 
     async def purge(self, subject: Subject) -> None:
-        """Remove the snapshot of one subject; fine if there is none.
+        """Remove the snapshots of one subject, of every edition; fine if there is none.
 
         Raises:
             LogUnavailable: it may still be there; purging again is safe.
@@ -62,6 +81,20 @@ class SnapshotStore(Protocol):
         """Remove all snapshots, or those of one family. Errors as `purge`."""
         ...
 
+    async def names(self, family: str, edition: str = "") -> set[str]:
+        """Return the names of a family's subjects that have a head in an edition.
+
+        For operators: its cost grows with their number. Errors as `get`.
+        """
+        ...
+
+    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
+        """Remove those snapshots of a family whose edition is one of `which`.
+
+        Costs as `names`, errors as `purge`.
+        """
+        ...
+
 
 class MemorySnapshots:
     """Snapshots that last as long as the object."""
@@ -69,22 +102,24 @@ class MemorySnapshots:
     max_bytes = MAX_BYTES
 
     def __init__(self) -> None:
-        self.stored: dict[tuple[Subject, int], bytes] = {}
+        self.stored: dict[tuple[Subject, Slot], bytes] = {}
         self._identity = secrets.token_hex(8)
 
     async def identity(self, subject: Subject) -> str:
         """See the port."""
         return self._identity
 
-    async def get(self, subject: Subject, numbers: Sequence[int]) -> list[bytes | None]:
+    async def get(
+        self, subject: Subject, numbers: Sequence[int], edition: str = ""
+    ) -> list[bytes | None]:
         """See the port."""
         await asyncio.sleep(0)  # as on a server, nothing happens without giving way
-        return [self.stored.get((subject, number)) for number in numbers]
+        return [self.stored.get((subject, slot(edition, number))) for number in numbers]
 
-    async def put(self, subject: Subject, number: int, data: bytes) -> None:
+    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """See the port."""
         await asyncio.sleep(0)
-        self.stored[subject, number] = data
+        self.stored[subject, slot(edition, number)] = data
 
     async def purge(self, subject: Subject) -> None:
         """See the port."""
@@ -96,6 +131,18 @@ class MemorySnapshots:
         await asyncio.sleep(0)
         self._remove({key for key in self.stored if family in (None, key[0].family)})
 
-    def _remove(self, keys: set[tuple[Subject, int]]) -> None:
+    async def names(self, family: str, edition: str = "") -> set[str]:
+        """See the port."""
+        await asyncio.sleep(0)
+        head = slot(edition, 0)
+        return {s.name for s, stored in self.stored if s.family == family and stored == head}
+
+    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
+        """See the port."""
+        await asyncio.sleep(0)
+        keys = {key for key in self.stored if key[0].family == family}
+        self._remove({key for key in keys if which(edition_of(key[1]))})
+
+    def _remove(self, keys: set[tuple[Subject, Slot]]) -> None:
         for key in keys:
             del self.stored[key]

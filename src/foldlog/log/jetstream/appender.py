@@ -19,7 +19,7 @@ from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Outcome, verdict
-from foldlog.log.jetstream.publisher import Message, Publisher
+from foldlog.log.jetstream.publisher import Message, OnGroup, Publisher
 from foldlog.log.jetstream.room import Room
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
@@ -55,13 +55,14 @@ class Appender:
     def __init__(
         self,
         connection: Connection,
+        stream: str,
         *,
         timeout: float,
         on_incomplete: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(connection, on_incomplete=on_incomplete)
+        self._publisher = Publisher(connection, stream, on_incomplete=on_incomplete)
         self._queue: deque[_Waiting] = deque()
         self._room = Room(MAX_PENDING_BYTES)
         self._wake = asyncio.Event()
@@ -76,6 +77,10 @@ class Appender:
     def pending_bytes(self) -> int:
         """What is queued and in flight now; see MAX_PENDING_BYTES."""
         return self._room.used
+
+    def observe(self, on_group: OnGroup) -> None:
+        """See `Publisher.observe`."""
+        self._publisher.observe(on_group)
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """See the port. All subjects must belong to this stream."""

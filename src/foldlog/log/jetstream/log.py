@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
@@ -13,9 +14,19 @@ from foldlog.errors import AppendFailed, AppendUnknown, LogCorrupt, LogUnavailab
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection, Revive
+from foldlog.log.jetstream.publisher import OnGroup
 from foldlog.log.jetstream.reader import Reader
+from foldlog.log.jetstream.scanner import Scanner
 from foldlog.log.packing import sizes_of
-from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.log.port import (
+    Append,
+    OnRecord,
+    Record,
+    ServerInfo,
+    Stored,
+    StreamInfo,
+    Unfollow,
+)
 from foldlog.subjects import Namespace, Subject, live
 
 Stage = Callable[[str], None]
@@ -40,10 +51,26 @@ class JetStreamLog:
         shards = range(namespace.shards)
         self._stage = stage
         self._appenders = [
-            Appender(connection, timeout=timeout, on_incomplete=self._stage_all) for _ in shards
+            Appender(
+                connection,
+                namespace.stream(shard),
+                timeout=timeout,
+                on_incomplete=self._stage_all,
+            )
+            for shard in shards
         ]
         self._readers = [
             Reader(connection, namespace.stream(shard), replicas=replicas, timeout=timeout)
+            for shard in shards
+        ]
+        self._scanners = [
+            Scanner(
+                connection,
+                self._readers[shard],
+                namespace.stream(shard),
+                namespace.wildcard(shard),
+                timeout=timeout,
+            )
             for shard in shards
         ]
         if stage is not None:
@@ -91,6 +118,16 @@ class JetStreamLog:
         """See the port."""
         return self.connection.epoch
 
+    @property
+    def pending_bytes(self) -> int:
+        """What is queued and in flight to all shards now."""
+        return sum(appender.pending_bytes for appender in self._appenders)
+
+    def observe(self, on_group: OnGroup) -> None:
+        """Have `on_group` hear of each group of records that was published."""
+        for appender in self._appenders:
+            appender.observe(on_group)
+
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
@@ -121,9 +158,38 @@ class JetStreamLog:
         """See the port."""
         return self._readers[subject.shard].read(subject, after, strong=strong)
 
-    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
-        return await self._readers[subject.shard].last(subject, strong=strong)
+        return self._scanners[shard].scan(after)
+
+    async def counts(self, shard: int) -> dict[str, int]:
+        """See the port."""
+        return await self._counts(shard, None)
+
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        """See the port."""
+        reader = self._readers[subject.shard]
+        if upto is not None:
+            return await reader.last_upto(subject, upto)
+        return await reader.last(subject, strong=strong)
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        """See the port."""
+        return await self._scanners[shard].stored(seq)
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        """See the port."""
+        return await self._scanners[shard].sequence_at(time)
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """See the port."""
+        return await self._readers[subjects[0].shard].lasts(subjects) if subjects else {}
+
+    async def barrier(self, shard: int) -> None:
+        """See the port."""
+        await self._readers[shard].barrier(self.namespace.barrier(shard))
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         """See the port."""
@@ -156,13 +222,19 @@ class JetStreamLog:
         # Without a filter the server drops whole blocks instead of looking at every message.
         await self._purge(shard, before)
 
+    async def prove(self) -> None:
+        """See the port. What it held before is known elsewhere: see `foldlog.log.watermark`."""
+
+    async def accept(self) -> None:
+        """See the port."""
+
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
         found: list[Subject] = []
         for shard in range(self.namespace.shards):
             found += [
                 self.namespace.parse(name) or await self._unhash(name, shard)
-                for name in await self._subject_names(shard, family)
+                for name in await self._counts(shard, family)
             ]
         return found
 
@@ -213,24 +285,9 @@ class JetStreamLog:
             for shard in range(self.namespace.shards):
                 self._stage(self.namespace.stream(shard))
 
-    async def _subject_names(self, shard: int, family: str | None) -> list[str]:
-        stream, names = self.namespace.stream(shard), list[str]()
-        while True:
-            answer = await streams.api(
-                self.connection,
-                f"STREAM.INFO.{stream}",
-                wire.StreamDescription,
-                {
-                    "subjects_filter": self.namespace.wildcard(shard, family),
-                    "offset": len(names),
-                },
-                timeout=self.timeout,
-            )
-            if answer.error is not None:
-                raise LogUnavailable(f"{stream}: {answer.error.description}")
-            names.extend(answer.state.subjects)
-            if not answer.state.subjects or len(names) >= answer.total:
-                return names
+    async def _counts(self, shard: int, family: str | None) -> dict[str, int]:
+        stream, matching = self.namespace.stream(shard), self.namespace.wildcard(shard, family)
+        return await streams.subjects(self.connection, stream, matching, timeout=self.timeout)
 
     async def _unhash(self, name: str, shard: int) -> Subject:
         record = await self._readers[shard].last(Subject(name, shard, ()), strong=True)

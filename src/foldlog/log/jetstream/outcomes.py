@@ -82,7 +82,7 @@ def outcome(reply: Msg | None) -> Outcome:
 
 
 def _refused(error: wire.ApiError) -> Failure:
-    if error.err_code in (wire.WRONG_LAST_SEQUENCE, wire.WRONG_LAST_SEQUENCE_OR_BUSY):
+    if error.err_code in wire.WRONG_LAST:
         found = _LAST_SEQUENCE.search(error.description)
         return Failure(Kind.CONFLICT, error.description, int(found[1]) if found else None)
     if error.err_code in (wire.DUPLICATE_IN_BATCH, wire.BATCH_INCOMPLETE):
@@ -94,15 +94,28 @@ def _refused(error: wire.ApiError) -> Failure:
     return Failure(Kind.REFUSED, f"{error.description} ({error.err_code})")
 
 
+def conflicts(found: Outcome) -> bool:
+    """Whether an outcome is that of a compare-and-set which did not find what it expected."""
+    return isinstance(found, Failure) and found.kind is Kind.CONFLICT
+
+
 def doubted(found: Outcome) -> Outcome:
     """What an outcome means for a message whose first attempt may still be under way.
 
-    A stored message answers "duplicate" before anything else is looked at, so a mismatch that
-    names the sequence is final; any other refusal may be of the second attempt alone.
+    A refusal may be of the second attempt alone.
     """
-    if isinstance(found, int) or found.actual is not None:
-        return found
-    return Failure(Kind.UNKNOWN, found.reason)
+    return found if isinstance(found, int) else Failure(Kind.UNKNOWN, found.reason)
+
+
+def settled(found: Outcome, index: int, first: int | None) -> Outcome:
+    """What the outcome of a compare-and-set in doubt means, now that the log was read.
+
+    `first`: where the first of its messages stands, of which this is the one at `index`; None if
+    something else stands where it was to stand, so that it is not stored and never will be.
+    """
+    if not conflicts(found):
+        return doubted(found)
+    return found if first is None else first + index
 
 
 def verdict(

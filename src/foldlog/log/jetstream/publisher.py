@@ -22,13 +22,20 @@ from foldlog.log.jetstream.outcomes import (
     Kind,
     Outcome,
     Undecided,
+    conflicts,
     doubted,
     outcome,
+    settled,
 )
+from foldlog.log.jetstream.settling import behind
+from foldlog.log.jetstream.streams import DUPLICATE_SECONDS
 from foldlog.log.jetstream.vehicle import Vehicle
 
 _RETRY_PAUSE: Final = 0.05
 """Seconds between attempts while a stream has no leader or a batch was lost half-way."""
+
+_LATEST_RETRY: Final = DUPLICATE_SECONDS / 2
+"""Seconds after the first attempt from which on none is made: it might be stored twice."""
 
 
 class Message(NamedTuple):
@@ -47,6 +54,18 @@ class Message(NamedTuple):
         return Outgoing(self.subject, self.payload, "\r\n".join([*lines, "\r\n"]).encode())
 
 
+class Group(NamedTuple):
+    """A group of records that was published. `bytes` of their bodies, `stored` of its records."""
+
+    records: int
+    stored: int
+    bytes: int
+    seconds: float
+
+
+OnGroup = Callable[[Group], None]
+
+
 class Publisher:
     """Publishes to one stream.
 
@@ -56,9 +75,14 @@ class Publisher:
     """
 
     def __init__(
-        self, connection: Connection, *, on_incomplete: Callable[[], None] = lambda: None
+        self,
+        connection: Connection,
+        stream: str,
+        *,
+        on_incomplete: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
+        self._stream = stream
         self._vehicle = Vehicle()
         self._on_incomplete = on_incomplete
 
@@ -74,21 +98,25 @@ class Publisher:
         as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[Outcome | None] = [None] * len(messages)
         while True:
-            left = deadline - asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
+            left = deadline - now
             try:
                 await self._connection.ready(left)
                 if left <= 0:
                     raise LogUnavailable(reason)
                 began = time.perf_counter()
                 # Half of what is left, so that the other half can settle a lost reply.
+                patience = min(left, _LATEST_RETRY) / 2
                 if as_batch:
-                    outcomes = list(await self._publish_batch(messages, timeout=left / 2))
+                    outcomes = list(await self._publish_batch(messages, timeout=patience))
                 else:
-                    await self._publish_each(messages, outcomes, timeout=left / 2)
+                    await self._publish_each(messages, outcomes, timeout=patience)
                 if len(messages) > 1:  # alone, it pays the round trip that a group shares
                     cost = time.perf_counter() - began
                     self._vehicle.learn(len(messages), cost, as_batch=as_batch)
             except ReplyLost:
+                if not in_doubt:
+                    deadline = min(deadline, now + _LATEST_RETRY)
                 in_doubt = True
                 as_batch = as_batch and atomic
                 await asyncio.sleep(_RETRY_PAUSE)
@@ -111,8 +139,56 @@ class Publisher:
                     as_batch = atomic or _share_a_subject(messages)
                     reason = "the server could not keep a batch until its end"
                     await asyncio.sleep(_RETRY_PAUSE)
-            if all(found is not None for found in outcomes):
-                return [doubted(o) if in_doubt else o for o in outcomes if o is not None]
+            known = [found for found in outcomes if found is not None]
+            if len(known) == len(messages):
+                if not in_doubt:
+                    return known
+                settled = await self._settled(messages, known, deadline)
+                if settled is not None:
+                    return settled
+                outcomes = [o if isinstance(o, int) else None for o in outcomes]
+                await asyncio.sleep(_RETRY_PAUSE)
+
+    def observe(self, on_group: OnGroup) -> None:
+        """Have `on_group` called after each group. Until then nothing is spent on it."""
+        store = self.store
+
+        async def observed(
+            messages: list[Message], *, atomic: bool, deadline: float
+        ) -> list[Outcome]:
+            began = time.perf_counter()
+            outcomes = await store(messages, atomic=atomic, deadline=deadline)
+            stored = sum(isinstance(found, int) for found in outcomes)
+            size = sum(len(message.payload) for message in messages)
+            on_group(Group(len(messages), stored, size, time.perf_counter() - began))
+            return outcomes
+
+        vars(self)["store"] = observed  # in front of the method
+
+    async def _settled(
+        self, messages: list[Message], outcomes: list[Outcome], deadline: float
+    ) -> list[Outcome] | None:
+        """What outcomes mean where an earlier attempt may be stored; None while that is open."""
+        if not any(conflicts(found) for found in outcomes):
+            return [doubted(found) for found in outcomes]
+        for index, message in enumerate(messages):
+            if message.expect is None:
+                continue
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                stands = await behind(
+                    self._connection,
+                    self._stream,
+                    message.subject,
+                    message.expect,
+                    timeout=max(left, _RETRY_PAUSE),
+                )
+            except (LogUnavailable, StoreClosed):
+                return None
+            if stands is not None:
+                first = stands.seq - index if stands.id == message.id else None
+                return [settled(found, n, first) for n, found in enumerate(outcomes)]
+        return None
 
     def _goes_as_batch(self, messages: list[Message], *, atomic: bool) -> bool:
         if len(messages) == 1:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from foldlog.envelope import unpack
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
+from foldlog.log.jetstream.delivered import Delivered, delivered, is_chain
 from foldlog.log.port import Record
 from foldlog.subjects import Subject
 
@@ -35,7 +37,13 @@ _LAG_PAUSE: Final = 0.02
 
 _RETRY_PAUSE: Final = 0.05
 
+_BARRIER_SECONDS: Final = 1.0
+"""How long a barrier is waited for before it is asked for again: a leader that is deposed meanwhile
+answers nobody."""
+
 _message_decoder = msgspec.json.Decoder(wire.MessageAnswer)
+_description_decoder = msgspec.json.Decoder(wire.StreamDescription)
+_purge_decoder = msgspec.json.Decoder(wire.PurgeAnswer)
 
 
 class Reader:
@@ -58,9 +66,13 @@ class Reader:
         if strong and self._replicas > 1:
             leader = await self._leaders_last(subject, deadline)
             head = leader.seq if leader else 0
+            if not head and not after:
+                await self._check_absence(subject, deadline)
         before, promised = after, 0
         while head is None or after < head:
             records, pending = await self._page(subject, after, deadline)
+            if strong and head is None and not records and not after:
+                await self._check_absence(subject, deadline)
             if self._replicas == 1 and len(records) + pending < promised:
                 await self._check_promise(subject, before, after, deadline)
             if records:
@@ -78,7 +90,10 @@ class Reader:
         deadline = time.monotonic() + self._timeout
         if strong and self._replicas > 1:
             stored = await self._leaders_last(subject, deadline)
-            return self._record(stored.seq, stored.time, stored.data) if stored else None
+            if stored is None:
+                await self._check_absence(subject, deadline)
+                return None
+            return self._record(stored.seq, stored.time, stored.data)
         payload = msgspec.json.encode({"last_by_subj": subject.name})
         while True:
             try:
@@ -86,14 +101,76 @@ class Reader:
                     f"$JS.API.DIRECT.GET.{self._stream}", payload, timeout=_left(deadline)
                 )
             except LogUnavailable as error:
-                await self._retry(error, deadline)
+                await self.retry(error, deadline)
                 continue
             status = status_of(msg)
             if status == "404":
+                if strong:
+                    await self._check_absence(subject, deadline)
                 return None
             if status:
                 raise LogUnavailable(f"reading {subject.name}: {_described(msg)}")
             return self.parse(msg)
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """See the port."""
+        names = {subject.name: subject for subject in subjects}
+        request = {"multi_last": list(names), "batch": len(names), "max_bytes": _PAGE_BYTES}
+        deadline = time.monotonic() + self._timeout
+        found, _ = await self.collect(request, "many subjects", deadline)
+        return {names[msg.subject]: self._record(msg.seq, msg.time, msg.data) for msg in found}
+
+    async def last_upto(self, subject: Subject, upto: int) -> Record | None:
+        """Return the last record up to a sequence, or None where `read` may still find one."""
+        if upto < 1:
+            return None
+        if self._replicas == 1:
+            request = {"multi_last": [subject.name], "up_to_seq": upto, "batch": 1}
+            deadline = time.monotonic() + self._timeout
+            found, _ = await self.collect(request, subject.name, deadline)
+            if found:
+                return self._record(found[0].seq, found[0].time, found[0].data)
+            # The server finds nothing either where it has not come to that sequence yet.
+            newest = await self.last(subject, strong=True)
+            return newest if newest is not None and newest.seq <= upto else None
+        # Any replica may answer the above, and does not say whether it has come so far.
+        last: Record | None = None
+        async with aclosing(self.read(subject, 0, strong=True)) as pages:
+            async for records in pages:
+                for record in records:
+                    if record.seq > upto:
+                        return last
+                    last = record
+        return last
+
+    async def barrier(self, nowhere: str) -> None:
+        """See the port; `nowhere` is a subject that holds no records.
+
+        Purging it changes nothing, but is an entry in the replicas' log like any other, and
+        answered when a majority has it and the leader has applied all that came before. So it
+        proves the leader, and leaves nothing behind that would have to be stored.
+        """
+        if self._replicas == 1:
+            return
+        assert nowhere, "a purge without a filter would empty the stream"
+        deadline = time.monotonic() + self._timeout
+        payload = msgspec.json.encode({"filter": nowhere})
+        while True:
+            try:
+                msg = await self._connection.request(
+                    f"$JS.API.STREAM.PURGE.{self._stream}",
+                    payload,
+                    timeout=min(_left(deadline), _BARRIER_SECONDS),
+                )
+                answer = _purge_decoder.decode(msg.data)
+                if answer.error is None:
+                    return
+                error = LogUnavailable(answer.error.description)
+            except LogUnavailable as unavailable:
+                error = unavailable
+            if time.monotonic() >= deadline:
+                raise LogTimeout(f"a majority of {self._stream}'s replicas", self._timeout)
+            await self.retry(error, deadline)
 
     def parse(self, msg: Msg, *, previous: int | None = None) -> Record:
         """Return the record in a message that a direct get or a republish brought.
@@ -115,38 +192,53 @@ class Reader:
         self, subject: Subject, after: int, deadline: float
     ) -> tuple[list[Record], int]:
         """The records after `after`, and how many more the server says there are."""
-        payload = msgspec.json.encode(
-            {
-                "seq": after + 1,
-                "next_by_subj": subject.name,
-                "batch": _PAGE_MESSAGES if after else _FIRST_MESSAGES,
-                "max_bytes": _PAGE_BYTES if after else _FIRST_BYTES,
-            }
-        )
+        request = {
+            "seq": after + 1,
+            "next_by_subj": subject.name,
+            "batch": _PAGE_MESSAGES if after else _FIRST_MESSAGES,
+            "max_bytes": _PAGE_BYTES if after else _FIRST_BYTES,
+        }
+        found, pending = await self.collect(request, subject.name, deadline)
+        return [self._record(each.seq, each.time, each.data) for each in found], pending
+
+    async def collect(
+        self, request: dict[str, object], what: str, deadline: float
+    ) -> tuple[list[Delivered], int]:
+        """Return the messages that a direct get of many brings, and how many come after them.
+
+        `deadline` is of `time.monotonic()`. Errors as `read`.
+        """
+        payload = msgspec.json.encode(request)
         while True:
             try:
-                *found, end = await self._connection.collect(
+                *messages, end = await self._connection.collect(
                     f"$JS.API.DIRECT.GET.{self._stream}", payload, timeout=_left(deadline)
                 )
             except LogTimeout:
                 raise
             except LogUnavailable as error:
-                await self._retry(error, deadline)
+                await self.retry(error, deadline)
                 continue
             status = status_of(end)
             if status == "404":
                 return [], 0
             if status == "503":
-                await self._retry(LogUnavailable(f"nobody serves {self._stream}"), deadline)
+                await self.retry(LogUnavailable(f"nobody serves {self._stream}"), deadline)
                 continue
             if status != "204":
-                raise LogUnavailable(f"reading {subject.name}: {_described(end)}")
-            if not _is_chain(found):
+                raise LogUnavailable(f"reading {what}: {_described(end)}")
+            found = [delivered(msg) for msg in messages]
+            if not is_chain(found):
                 # A reply of the page was lost on its way here; the log still has it.
-                await self._retry(LogUnavailable("a page came with a gap"), deadline)
+                await self.retry(LogUnavailable("a page came with a gap"), deadline)
                 continue
             pending = int((end.headers or {}).get("Nats-Num-Pending", "0"))
-            return [self.parse(msg) for msg in found], pending
+            return found, pending
+
+    async def head(self, matching: str, deadline: float) -> int:
+        """Return where the leader says that the stream ends, of what matches; 0 for nowhere."""
+        last = await self._leaders_last(Subject(matching, 0, ()), deadline)
+        return last.seq if last else 0
 
     async def _check_promise(
         self, subject: Subject, before: int, after: int, deadline: float
@@ -163,24 +255,58 @@ class Reader:
         if len(records) + pending < promised:
             raise LogCorrupt(self._stream, after, f"{subject.name}: a record cannot be read")
 
+    async def _check_absence(self, subject: Subject, deadline: float) -> None:
+        """See whether a subject that reads as empty is empty: the server skips what it cannot read.
+
+        Raises:
+            LogCorrupt: it counts records, before and after its leader has said that there is none.
+        """
+        if (
+            await self._count(subject, deadline)
+            and await self._leaders_last(subject, deadline) is None
+            and await self._count(subject, deadline)
+        ):
+            raise LogCorrupt(self._stream, 0, f"{subject.name}: its records cannot be read")
+
+    async def _count(self, subject: Subject, deadline: float) -> int:
+        payload = msgspec.json.encode({"subjects_filter": subject.name})
+        while True:
+            try:
+                msg = await self._connection.request(
+                    f"$JS.API.STREAM.INFO.{self._stream}", payload, timeout=_left(deadline)
+                )
+            except LogUnavailable as error:
+                await self.retry(error, deadline)
+                continue
+            answer = _description_decoder.decode(msg.data)
+            if answer.error is None:
+                return answer.state.subjects.get(subject.name, 0)
+            await self.retry(LogUnavailable(answer.error.description), deadline)
+
     async def _leaders_last(self, subject: Subject, deadline: float) -> wire.StoredMessage | None:
-        payload = msgspec.json.encode({"last_by_subj": subject.name})
+        return await self.leaders({"last_by_subj": subject.name}, deadline)
+
+    async def leaders(
+        self, request: dict[str, object], deadline: float
+    ) -> wire.StoredMessage | None:
+        """Return the one message that the leader has for a request, or None. Errors as `read`."""
+        payload = msgspec.json.encode(request)
         while True:
             try:
                 msg = await self._connection.request(
                     f"$JS.API.STREAM.MSG.GET.{self._stream}", payload, timeout=_left(deadline)
                 )
             except LogUnavailable as error:
-                await self._retry(error, deadline)
+                await self.retry(error, deadline)
                 continue
             answer = _message_decoder.decode(msg.data)
             if answer.error is None:
                 return answer.message
             if answer.error.err_code == wire.NO_MESSAGE:
                 return None
-            await self._retry(LogUnavailable(answer.error.description), deadline)
+            await self.retry(LogUnavailable(answer.error.description), deadline)
 
-    async def _retry(self, error: LogUnavailable, deadline: float) -> None:
+    async def retry(self, error: LogUnavailable, deadline: float) -> None:
         """Wait for the connection and a moment more; a read may be asked again freely."""
         left = deadline - time.monotonic()
         if left <= _RETRY_PAUSE:
@@ -193,17 +319,6 @@ class Reader:
         if time.monotonic() + seconds > deadline:
             raise LogTimeout(f"waiting for {what}", self._timeout)
         await asyncio.sleep(seconds)
-
-
-def _is_chain(found: list[Msg]) -> bool:
-    """Whether each message of a page names the one before it; the server starts with 0."""
-    previous = "0"
-    for msg in found:
-        headers = msg.headers or {}
-        if headers.get("Nats-Last-Sequence") != previous:
-            return False
-        previous = headers["Nats-Sequence"]
-    return True
 
 
 def _left(deadline: float) -> float:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from nats.aio.msg import Msg
 
 from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.connection import ReplyLost, status_of
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.packing import OVERHEAD
+from foldlog.log.snapshots import Slot, edition_of, slot
 from foldlog.subjects import Subject, snapshot
 
 _PATIENCE: Final = 1.0
@@ -56,13 +58,18 @@ class JetStreamSnapshots:
             known = self._identities[subject.shard] = described.created
         return known
 
-    async def get(self, subject: Subject, numbers: Sequence[int]) -> list[bytes | None]:
+    async def get(
+        self, subject: Subject, numbers: Sequence[int], edition: str = ""
+    ) -> list[bytes | None]:
         """See the port."""
         if time.monotonic() < self._silent_until:
             raise LogUnavailable(f"{self._stream} did not answer a moment ago")
         found: list[bytes | BaseException | None] = []
         for start in range(0, len(numbers), _AT_ONCE):
-            asked = (self._get(subject, number) for number in numbers[start : start + _AT_ONCE])
+            asked = (
+                self._get(subject, slot(edition, number))
+                for number in numbers[start : start + _AT_ONCE]
+            )
             found += await asyncio.gather(*asked, return_exceptions=True)
         for each in found:
             if isinstance(each, ReplyLost):
@@ -71,19 +78,11 @@ class JetStreamSnapshots:
                 raise each
         return [each for each in found if not isinstance(each, BaseException)]
 
-    async def put(self, subject: Subject, number: int, data: bytes) -> None:
+    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """See the port."""
         await self._make()
-        try:
-            reply = await self._log.connection.request(
-                snapshot(subject.name, number), data, timeout=self._log.timeout
-            )
-        except LogUnavailable:
-            self._made = False  # somebody may have removed it
-            raise
-        ack = _ack_decoder.decode(reply.data)
-        if ack.error is not None:
-            raise AppendFailed(f"{ack.error.description} ({ack.error.err_code})")
+        where = snapshot(subject.name, slot(edition, number))
+        _accepted(await self._publish(where, data))
 
     async def purge(self, subject: Subject) -> None:
         """See the port."""
@@ -99,8 +98,82 @@ class JetStreamSnapshots:
         for shard in range(namespace.shards):
             await self._purge({"filter": snapshot(namespace.wildcard(shard, family), "*")})
 
-    async def _get(self, subject: Subject, number: int) -> bytes | None:
-        payload = msgspec.json.encode({"last_by_subj": snapshot(subject.name, number)})
+    async def names(self, family: str, edition: str = "") -> set[str]:
+        """See the port."""
+        return {name for _, name in await self._slots(family, slot(edition, 0))}
+
+    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
+        """See the port."""
+        for where, name in await self._slots(family, "*"):
+            if which(edition_of(where)):
+                await self._purge({"filter": snapshot(name, where)})
+
+    async def _slots(self, family: str, matching: Slot) -> list[tuple[str, str]]:
+        """What is stored of a family in the slots that match, each with its subject's name."""
+        log, found = self._log, list[tuple[str, str]]()
+        if (await self._info(self._stream)).error is not None:
+            return []  # it was not made yet
+        for shard in range(log.namespace.shards):
+            wanted = snapshot(log.namespace.wildcard(shard, family), matching)
+            held = await streams.subjects(log.connection, self._stream, wanted, timeout=log.timeout)
+            for name in held:
+                _, where, subject = name.split(".", 2)
+                found.append((where, subject))
+        return found
+
+    async def _info(self, stream: str) -> wire.StreamDescription:
+        return await streams.describe(self._log.connection, stream, timeout=self._log.timeout)
+
+    async def mark(self, shard: int) -> tuple[bytes | None, int]:
+        """See `Marks`."""
+        connection, deadline = self._log.connection, time.monotonic() + self._log.timeout
+        while time.monotonic() >= self._silent_until:
+            await connection.ready(deadline - time.monotonic())
+            epoch, msg = connection.epoch, None
+            try:
+                msg = await self._last(self._log.namespace.mark(shard))
+            except ReplyLost:
+                if connection.epoch == epoch:
+                    self._silent_until = time.monotonic() + _SILENCE
+            if msg is not None:
+                return msg.data, int((msg.headers or {})["Nats-Sequence"])
+            if connection.epoch == epoch:
+                break
+            # The connection was lost: that is why nothing came.
+        return None, 0
+
+    async def put_mark(self, shard: int, data: bytes, revision: int) -> bool:
+        """See `Marks`."""
+        await self._make()
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        ack = await self._publish(self._log.namespace.mark(shard), data, expected)
+        if ack.error is not None and ack.error.err_code in wire.WRONG_LAST:
+            return False
+        _accepted(ack)
+        return True
+
+    async def drop_mark(self, shard: int) -> None:
+        """See `Marks`."""
+        await self._purge({"filter": self._log.namespace.mark(shard)})
+
+    async def _publish(
+        self, subject: str, data: bytes, headers: dict[str, str] | None = None
+    ) -> wire.PubAck:
+        try:
+            reply = await self._log.connection.request(
+                subject, data, headers=headers, timeout=self._log.timeout
+            )
+        except LogUnavailable:
+            self._made = False  # somebody may have removed it
+            raise
+        return _ack_decoder.decode(reply.data)
+
+    async def _get(self, subject: Subject, where: Slot) -> bytes | None:
+        msg = await self._last(snapshot(subject.name, where))
+        return None if msg is None else msg.data
+
+    async def _last(self, subject: str) -> Msg | None:
+        payload = msgspec.json.encode({"last_by_subj": subject})
         try:
             msg = await self._log.connection.request(
                 f"$JS.API.DIRECT.GET.{self._stream}", payload, timeout=_PATIENCE
@@ -109,7 +182,7 @@ class JetStreamSnapshots:
             raise
         except LogUnavailable:
             return None  # nobody serves the stream: it was not made yet
-        return None if status_of(msg) else msg.data
+        return None if status_of(msg) else msg
 
     async def _purge(self, request: dict[str, Any]) -> None:
         answer = await streams.api(
@@ -152,3 +225,8 @@ class JetStreamSnapshots:
         if described.error is not None:
             raise LogUnavailable(f"{stream}: {described.error.description}")
         return described
+
+
+def _accepted(ack: wire.PubAck) -> None:
+    if ack.error is not None:
+        raise AppendFailed(f"{ack.error.description} ({ack.error.err_code})")

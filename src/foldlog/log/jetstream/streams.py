@@ -21,7 +21,8 @@ _FORMAT: Final = "foldlog.format"
 _ELECTION_PAUSE: Final = 0.1
 """Seconds between attempts while the cluster has no leader."""
 
-_DUPLICATE_WINDOW: Final = 120 * 1_000_000_000
+DUPLICATE_SECONDS: Final = 120.0
+"""How long a stream remembers message ids: a later retry would be stored a second time."""
 
 T = TypeVar("T")
 
@@ -58,6 +59,32 @@ async def describe(
 ) -> wire.StreamDescription:
     """Return a stream's settings and state; its `error` is set where it is not there."""
     return await api(connection, f"STREAM.INFO.{stream}", wire.StreamDescription, timeout=timeout)
+
+
+async def subjects(
+    connection: Connection, stream: str, matching: str, *, timeout: float
+) -> dict[str, int]:
+    """Return how many messages each subject of a stream holds, of those that match.
+
+    Raises:
+        LogUnavailable: there is no such stream, it was refused, or nobody answered.
+    """
+    counts: dict[str, int] = {}
+    offset = 0
+    while True:
+        answer = await api(
+            connection,
+            f"STREAM.INFO.{stream}",
+            wire.StreamDescription,
+            {"subjects_filter": matching, "offset": offset},
+            timeout=timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"{stream}: {answer.error.description}")
+        counts.update(answer.state.subjects)
+        offset += len(answer.state.subjects)
+        if not answer.state.subjects or offset >= answer.total:
+            return counts
 
 
 async def open_streams(
@@ -127,7 +154,7 @@ def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
         "allow_direct": True,
         "allow_atomic": True,
         "deny_delete": True,
-        "duplicate_window": _DUPLICATE_WINDOW,
+        "duplicate_window": int(DUPLICATE_SECONDS * 1e9),
         "republish": {"src": subjects, "dest": live(subjects)},
         "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},
     }

@@ -79,12 +79,21 @@ class StreamDescription(msgspec.Struct, frozen=True):
     error: ApiError | None = None
 
 
+class ConsumerDescription(msgspec.Struct, frozen=True):
+    """The answer to CONSUMER.CREATE."""
+
+    num_pending: int = 0
+    error: ApiError | None = None
+
+
 class StoredMessage(msgspec.Struct, frozen=True):
-    """One message as the leader gives it; `data` in base64."""
+    """One message as the leader gives it; `data` and its header block `hdrs` in base64."""
 
     seq: int
     time: str
     data: bytes = b""
+    hdrs: bytes = b""
+    subject: str = ""
 
 
 class MessageAnswer(msgspec.Struct, frozen=True):
@@ -119,4 +128,5 @@ DUPLICATE_IN_BATCH = 10201
 DUPLICATE_IN_PROCESS = 10158
 WRONG_LAST_SEQUENCE = 10071
 WRONG_LAST_SEQUENCE_OR_BUSY = 10164
+WRONG_LAST = (WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_OR_BUSY)
 BATCH_INCOMPLETE = 10176

@@ -1,0 +1,166 @@
+"""Finding a moment in a log: by position, by the log's clock, or by an event that it records."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from foldlog.envelope import Recorded, unpack
+from foldlog.errors import LogCorrupt, UnknownMoment
+from foldlog.log.port import Log, Stored
+from foldlog.position import LogPosition, Reach, mark_of
+from foldlog.subjects import Subject
+
+
+class Moment(NamedTuple):
+    """A position with its time in Unix seconds, by the log's clock: that of its last record."""
+
+    position: LogPosition
+    time: float
+
+    async def known(self) -> Moment:
+        """What resolves to this moment."""
+        return self
+
+
+class Event(NamedTuple):
+    """An event by its envelope id; `subject` where it is known to stand, None for anywhere."""
+
+    id: str
+    subject: Subject | None = None
+
+
+When = LogPosition | dt.datetime | Event
+Resolve = Callable[[], Awaitable[Moment]]
+
+
+class _Found(NamedTuple):
+    """A recorded envelope, and whether it is the last of its record."""
+
+    shard: int
+    envelope: Recorded
+    is_last: bool
+
+
+async def head(log: Log) -> LogPosition:
+    """Return where the log ends now: all that was acked to anybody before is at or before it.
+
+    Raises:
+        LogUnavailable, LogCorrupt: it could not be read.
+    """
+    reaches = []
+    for stream in await log.streams():
+        stored = await log.stored(stream.shard, stream.last_seq)
+        reaches.append(Reach(stream.last_seq, mark="" if stored is None else _mark(stored)))
+    return LogPosition(tuple(reaches))
+
+
+async def resolve(log: Log, when: When) -> Moment:
+    """Return the moment that `when` names. A time means all that was stored until then.
+
+    Where there are several shards, an event's position includes of the others what they had stored
+    by the event's time, as their clocks tell it.
+
+    Raises:
+        UnknownMoment: the log has no such moment, or several.
+        LogUnavailable, LogCorrupt: it could not be read.
+    """
+    if isinstance(when, LogPosition):
+        return await _of_position(log, when)
+    if isinstance(when, dt.datetime):
+        if when.tzinfo is None:
+            raise UnknownMoment(str(when), "it has no time zone")
+        return Moment(await _by(log, when), when.timestamp())
+    return await _of_event(log, when)
+
+
+async def _of_position(log: Log, position: LogPosition) -> Moment:
+    streams = await log.streams()
+    if len(streams) != len(position.shards):
+        reason = f"it is of {len(position.shards)} shard(s), the log has {len(streams)}"
+        raise UnknownMoment(str(position), reason)
+    times = []
+    for stream, reach in zip(streams, position.shards, strict=True):
+        if reach.seq > stream.last_seq:
+            raise UnknownMoment(str(position), f"{stream.name} ends at {stream.last_seq}")
+        stored = await log.stored(stream.shard, reach.seq)
+        if stored is None:
+            continue
+        times.append(_time(stored.time).timestamp())
+        if reach.mark and _mark(stored, reach.index) != reach.mark:
+            reason = f"{stream.name} holds something else there: it was restored or replaced"
+            raise UnknownMoment(str(position), reason)
+    # Where all that stood there was purged, nobody knows its time any more.
+    return Moment(position, max(times, default=dt.datetime.now(dt.UTC).timestamp()))
+
+
+async def _by(log: Log, time: dt.datetime) -> LogPosition:
+    shards = range(log.namespace.shards)
+    seqs = await asyncio.gather(*(log.sequence_at(shard, time) for shard in shards))
+    return LogPosition(tuple(map(Reach, seqs)))
+
+
+async def _of_event(log: Log, event: Event) -> Moment:
+    places = [place async for place in _places(log, event)]
+    if len(places) != 1:
+        reason = (
+            f"it was recorded in {len(places)} places; name it by the object that was saved"
+            if places
+            else "no such event was recorded, or it was cleared since"
+        )
+        raise UnknownMoment(event.id, reason)
+    [(shard, envelope, is_last)] = places
+    time = _time(envelope.time)
+    reaches = list((await _by(log, time)).shards) if log.namespace.shards > 1 else [Reach(0)]
+    index = None if is_last else envelope.index
+    reaches[shard] = Reach(envelope.seq, index, mark_of(envelope.id))
+    return Moment(LogPosition(tuple(reaches)), time.timestamp())
+
+
+async def _places(log: Log, event: Event) -> AsyncGenerator[_Found]:
+    """Where an event was recorded first, on each subject that has it."""
+    if event.subject is not None:
+        async with aclosing(log.read(event.subject)) as pages:
+            async for records in pages:
+                for record in records:
+                    for envelope in record.envelopes:
+                        if envelope.id == event.id:
+                            is_last = envelope is record.envelopes[-1]
+                            yield _Found(event.subject.shard, envelope, is_last)
+                            return
+        return
+    needle = event.id.encode(errors="replace")
+    for shard in range(log.namespace.shards):
+        known: set[str] = set()
+        async with aclosing(log.scan(shard)) as scanned:
+            async for page in scanned:
+                for stored in page:
+                    if needle not in stored.data or stored.subject in known:
+                        continue  # the bytes of an id stand in its record as they are
+                    for envelope in (envelopes := _unpacked(stored)):
+                        if envelope.id == event.id:
+                            known.add(stored.subject)
+                            yield _Found(shard, envelope, envelope is envelopes[-1])
+                            break
+
+
+def _mark(stored: Stored, index: int | None = None) -> str:
+    envelopes = _unpacked(stored)
+    last = len(envelopes) - 1 if index is None else index
+    return mark_of(envelopes[last].id) if last < len(envelopes) else ""
+
+
+def _unpacked(stored: Stored) -> list[Recorded]:
+    try:
+        return unpack(stored.data, stored.seq, stored.time)
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(stored.subject, stored.seq, str(error)) from error
+
+
+def _time(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)

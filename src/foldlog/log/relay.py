@@ -1,0 +1,121 @@
+"""A log that is another log: what changes one thing about a log begins here."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any
+
+from foldlog.log.port import (
+    Append,
+    Log,
+    OnRecord,
+    Record,
+    ServerInfo,
+    Stored,
+    StreamInfo,
+    Unfollow,
+)
+from foldlog.subjects import Namespace, Subject
+
+
+class Relay:
+    """Does whatever it is asked with `below`, which it does not own: see the port for all of it."""
+
+    def __init__(self, below: Log) -> None:
+        self.below = below
+
+    @property
+    def namespace(self) -> Namespace:
+        """See the port."""
+        return self.below.namespace
+
+    @namespace.setter
+    def namespace(self, namespace: Namespace) -> None:
+        self.below.namespace = namespace
+
+    @property
+    def epoch(self) -> int:
+        """See the port."""
+        return self.below.epoch
+
+    def append(
+        self, appends: Sequence[Append], *, atomic: bool = False
+    ) -> Coroutine[Any, Any, list[int]]:
+        """See the port."""
+        return self.below.append(appends, atomic=atomic)
+
+    def read(
+        self, subject: Subject, *, after: int = 0, strong: bool = True
+    ) -> AsyncGenerator[list[Record]]:
+        """See the port."""
+        return self.below.read(subject, after=after, strong=strong)
+
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        """See the port."""
+        return self.below.scan(shard, after=after)
+
+    async def counts(self, shard: int) -> dict[str, int]:
+        """See the port."""
+        return await self.below.counts(shard)
+
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        """See the port."""
+        return await self.below.last(subject, strong=strong, upto=upto)
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """See the port."""
+        return await self.below.lasts(subjects)
+
+    async def barrier(self, shard: int) -> None:
+        """See the port."""
+        await self.below.barrier(shard)
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        """See the port."""
+        return await self.below.stored(shard, seq)
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        """See the port."""
+        return await self.below.sequence_at(shard, time)
+
+    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+        """See the port."""
+        return await self.below.follow(subject, on_record)
+
+    async def purge(self, subject: Subject, *, before: int) -> None:
+        """See the port."""
+        await self.below.purge(subject, before=before)
+
+    async def truncate(self, shard: int, *, before: int) -> None:
+        """See the port."""
+        await self.below.truncate(shard, before=before)
+
+    async def prove(self) -> None:
+        """See the port."""
+        await self.below.prove()
+
+    async def accept(self) -> None:
+        """See the port."""
+        await self.below.accept()
+
+    async def subjects(self, family: str | None = None) -> list[Subject]:
+        """See the port."""
+        return await self.below.subjects(family)
+
+    async def streams(self) -> list[StreamInfo]:
+        """See the port."""
+        return await self.below.streams()
+
+    async def server(self) -> ServerInfo:
+        """See the port."""
+        return await self.below.server()
+
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """See the port."""
+        self.below.on_epoch(notify)
+
+    async def close(self) -> None:
+        """Does nothing: the log below belongs to whoever made it."""

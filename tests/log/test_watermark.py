@@ -1,0 +1,319 @@
+"""What a log is known to have held, against a log that lost some of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from foldlog.envelope import draft
+from foldlog.errors import AppendFailed, FoldlogError, LogCorrupt, LogRewound, LogUnavailable
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append, StreamInfo
+from foldlog.log.watermark import Mark, Watermarked, loss
+from foldlog.subjects import Subject
+
+
+class MemoryMarks:
+    """Marks in memory. `refusing`, `away`: what a server may do instead."""
+
+    def __init__(self) -> None:
+        self.stored: dict[int, tuple[bytes, int]] = {}
+        self.refusing = False
+        self.away = False
+
+    async def mark(self, shard: int) -> tuple[bytes | None, int]:
+        await asyncio.sleep(0)
+        return self.stored.get(shard, (None, 0))
+
+    async def put_mark(self, shard: int, data: bytes, revision: int) -> bool:
+        await asyncio.sleep(0)
+        if self.refusing:
+            raise AppendFailed("no space left")
+        if self.away:
+            raise LogUnavailable("away")
+        if self.stored.get(shard, (None, 0))[1] != revision:
+            return False
+        self.stored[shard] = data, revision + 1
+        return True
+
+    async def drop_mark(self, shard: int) -> None:
+        self.stored.pop(shard, None)
+
+    def of(self, shard: int = 0) -> Mark:
+        return msgspec.json.decode(self.stored[shard][0], type=Mark)
+
+
+class Lossy(MemoryLog):
+    """A log that can lose records, as a server may whose files were damaged."""
+
+    missed = 0
+
+    @property
+    def epoch(self) -> int:
+        return self.missed
+
+    def lose(self, subject: Subject, *numbers: int) -> None:
+        self._stored[subject] = [
+            record for n, record in enumerate(self._stored[subject]) if n not in numbers
+        ]
+        self.missed += 1
+
+    def cut(self, subject: Subject, kept: int) -> None:
+        self._stored[subject] = self._stored[subject][:kept]
+        self._heads[subject.shard] = kept
+        self.missed += 1
+
+
+def stream(last_seq: int, messages: int, replicas: int = 1) -> StreamInfo:
+    return StreamInfo("S", 0, messages, 0, 1, 1, last_seq, replicas, None, {})
+
+
+@pytest.mark.parametrize(
+    ("mark", "found", "error"),
+    [
+        (Mark(), stream(0, 0), None),
+        (Mark(9, 9), stream(9, 9), None),
+        (Mark(9, 9), stream(12, 12), None),
+        (Mark(9, 5), stream(12, 8), None),
+        (Mark(9, 9), stream(8, 8), LogRewound),
+        (Mark(9, 9, {"a": 0.0}), stream(8, 8), LogRewound),
+        (Mark(9, 9), stream(12, 11), LogCorrupt),
+        (Mark(9, 9), stream(9, 0), LogCorrupt),
+        (Mark(9, 9, {"a": 0.0}), stream(9, 0), None),
+        (Mark(9, 9), stream(9, 8, replicas=3), None),
+        (Mark(9, 9, ended=7), stream(12, 12), LogRewound),
+    ],
+)
+def test_a_loss_is_what_nothing_else_explains(
+    mark: Mark, found: StreamInfo, error: type[FoldlogError] | None
+) -> None:
+    assert type(loss(mark, found)) is (type(None) if error is None else error)
+
+
+@pytest.fixture
+def below() -> Lossy:
+    return Lossy()
+
+
+@pytest.fixture
+def marks() -> MemoryMarks:
+    return MemoryMarks()
+
+
+def where(log: MemoryLog, key: str = "s") -> Subject:
+    return log.namespace.subject("updates", key)
+
+
+async def save(log: Watermarked, count: int, key: str = "s") -> None:
+    for n in range(count):
+        envelope = draft("test.made", b"\xc0", id=f"{key}{n}")
+        await log.append([Append(log.namespace.subject("updates", key), (envelope,))])
+
+
+async def read(log: Watermarked, key: str = "s") -> int:
+    subject = log.namespace.subject("updates", key)
+    return sum([len(page) async for page in log.read(subject)])
+
+
+async def marked(below: Lossy, marks: MemoryMarks, count: int = 5) -> None:
+    log = Watermarked(below, marks)
+    await save(log, count)
+    await log.close()
+    assert marks.of() == Mark(count, count)
+
+
+async def test_a_gap_is_told_by_every_read_until_it_is_accepted(
+    below: Lossy, marks: MemoryMarks
+) -> None:
+    await marked(below, marks)
+    below.lose(where(below), 2)
+    log = Watermarked(below, marks)
+    for _ in range(2):
+        with pytest.raises(LogCorrupt, match="1 records up to here are missing"):
+            await read(log)
+        with pytest.raises(LogCorrupt):
+            await log.last(where(below, "other"))
+    await save(log, 3, "more")
+    await log.close()  # which does not hide it
+    log = Watermarked(below, marks)
+    with pytest.raises(LogCorrupt):
+        await read(log)
+    await log.accept()
+    assert await read(log) == 4
+    assert await read(Watermarked(below, marks)) == 4
+
+
+async def test_a_log_that_ends_earlier_is_rewound(below: Lossy, marks: MemoryMarks) -> None:
+    await marked(below, marks)
+    below.cut(where(below), 3)
+    with pytest.raises(LogRewound) as rewound:
+        await read(Watermarked(below, marks))
+    assert rewound.value.sequence == 5
+
+
+async def test_a_loss_while_the_store_is_open_is_noticed(below: Lossy, marks: MemoryMarks) -> None:
+    await marked(below, marks)
+    log = Watermarked(below, marks)
+    assert await read(log) == 5
+    below.lose(where(below), 0)
+    with pytest.raises(LogCorrupt):
+        await read(log)
+
+
+async def test_a_purge_is_no_loss(below: Lossy, marks: MemoryMarks) -> None:
+    await marked(below, marks)
+    log = Watermarked(below, marks)
+    await log.purge(where(below), before=4)
+    assert await read(log) == 2
+    assert marks.of() == Mark(5, 2)
+    await log.truncate(0, before=5)
+    assert await read(Watermarked(below, marks)) == 1
+    below.lose(where(below), 0)
+    with pytest.raises(LogCorrupt):
+        await read(Watermarked(below, marks))
+
+
+async def test_a_purge_whose_caller_died_is_no_loss(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await marked(below, marks)
+    dying = Watermarked(below, marks)
+    monkeypatch.setattr(dying, "_purged", lambda shard, token: asyncio.sleep(0))
+    await dying.purge(where(below), before=4)
+    assert await read(Watermarked(below, marks)) == 2
+    log = Watermarked(below, marks)
+    await save(log, 1)
+    await log.close()
+    assert marks.of().purging  # it may still be under way
+    log = Watermarked(below, marks, clock=lambda: 1e12)
+    await save(log, 1)
+    await log.close()
+    assert marks.of() == Mark(7, 4)
+
+
+async def test_purges_side_by_side_are_no_loss(below: Lossy, marks: MemoryMarks) -> None:
+    log = Watermarked(below, marks)
+    for key in "abcdefgh":
+        await save(log, 5, key)
+    await log.close()
+    logs = [Watermarked(below, marks) for _ in "abcdefgh"]
+
+    async def work(log: Watermarked, key: str) -> None:
+        await log.purge(where(below, key), before=10**6)
+        await save(log, 2, key + key)
+        await log.close()
+
+    await asyncio.gather(*map(work, logs, "abcdefgh"))
+    assert marks.of().messages + below._heads[0] - marks.of().seq == 16
+    assert await read(Watermarked(below, marks), "aa") == 2
+
+
+async def test_without_a_place_for_marks_a_purge_leaves_no_wrong_one(
+    below: Lossy, marks: MemoryMarks
+) -> None:
+    await marked(below, marks)
+    marks.refusing = True
+    log = Watermarked(below, marks)
+    await log.purge(where(below), before=4)
+    assert marks.stored == {}
+    assert await read(log) == 2
+
+
+async def test_a_purge_that_cannot_be_announced_does_not_happen(
+    below: Lossy, marks: MemoryMarks
+) -> None:
+    await marked(below, marks)
+    marks.away = True
+    with pytest.raises(LogUnavailable):
+        await Watermarked(below, marks).purge(where(below), before=4)
+    assert await read(Watermarked(below, marks)) == 5
+
+
+async def test_a_mark_that_cannot_be_written_fails_nothing(
+    below: Lossy, marks: MemoryMarks
+) -> None:
+    await marked(below, marks)
+    marks.away = True
+    log = Watermarked(below, marks)
+    await save(log, 2)
+    await log.close()
+    assert marks.of() == Mark(5, 5)
+
+
+async def test_a_purge_between_the_mark_and_the_log_is_no_loss(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await marked(below, marks)
+    streams = below.streams
+
+    async def streams_after_a_purge() -> list[StreamInfo]:
+        monkeypatch.setattr(below, "streams", streams)
+        await Watermarked(below, marks).purge(where(below), before=4)
+        return await streams()
+
+    monkeypatch.setattr(below, "streams", streams_after_a_purge)
+    assert await read(Watermarked(below, marks)) == 2
+
+
+async def test_a_purge_that_another_clock_took_for_dead_counts_anew(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await marked(below, marks)
+    purge = below.purge
+
+    async def purge_late(subject: Subject, *, before: int) -> None:
+        ahead = Watermarked(below, marks, clock=lambda: 1e12)
+        await save(ahead, 1, "other")
+        await ahead.close()  # counts, as it takes the purge for over
+        assert marks.of() == Mark(6, 6)
+        await purge(subject, before=before)
+
+    monkeypatch.setattr(below, "purge", purge_late)
+    await Watermarked(below, marks).purge(where(below), before=4)
+    assert marks.of() == Mark(6, 3)
+    assert await read(Watermarked(below, marks)) == 2
+
+
+async def test_what_is_appended_to_a_rewound_log_does_not_hide_it(
+    below: Lossy, marks: MemoryMarks
+) -> None:
+    await marked(below, marks)
+    below.cut(where(below), 3)
+    log = Watermarked(below, marks)
+    await log.look()
+    await save(log, 9, "more")
+    await log.close()
+    log = Watermarked(below, marks)
+    await log.purge(where(below, "more"), before=7)
+    with pytest.raises(LogRewound) as rewound:
+        await read(log)
+    assert rewound.value.sequence == 5
+    await log.accept()
+    assert await read(Watermarked(below, marks)) == 3
+
+
+async def test_a_rewound_log_is_accepted_while_a_purge_is_announced(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await marked(below, marks)
+    dying = Watermarked(below, marks)
+    monkeypatch.setattr(dying, "_purged", lambda shard, token: asyncio.sleep(0))
+    await dying.purge(where(below), before=2)
+    below.cut(where(below), 3)
+    with pytest.raises(LogRewound):
+        await read(Watermarked(below, marks))
+    await Watermarked(below, marks).accept()
+    assert marks.of().purging
+    assert await read(Watermarked(below, marks)) == 3
+
+
+async def test_a_mark_that_is_none_proves_nothing(below: Lossy, marks: MemoryMarks) -> None:
+    await marked(below, marks)
+    marks.stored[0] = b"\xff", 7
+    log = Watermarked(below, marks)
+    assert await read(log) == 5
+    await save(log, 1, "other")
+    await log.close()
+    assert marks.of() == Mark(6, 6)
