@@ -13,14 +13,22 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Recorded, content_id
+from foldlog.envelope import CLEARED, FORKED, Recorded, content_id
+from foldlog.upcasting import UPCASTERS
 
 S = TypeVar("S")
 
-PAYLOAD_VERSION: Final = 1
-"""The newest version that a payload of any type has."""
-
 REFUSAL_BYTES: Final = 8
+_FAULTS: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a payload may make a projection raise, or msgspec, beside its own errors."""
+
 _REFUSALS_AN_ENVELOPE: Final = 16_384
 
 
@@ -80,12 +88,11 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     """Fold one envelope in. Return whether it took effect.
 
     Raises:
-        msgspec.ValidationError: its payload is not what its type says, or of a newer version.
+        msgspec.ValidationError: its payload is not what its type says, or the projection fails.
+        MissingUpcaster: it cannot be brought to the version that this program knows.
     """
-    if envelope.v > PAYLOAD_VERSION:
-        raise msgspec.ValidationError(
-            f"{envelope.type} version {envelope.v} is newer than this program knows"
-        )
+    if envelope.v != UPCASTERS.newest.get(envelope.type, 1):
+        envelope = UPCASTERS.bring_up(envelope)
     if envelope.type == CLEARED:
         refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
         hashes = {
@@ -99,10 +106,17 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         folded.seen = {}
         folded.state = projection.initial()
         return True
+    if envelope.type == FORKED:
+        return False  # what it leads to was folded before it
     id, seen = envelope.id, folded.seen
     if id in seen or (folded.refused and not folded.admits(id)):
         return False
-    folded.state = projection.apply(folded.state, envelope)
+    try:
+        folded.state = projection.apply(folded.state, envelope)
+    except msgspec.MsgspecError:
+        raise
+    except _FAULTS as fault:
+        raise msgspec.ValidationError(f"{projection.name}, {envelope.type}: {fault!r}") from fault
     seen[id] = len(seen)
     return True
 

@@ -67,6 +67,21 @@ class Items:
         self._pages[number] = envelopes
         self.absent -= 1
 
+    def release(self) -> list[Recorded]:
+        """Make full pages absent, from the last but one back to one that is; return what they held.
+
+        So releasing again and again while it grows looks at each page once.
+        """
+        released: list[Recorded] = []
+        for number in range(self._count // PAGE - 2, -1, -1):
+            page = self._pages[number]
+            if page is None:
+                break
+            released += page
+            self._pages[number] = None
+            self.absent += 1
+        return released
+
     def missing(self, ordinals: Sequence[int]) -> list[int]:
         """The absent pages among those that hold `ordinals`, which ascend; in order."""
         if not self.absent or not ordinals:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog_projections import (
+    agentlist,
+    agentshares,
+    agentstates,
     artifacts,
     bindings,
     events,
+    lineage,
     memory,
     pauses,
     planner,
     routes,
+    scoped,
+    scopes,
+    session,
     stateartifacts,
     statecontents,
     statelist,
@@ -25,13 +32,20 @@ from foldlog_projections import (
 from foldlog_projections.fold import Projection
 
 PROJECTIONS: tuple[Projection[Any], ...] = (
+    agentlist,
+    agentshares,
+    agentstates,
     artifacts,
     bindings,
     events,
+    lineage,
     memory,
     pauses,
     planner,
     routes,
+    scoped,
+    scopes,
+    session,
     stateartifacts,
     statecontents,
     statelist,

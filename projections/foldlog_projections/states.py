@@ -17,7 +17,7 @@ from foldlog_projections.delta import patch
 from foldlog_projections.kept import as_type
 
 name = "states"
-version = 1
+version = 2
 latest_only = False
 
 SAVED: Final = "state.saved"
@@ -117,7 +117,8 @@ class State:
     """`value` is the last snapshot in MessagePack's types; None if none was saved.
 
     `epoch` counts owners; 0 if no execution ever ran. `steps` stand in the order in which they
-    were first intended. `pieces` are those of the save named `saving` that has not ended.
+    were first intended. `rewound` is the address from which the execution is to be done again, or
+    was. `pieces` are those of the save named `saving` that has not ended.
     """
 
     value: dict[str, Any] | None = None
@@ -125,6 +126,7 @@ class State:
     owner: str = ""
     tenure: str = ""
     steps: dict[str, Step] = field(default_factory=dict)
+    rewound: str = ""
     saving: str = ""
     pieces: list[Any] = field(default_factory=list)
 
@@ -181,6 +183,7 @@ def _save(state: State, saved: Saved) -> None:
 
 
 def _rewind(state: State, address: str) -> None:
+    state.rewound = address
     addresses = list(state.steps)
     if address in state.steps:
         for void in addresses[addresses.index(address) :]:

@@ -1,6 +1,13 @@
-"""The tasks of one session: the last state of each, in the order of their first save."""
+"""The tasks of one session: the last state of each, in the order of their first save.
+
+A task is saved whole, or only what has changed of it. The view holds it whole: the last envelope
+of each task, with what a save of all of it would say.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -11,12 +18,32 @@ name = "tasks"
 version = 1
 latest_only = False
 
+SAVED: Final = "task.saved"
+CHANGED: Final = "task.changed"
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """`task.changed`: these fields of a `task.saved` are this now; those unset stay as they are.
+
+    So that a status does not repeat the context that the task was spawned with.
+    """
+
+    task_id: str
+    updated_at: str
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    result: Any | msgspec.UnsetType = msgspec.UNSET
+    progress: Any | msgspec.UnsetType = msgspec.UNSET
+
 
 class _Key(msgspec.Struct, frozen=True):
     task_id: str
 
 
 _decoder = msgspec.msgpack.Decoder(_Key)
+_fields: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_encode: Final = msgspec.msgpack.Encoder().encode
 keep, restore = as_type(dict[str, Recorded])
 
 
@@ -26,6 +53,28 @@ def initial() -> dict[str, Recorded]:
 
 
 def apply(state: dict[str, Recorded], envelope: Recorded, /) -> dict[str, Recorded]:
-    """A dict keeps a key's first place when its value is replaced: the order of first saves."""
-    state[_decoder.decode(envelope.payload).task_id] = envelope
+    """A dict keeps a key's first place when its value is replaced: the order of first saves.
+
+    A change of a task that is not there has no effect.
+    """
+    task_id = _decoder.decode(envelope.payload).task_id
+    if envelope.type != CHANGED:
+        state[task_id] = envelope
+    elif task_id in state:
+        state[task_id] = _whole(state[task_id], envelope)
     return state
+
+
+def each_whole(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
+    """What the view held of a task after each of these envelopes, which are all from the first."""
+    state = initial()
+    for envelope in envelopes:
+        state = apply(state, envelope)
+        task = state.get(_decoder.decode(envelope.payload).task_id)
+        if task is not None:
+            yield task
+
+
+def _whole(before: Recorded, change: Recorded) -> Recorded:
+    fields = _fields.decode(before.payload) | _fields.decode(change.payload)
+    return msgspec.structs.replace(change, type=SAVED, payload=_encode(fields))

@@ -1,0 +1,33 @@
+"""One share of an agent's state: what its token opens, or that it was revoked.
+
+Its subject carries a hash of the token, so that whoever reads the log learns none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from foldlog_projections.latest import apply, initial
+
+name = "agentshares"
+version = 1
+latest_only = True
+
+SHARED: Final = "agent.shared"
+REVOKED: Final = "agent.revoked"
+
+
+class Shared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`agent.shared`: the token opens this key. `ttl`: seconds from when it was recorded, 0 for
+    ever.
+    """
+
+    scope: str
+    key: str
+    writable: bool = False
+    ttl: float = 0.0
+
+
+__all__ = ["REVOKED", "SHARED", "Shared", "apply", "initial", "latest_only", "name", "version"]
