@@ -26,8 +26,13 @@ def cleared(payload: bytes) -> Recorded:
 
 
 PAYLOADS = {
+    "agentlist": {"scope": "a/1"},
+    "agentstates": {"changes": [{"key": "k", "delta": [0, {"n": 1}]}]},
     "bindings": {"context_id": None, "task_id": "t"},
+    "lineage": {"session_id": "s", "position": "@1"},
+    "scopes": {"key": "k"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
+    "session": {"event_id": "e", "worker": "w"},
     "statecontents": {"artifact_id": "a"},
     "statelist": {"state_id": "s", "status": "running"},
     "states": {"delta": [0, {"state_id": "s"}]},
@@ -37,11 +42,18 @@ PAYLOADS = {
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
     "updates": {"task_id": "t"},
 }
+TYPES = {"lineage": "session.forked", "scopes": "scope.written", "session": "steering.acknowledged"}
+"""Of those that take no other."""
+
+
+def saved(projection: Any, id: str, *, seq: int = 1) -> Recorded:
+    type = TYPES.get(projection.name, "x.saved")
+    return envelope(id, PAYLOADS.get(projection.name), seq=seq, type=type)
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
 def test_an_id_takes_effect_once(projection: Any) -> None:
-    one = envelope("1", PAYLOADS.get(projection.name))
+    one = saved(projection, "1")
     folded = fold(projection, [one])
     before = msgspec.convert(len(folded.seen), int), repr(folded.state)
     assert not step(projection, folded, one)
@@ -50,14 +62,14 @@ def test_an_id_takes_effect_once(projection: Any) -> None:
 
 @pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
 def test_a_cleared_subject_refuses_what_it_held(projection: Any) -> None:
-    late = envelope("1", PAYLOADS.get(projection.name))
+    late = saved(projection, "1")
     folded = fold(projection, [late])
     for payload in clearing(folded):
         step(projection, folded, cleared(payload))
     assert folded.state == projection.initial()
     assert not step(projection, folded, late)
     assert folded.state == projection.initial()
-    assert step(projection, folded, envelope("2", PAYLOADS.get(projection.name)))
+    assert step(projection, folded, saved(projection, "2"))
 
 
 def test_a_late_upsert_of_the_same_content_is_refused_after_clearing() -> None:
@@ -142,8 +154,7 @@ def test_a_consumed_pause_comes_back_only_with_new_content() -> None:
 def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject) -> None:
     projection = data.draw(st.sampled_from(PROJECTIONS))
     ids = data.draw(st.lists(st.sampled_from("abcdef"), max_size=20))
-    payload = PAYLOADS.get(projection.name)
-    log = [envelope(id, payload, seq=n) for n, id in enumerate(ids, 1)]
+    log = [saved(projection, id, seq=n) for n, id in enumerate(ids, 1)]
     cut = data.draw(st.integers(0, len(log)))
     folded = fold(projection, log[:cut])
     for item in log[cut:]:

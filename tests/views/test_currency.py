@@ -26,20 +26,6 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_an_eventual_read_does_not_hide_a_restored_log() -> None:
-    log = Log()
-    views = Views(log)
-    for n in range(4):
-        await save(log, f"old{n}")
-    await read(views)
-    log.restore(subject(), 2)
-    log.missed += 1
-    await save(log, "new")
-    await read(views, "eventual")
-    assert await read(views, "strong") == ["old0", "old1", "new"]
-    await views.close()
-
-
 async def test_only_a_current_view_spares_an_append() -> None:
     log = Log()
     views = Views(log)

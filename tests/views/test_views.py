@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldlog.envelope import CLEARED, Recorded, draft
+from foldlog.envelope import Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
-from foldlog.log import memory as memory_module
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views import Views
@@ -21,7 +20,6 @@ from foldlog.views import views as views_module
 from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections import memory, tasks, updates
-from foldlog_projections.fold import clearing
 from tests.views.support import Log, dropped, read, save, subject
 
 
@@ -232,59 +230,6 @@ async def test_a_fold_and_its_head_belong_together_though_its_view_is_made_anew(
     go.set()
     folded, at = await first
     assert ([item.id for item in folded.state], at) == (["1"], head)
-
-
-@pytest.mark.parametrize("kept", [0, 2])
-@pytest.mark.parametrize("since", [0, 1, 5])
-async def test_a_restored_log_is_folded_anew(log: Log, views: Views, kept: int, since: int) -> None:
-    for n in range(4):
-        await save(log, f"old{n}")
-    await read(views)
-    log.restore(subject(), kept)
-    log.missed += 1
-    log.push = dropped
-    new = [f"new{n}" for n in range(since)]
-    for id in new:
-        await save(log, id)
-    assert await read(views) == [f"old{n}" for n in range(kept)] + new
-
-
-async def test_a_restored_log_is_noticed_by_the_latest_view(log: Log, views: Views) -> None:
-    where = log.namespace.subject("memory", "k")
-    for id in ("1", "2", "3"):
-        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
-    await views.read(memory, where, "session")
-    log.restore(where, 2)
-    log.missed += 1
-    folded = await views.read(memory, where, "session")
-    assert folded.state is not None
-    assert folded.state.id == "2"
-
-
-async def test_what_is_saved_to_a_restored_log_is_seen_at_once(log: Log, views: Views) -> None:
-    for n in range(4):
-        await save(log, f"{n}")
-    await read(views)
-    log.restore(subject(), 0)
-    log.missed += 1
-    views.acked(subject(), await save(log, "3"))
-    assert await read(views) == ["3"]
-
-
-async def test_a_clearing_is_not_taken_for_a_restored_log(
-    log: Log, views: Views, caplog: pytest.LogCaptureFixture
-) -> None:
-    await save(log, "1")
-    await save(log, "2")
-    await read(views)
-    log.push = dropped
-    cleared = draft(CLEARED, clearing(await views.read(updates, subject(), "session"))[0], id="c")
-    (seq,) = await log.append([Append(subject(), (cleared,))])
-    await log.purge(subject(), before=seq)
-    await save(log, "1", "3")
-    log.missed += 1
-    assert await read(views) == ["3"]
-    assert caplog.records == []
 
 
 async def test_eventual_reads_leave_the_leader_alone(
@@ -518,61 +463,3 @@ def test_whatever_happens_to_pushes_a_strong_read_is_the_log(
 def test_recorded_envelopes_compare_by_value() -> None:
     one = Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
     assert one == Recorded("1", "x", 1, 0.0, b"\xc0", None, 1, 0, "2026-01-01T00:00:00Z")
-
-
-async def test_a_push_during_a_strong_read_is_no_restored_log(
-    log: Log, views: Views, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    where = log.namespace.subject("memory", "k")
-
-    async def append(id: str) -> None:
-        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
-
-    await append("1")
-    await views.read(memory, where, "session")
-    last = log.last
-
-    async def overtaken(subject: Subject, *, strong: bool = True) -> Record | None:
-        found = await last(subject, strong=strong)
-        await append("2")  # stored and pushed while the answer is on its way
-        return found
-
-    monkeypatch.setattr(log, "last", overtaken)
-    folded = await views.read(memory, where, "strong")
-    assert folded.state is not None
-    assert folded.state.id == "2"
-    assert not caplog.records
-
-
-async def test_a_reader_under_way_adds_nothing_to_what_another_has_begun_anew(
-    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory_module, "_PAGE", 10)
-    await save(log, "0")
-    await read(views)
-    log.push = dropped
-    for n in range(1, 40):
-        views.acked(subject(), await save(log, f"old{n}"))
-    reached, go = asyncio.Event(), asyncio.Event()
-    unhindered = log.read
-
-    async def slow(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
-        pages = [page async for page in unhindered(subject, after=after, strong=strong)]
-        monkeypatch.setattr(log, "read", unhindered)
-        for page in pages:
-            yield page
-            reached.set()
-            await go.wait()
-
-    monkeypatch.setattr(log, "read", slow)
-    first = asyncio.create_task(read(views))
-    await reached.wait()
-    log.restore(subject(), 0)
-    log.missed += 1
-    new = [f"new{n}" for n in range(3)]
-    for id in new:
-        await save(log, id)
-    assert await read(views, "strong") == new
-    go.set()
-    assert await first == new
-    assert await read(views) == new

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from foldlog.envelope import CLEARED, Position, Recorded
+from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Log
+from foldlog.upcasting import UPCASTERS
 from foldlog.views.snapshot import MIN_LONG, Restored
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import View, continues, precedes
@@ -19,8 +22,6 @@ from foldlog_projections.items import PAGE, Items
 
 Choose = Callable[[Folded[Items]], Sequence[int]]
 """Says which ordinals of a sequence are wanted, ascending, from its indexes alone."""
-
-_log: Final = logging.getLogger("foldlog")
 
 
 class Hydration:
@@ -35,6 +36,7 @@ class Hydration:
 
         Raises:
             LogUnavailable, LogCorrupt: that was not possible.
+            LogRewound: what the view, or its snapshot, had of the log is gone, and not by clearing.
         """
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         view.enter(epoch)
@@ -49,6 +51,7 @@ class Hydration:
             # this view has applied last must still be there.
             unproven = view.ground if strong and epoch != view.checked_epoch else None
             await self._read_on(view, unproven, strong)
+        _settle(view)
         view.checked(at, epoch if proven else view.checked_epoch)
         if strong and view.applied < heard == view.known_head:
             # It was purged after we had heard of it: the log's head is the truth.
@@ -98,8 +101,9 @@ class Hydration:
             view.adopt(restored)
             seen = view.folded.seen
             await self._read_on(view, restored.ground, strong)
+            _settle(view)
             if view.folded.seen is not seen and self._snapshots is not None:
-                self._snapshots.discard(view.subject)  # the log was cleared or replaced since
+                self._snapshots.discard(view.subject)  # it was cleared since
 
     async def _restored(self, view: View[Any]) -> Restored[Any] | None:
         """The view's snapshot, if it is ahead of the view. One of before a clearing goes."""
@@ -139,8 +143,8 @@ class Hydration:
     async def _fill(self, view: View[Items], items: Items, ordinals: Sequence[int]) -> None:
         """Load what is absent, one reader at a time: what one has loaded, the next one finds.
 
-        Where the log does not have them as the indexes say, the view is brought up to date, and if
-        that explains nothing, folded anew.
+        Raises:
+            LogCorrupt: the log does not have them as the indexes say, and was not cleared.
         """
         view.filling = view.filling or asyncio.Lock()
         async with view.filling:
@@ -151,11 +155,11 @@ class Hydration:
                 return
             await self.catch_up(view)
             if view.folded.state is items:
-                _log.warning("%s is not as its snapshot says; folding it anew", view.subject.name)
-                if self._snapshots is not None:
-                    self._snapshots.discard(view.subject)
-                view.reset()
-                await self._read_on(view, None, strong=True)
+                raise LogCorrupt(
+                    view.subject.name,
+                    items.marks[first],
+                    "what follows is not what its snapshot says; a rebuild accepts the log",
+                )
 
     async def _fill_run(self, view: View[Items], items: Items, first: int, last: int) -> bool:
         """Load the pages from `first` to `last`; False if the log does not have them."""
@@ -173,7 +177,7 @@ class Hydration:
                         # What is not the next was there before, or stands on the page before.
                         if seen.get(envelope.id) != number * PAGE + len(page):
                             continue
-                        page.append(envelope)
+                        page.append(_brought_up(view, envelope))
                         if len(page) == PAGE:
                             if view.folded.state is not items:
                                 return False
@@ -182,6 +186,13 @@ class Hydration:
                                 return True
                             number, page = number + 1, []
         return False
+
+
+def _brought_up(view: View[Any], envelope: Recorded) -> Recorded:
+    try:
+        return UPCASTERS.bring_up(envelope)
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(view.subject.name, envelope.seq, str(error)) from error
 
 
 def _everything(folded: Folded[Items]) -> range:
@@ -200,12 +211,17 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _begin_anew(view: View[Any], ground: Position) -> None:
-    if view.ground != ground:
-        return  # another reader has found out, and begun anew
-    _log.warning(
-        "%s no longer holds sequence %d as it was read before: the log was restored or "
-        "replaced; folding it anew",
-        view.subject.name,
-        ground.seq,
-    )
-    view.reset()
+    if view.ground == ground:  # else another reader has found out, and begun anew
+        view.doubt = ground
+        view.reset()
+
+
+def _settle(view: View[Any]) -> None:
+    """Tell a log that was rewound from one whose subject was cleared, now that all of it is read.
+
+    What stood before a clearing may be gone, though it is not the clearing that comes first: a
+    late writer's record may stand between the two.
+    """
+    ground, view.doubt = view.doubt, None
+    if ground is not None and view.folded.cleared_at <= ground.seq:
+        raise LogRewound(view.subject.name, ground.seq, f"{ground.id!r:.80} was read there")

@@ -21,7 +21,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from foldlog.envelope import Position
-from foldlog_projections.fold import PAYLOAD_VERSION, REFUSAL_BYTES, Folded, Projection
+from foldlog.upcasting import UPCASTERS
+from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
 from foldlog_projections.kept import Kept
 
@@ -57,13 +58,14 @@ class Sealed(NamedTuple):
 class Restored(NamedTuple, Generic[S]):
     """A fold as a snapshot has it. It stands while the log holds `ground`.
 
-    `state_bytes`: what the state took there.
+    `state_bytes`: what the state took there. `edition`: where it was found.
     """
 
     folded: Folded[S]
     ground: Position
     sealed: tuple[Sealed, ...]
     state_bytes: int
+    edition: str = ""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
@@ -142,7 +144,7 @@ class Draft:
             identity=identity,
             projection=projection.name,
             version=projection.version,
-            payload_version=PAYLOAD_VERSION,
+            payload_version=UPCASTERS.fingerprint,
             ground=self.ground,
             cleared_at=folded.cleared_at,
             refused=b"".join(sorted(folded.refused)),
@@ -195,16 +197,47 @@ def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head |
     Raises:
         Unusable: it is damaged.
     """
-    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-    if _digest(body) != digest:
-        raise Unusable("its head is damaged")
-    try:
-        head = _head_decoder.decode(body)
-    except msgspec.MsgspecError:
-        return None  # whole, so of a version that writes it otherwise
-    expected = (FORMAT, identity, projection.name, projection.version, PAYLOAD_VERSION)
+    head = _head_of(data)
+    if head is None:
+        return None
+    versions = projection.version, UPCASTERS.fingerprint
+    expected = (FORMAT, identity, projection.name, *versions)
     found = (head.format, head.identity, head.projection, head.version, head.payload_version)
     return head if found == expected else None
+
+
+def read_other_head(data: bytes, projection: Projection[Any], identity: str) -> Head | None:
+    """The head of a snapshot of the same log by another version of a projection, if it is one."""
+    try:
+        head = _head_of(data)
+    except Unusable:
+        return None
+    if head is None or head.version == projection.version:
+        return None
+    expected = (FORMAT, identity, projection.name)
+    return head if (head.format, head.identity, head.projection) == expected else None
+
+
+class Foreign:
+    """What stands for another version of a projection where its snapshots are restored.
+
+    A state that is no sequence comes as MessagePack's own types.
+    """
+
+    latest_only = False
+
+    def __init__(self, head: Head) -> None:
+        self.name = head.projection
+        self.version = head.version
+        if head.state:
+            vars(self).update(keep=msgspec.msgpack.encode, restore=msgspec.msgpack.decode)
+
+    def initial(self) -> Any:
+        """Nothing: nothing is ever folded."""
+
+    def apply(self, state: Any, envelope: Any, /) -> Any:
+        """The same: nothing is ever folded."""
+        return state
 
 
 def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]) -> Restored[S]:
@@ -230,6 +263,16 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
     if len(folded.seen) != len(ids):
         raise Unusable("an id stands in it twice")
     return Restored(folded, head.ground, tuple(head.parts), len(head.state))
+
+
+def _head_of(data: bytes) -> Head | None:
+    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if _digest(body) != digest:
+        raise Unusable("its head is damaged")
+    try:
+        return _head_decoder.decode(body)
+    except msgspec.MsgspecError:
+        return None  # whole, so of a version that writes it otherwise
 
 
 def _joined(ids: list[str]) -> str | list[str]:

@@ -19,8 +19,9 @@ from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
 from foldlog.views import snapshot
+from foldlog.views.editions import Editions
 from foldlog.views.snapshot import Draft, Restored, Unusable
-from foldlog.views.view import View, continues
+from foldlog.views.view import Key, View, continues
 from foldlog_projections.fold import Projection
 
 S = TypeVar("S")
@@ -40,12 +41,18 @@ class Snapshots:
     def __init__(self, log: Log, store: SnapshotStore) -> None:
         self._log = log
         self._store = store
-        self._waiting: OrderedDict[Subject, View[Any] | None] = OrderedDict()
+        self.editions = Editions(log.namespace, store)
+        self._waiting: OrderedDict[Key, View[Any] | None] = OrderedDict()
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._changing = asyncio.Lock()
         self._closing = False
         self._reported: set[Subject | None] = set()
+
+    @property
+    def store(self) -> SnapshotStore:
+        """Where they are kept."""
+        return self._store
 
     async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
@@ -55,29 +62,72 @@ class Snapshots:
         if not snapshot.is_keepable(projection):
             return None
         try:
-            (data,) = await self._store.get(subject, [0])
+            # Both at once: which edition it is rarely changes.
+            edition = self.editions.last_known(projection)
+            current, (data,) = await asyncio.gather(
+                self.editions.current(projection), self._store.get(subject, [0], edition)
+            )
+            if current != edition:
+                (data,) = await self._store.get(subject, [0], current)
             if data is None:
                 return None
             head = snapshot.read_head(data, projection, await self._store.identity(subject))
             if head is None:
                 return None
-            parts = await self._store.get(subject, range(1, len(head.parts) + 1))
-            return snapshot.restore(projection, head, parts)
+            parts = await self._store.get(subject, range(1, len(head.parts) + 1), current)
+            return snapshot.restore(projection, head, parts)._replace(edition=current)
         except LogUnavailable as error:
             _log.info("no snapshot of %s: %s", subject.name, error)
         except Unusable as error:
             self._report(subject, f"{error}; folding the log, and replacing it when it is due")
         return None
 
+    async def load_other(
+        self, projection: Projection[Any], subject: Subject
+    ) -> tuple[int, Restored[Any]] | None:
+        """Return what another version of a projection has, and which version.
+
+        Of a state that is no sequence: in MessagePack's own types. Errors as `SnapshotStore.get`.
+        """
+        identity = await self._store.identity(subject)
+        for edition in await self.editions.of_other_versions(projection):
+            (data,) = await self._store.get(subject, [0], edition)
+            head = None if data is None else snapshot.read_other_head(data, projection, identity)
+            if head is None:
+                continue
+            try:
+                parts = await self._store.get(subject, range(1, len(head.parts) + 1), edition)
+                return head.version, snapshot.restore(snapshot.Foreign(head), head, parts)
+            except Unusable:
+                continue
+        return None
+
+    async def keep(self, view: View[Any], edition: str) -> None:
+        """Write the snapshot of a view that nobody reads yet into an edition, if it is due.
+
+        Raises:
+            LogUnavailable: it may be written or not. Where it is refused, a line is logged.
+        """
+        if not (
+            snapshot.is_keepable(view.projection)
+            and snapshot.is_due(view.unsaved, view.unsaved_bytes)
+        ):
+            return
+        view.edition = edition
+        try:
+            await self._write_into(view)
+        except (AppendFailed, ConfigurationError) as error:
+            self._report(view.subject, str(error))
+
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
         if snapshot.is_due(view.unsaved, view.unsaved_bytes):
-            self._wait(view.subject, view)
+            self._wait(view.key, view)
 
     def withdraw(self, view: View[Any]) -> None:
         """Write no snapshot of a view that is evicted: waiting would keep it in memory."""
-        if self._waiting.get(view.subject) is view:
-            del self._waiting[view.subject]
+        if self._waiting.get(view.key) is view:
+            del self._waiting[view.key]
 
     def discard(self, subject: Subject) -> None:
         """Have a snapshot removed, some time, that no view will use."""
@@ -111,11 +161,11 @@ class Snapshots:
                 self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
-    def _wait(self, subject: Subject, view: View[Any] | None) -> None:
+    def _wait(self, key: Key, view: View[Any] | None) -> None:
         if self._closing:
             return  # nobody would wait for it
         self._enter_loop()
-        self._waiting[subject] = view
+        self._waiting[key] = view
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(
                 self._write_all(), name="foldlog snapshots"
@@ -129,7 +179,8 @@ class Snapshots:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            subject, view = self._waiting.popitem(last=False)
+            key, view = self._waiting.popitem(last=False)
+            subject = key if isinstance(key, Subject) else key[0]
             began = time.monotonic()
             try:
                 async with self._changing:
@@ -153,6 +204,12 @@ class Snapshots:
             return
 
     async def _write(self, view: View[Any]) -> None:
+        edition = await self.editions.current(view.projection)
+        if edition != view.edition:  # what was stored is no part of what is read now
+            view.edition, view.sealed = edition, ()
+        await self._write_into(view)
+
+    async def _write_into(self, view: View[Any]) -> None:
         identity = await self._store.identity(view.subject)
         folded, ground = view.folded, view.ground
         if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
@@ -178,7 +235,7 @@ class Snapshots:
             # What it does not cover must have doubled before it is worth another attempt.
             view.postpone()
             raise AppendFailed(f"{len(data)} bytes; a message holds {self._store.max_bytes}")
-        await self._store.put(view.subject, number, data)
+        await self._store.put(view.subject, number, data, view.edition)
 
     async def _stands(self, draft: Draft, subject: Subject) -> bool:
         """Whether what was written is of what the log holds, and was not cleared before it came.

@@ -22,6 +22,7 @@ from foldlog_projections.items import Items
 
 S = TypeVar("S")
 OnGrowth = Callable[["View[Any]", int], None]
+Key = Subject | tuple[Subject, str]
 
 _ENVELOPE_BYTES: Final = 200
 """What an envelope in memory costs beside its payload."""
@@ -39,11 +40,18 @@ _MOST_AHEAD: Final = 1000
 """Pushes kept for when the gap before them is closed; beyond that the log is read again."""
 
 
+def key_of(projection: Projection[Any], subject: Subject) -> Key:
+    """What tells a view from all others: its subject, and where several fold it, the projection."""
+    return subject if projection.name == subject.family else (subject, projection.name)
+
+
 class View(Generic[S]):
     """A fold with its place in the log. It lives while it is hot, or somebody watches it.
 
     `unsaved` and `unsaved_bytes` tell how much of it no snapshot covers, `sealed` which parts of
-    one are stored. `beginnings` counts how often it began anew.
+    one are stored, in the edition `edition`. `beginnings` counts how often it began anew. `doubt`
+    is what it had applied of a log that no longer holds it, until it is known whether the subject
+    was cleared.
 
     Args:
         on_growth: told of the view by how many bytes its estimated memory has changed.
@@ -54,13 +62,17 @@ class View(Generic[S]):
         "_checked_at",
         "_last",
         "_on_growth",
+        "_unsettled_at",
         "applied",
         "beginnings",
         "bytes",
         "checked_epoch",
+        "doubt",
+        "edition",
         "filling",
         "folded",
         "hydrated",
+        "key",
         "known_head",
         "loaders",
         "projection",
@@ -75,6 +87,7 @@ class View(Generic[S]):
     def __init__(self, projection: Projection[S], subject: Subject, on_growth: OnGrowth) -> None:
         self.projection = projection
         self.subject = subject
+        self.key = key_of(projection, subject)
         self.folded: Folded[S] = start(projection)
         self.applied = 0
         self.known_head = 0
@@ -88,10 +101,13 @@ class View(Generic[S]):
         self.unsaved = 0
         self.unsaved_bytes = 0
         self.sealed: tuple[Sealed, ...] = ()
+        self.edition = ""
         self._on_growth = on_growth
         self._ahead: dict[int, Record] = {}
         self._last: Position | None = None
+        self.doubt: Position | None = None
         self._checked_at = 0.0
+        self._unsettled_at = 0.0
         self.checked_epoch = -1
         self._grow(EMPTY_BYTES)
 
@@ -107,14 +123,14 @@ class View(Generic[S]):
         restored: then it only says that there is something to read.
         """
         self.known_head = max(self.known_head, record.seq)
-        if epoch != self.checked_epoch:
-            pass
+        if epoch != self.checked_epoch or record.previous is None:
+            pass  # there is something to read: `known_head` says it
         elif record.previous == self.applied or self.projection.latest_only:
             try:
                 self.apply([record])
             except LogCorrupt:
                 pass  # `known_head` stands; whoever reads the view next meets the error
-        elif record.previous is not None and len(self._ahead) < _MOST_AHEAD:
+        elif len(self._ahead) < _MOST_AHEAD:
             self._ahead[record.previous] = record
         self.wake()
 
@@ -131,9 +147,9 @@ class View(Generic[S]):
             LogCorrupt: a payload is not what its type says. The view stays before its record.
         """
         for record in records:
-            self._apply(record)
+            self.advance(record)
         while (following := self._ahead.pop(self.applied, None)) is not None:
-            self._apply(following)
+            self.advance(following)
         if self._ahead:
             self._ahead = {p: r for p, r in self._ahead.items() if p > self.applied}
         self.known_head = max(self.known_head, self.applied)
@@ -148,13 +164,21 @@ class View(Generic[S]):
         self._checked_at = at
         self.checked_epoch = epoch
 
+    def unsettle(self, at: float) -> None:
+        """Note that at time `at` the log may have grown, and that pushes alone will not do."""
+        self._unsettled_at = at
+
     def is_current(self, now: float, epoch: int, trust: float) -> bool:
         """Whether nothing is known to be missing, and pushes may be trusted to have told."""
         return self.applied >= self.known_head and self.is_trusted(now, epoch, trust)
 
     def is_trusted(self, now: float, epoch: int, trust: float) -> bool:
         """Whether the log was looked at in the last `trust` seconds, and no push missed since."""
-        return epoch == self.checked_epoch and now - self._checked_at < trust
+        return (
+            epoch == self.checked_epoch
+            and now - self._checked_at < trust
+            and self._checked_at > self._unsettled_at
+        )
 
     @property
     def ground(self) -> Position | None:
@@ -173,7 +197,7 @@ class View(Generic[S]):
 
     def adopt(self, restored: Restored[S]) -> None:
         """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
-        self.folded, self._last, self.sealed, state_bytes = restored
+        self.folded, self._last, self.sealed, state_bytes, self.edition = restored
         self.applied = restored.ground.seq - 1
         self.saved(len(self.folded.seen))
         size = EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) + state_bytes
@@ -195,6 +219,13 @@ class View(Generic[S]):
         items.fill(number, envelopes)
         self._grow(sum(_ENVELOPE_BYTES + len(envelope.payload) for envelope in envelopes))
 
+    def release(self) -> None:
+        """Let go of the full pages of a sequence but the last: the log has them."""
+        items = self.folded.state
+        if isinstance(items, Items):
+            released = items.release()
+            self._grow(-sum(_ENVELOPE_BYTES + len(each.payload) for each in released))
+
     def detach(self) -> None:
         """Stop accounting: the view was let go of; whoever still reads it may finish."""
         self._on_growth = _unaccounted
@@ -204,7 +235,8 @@ class View(Generic[S]):
         for watcher in self.watchers:
             watcher.set()
 
-    def _apply(self, record: Record) -> None:
+    def advance(self, record: Record) -> None:
+        """As `apply`, of one record, where none was pushed ahead of it."""
         if record.seq <= self.applied:
             return
         envelopes = record.envelopes
