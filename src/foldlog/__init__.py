@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         LogCorrupt as LogCorrupt,
     )
     from foldlog.errors import (
+        LogRewound as LogRewound,
+    )
+    from foldlog.errors import (
         LogTimeout as LogTimeout,
     )
     from foldlog.errors import (
@@ -59,19 +62,40 @@ if TYPE_CHECKING:
         MissingCapability as MissingCapability,
     )
     from foldlog.errors import (
+        MissingUpcaster as MissingUpcaster,
+    )
+    from foldlog.errors import (
+        PastErased as PastErased,
+    )
+    from foldlog.errors import (
         PayloadError as PayloadError,
     )
     from foldlog.errors import (
         PayloadTooLarge as PayloadTooLarge,
     )
     from foldlog.errors import (
+        ReadOnlyStore as ReadOnlyStore,
+    )
+    from foldlog.errors import (
+        RedactionFailed as RedactionFailed,
+    )
+    from foldlog.errors import (
         ServerStartFailed as ServerStartFailed,
+    )
+    from foldlog.errors import (
+        SessionExists as SessionExists,
+    )
+    from foldlog.errors import (
+        SessionHasForks as SessionHasForks,
     )
     from foldlog.errors import (
         SteeringValidationError as SteeringValidationError,
     )
     from foldlog.errors import (
         StoreClosed as StoreClosed,
+    )
+    from foldlog.errors import (
+        UnknownMoment as UnknownMoment,
     )
     from foldlog.errors import (
         UnsupportedServer as UnsupportedServer,
@@ -124,6 +148,7 @@ if TYPE_CHECKING:
     from foldlog.models import (
         UpdateType as UpdateType,
     )
+    from foldlog.position import LogPosition as LogPosition
     from foldlog.protocols import (
         ArtifactStore as ArtifactStore,
     )
@@ -166,16 +191,34 @@ if TYPE_CHECKING:
         Connecting as Connecting,
     )
     from foldlog.store import (
+        Difference as Difference,
+    )
+    from foldlog.store import (
         EmbeddedHealth as EmbeddedHealth,
     )
     from foldlog.store import (
+        Erased as Erased,
+    )
+    from foldlog.store import (
+        Finding as Finding,
+    )
+    from foldlog.store import (
         Health as Health,
+    )
+    from foldlog.store import (
+        Past as Past,
     )
     from foldlog.store import (
         RebuildProgress as RebuildProgress,
     )
     from foldlog.store import (
         RebuildReport as RebuildReport,
+    )
+    from foldlog.store import (
+        Saving as Saving,
+    )
+    from foldlog.store import (
+        Side as Side,
     )
     from foldlog.store import (
         SpoolHealth as SpoolHealth,
@@ -187,10 +230,19 @@ if TYPE_CHECKING:
         StreamHealth as StreamHealth,
     )
     from foldlog.store import (
+        VerifyReport as VerifyReport,
+    )
+    from foldlog.store import (
         connect as connect,
     )
     from foldlog.store import (
         memory_store as memory_store,
+    )
+    from foldlog.upcasting import (
+        Upcasters as Upcasters,
+    )
+    from foldlog.upcasting import (
+        upcaster as upcaster,
     )
 
 __version__ = "0.1.0"
@@ -208,14 +260,22 @@ _HOMES = {
         "ImportFailed",
         "InvalidId",
         "LogCorrupt",
+        "LogRewound",
         "LogTimeout",
         "LogUnavailable",
         "MissingCapability",
+        "MissingUpcaster",
+        "PastErased",
         "PayloadError",
         "PayloadTooLarge",
+        "RedactionFailed",
+        "ReadOnlyStore",
         "ServerStartFailed",
+        "SessionExists",
+        "SessionHasForks",
         "SteeringValidationError",
         "StoreClosed",
+        "UnknownMoment",
         "UnsupportedServer",
     ],
     "foldlog.models": [
@@ -236,6 +296,7 @@ _HOMES = {
         "TrajectoryStep",
         "UpdateType",
     ],
+    "foldlog.position": ["LogPosition"],
     "foldlog.protocols": [
         "ArtifactStore",
         "StateStore",
@@ -253,16 +314,24 @@ _HOMES = {
     "foldlog.steering": ["sanitize_steering_event", "validate_steering_event"],
     "foldlog.store": [
         "Connecting",
+        "Difference",
         "EmbeddedHealth",
+        "Erased",
+        "Finding",
         "Health",
+        "Past",
         "RebuildProgress",
         "RebuildReport",
+        "Saving",
+        "Side",
         "SpoolHealth",
         "Store",
         "StreamHealth",
+        "VerifyReport",
         "connect",
         "memory_store",
     ],
+    "foldlog.upcasting": ["Upcasters", "upcaster"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -47,10 +47,10 @@ def numbers(updates: list[StateUpdate]) -> list[int]:
     return [item.content["n"] for item in updates]
 
 
-async def covered(store: foldlog.Store) -> bool:
+async def covered(store: foldlog.Store, edition: str = "") -> bool:
     snapshots = store._views._snapshots
     assert snapshots is not None
-    return await snapshots._store.get(subject(store), [0]) != [None]
+    return await snapshots._store.get(subject(store), [0], edition) != [None]
 
 
 def subject(store: foldlog.Store) -> Subject:
@@ -95,13 +95,14 @@ async def test_clearing_everything_takes_the_snapshots_along(reopen: OpenStore) 
     assert numbers(await (await reopen()).list_updates("s")) == [3]
 
 
-async def test_a_rebuild_folds_the_log_and_no_snapshot(reopen: OpenStore) -> None:
+async def test_a_rebuild_folds_the_log_and_replaces_the_snapshot(reopen: OpenStore) -> None:
     await saved(reopen)
     store = await reopen()
     await store.list_updates("s", limit=1)
     report = await store.rebuild("updates")
     assert (report.envelopes, report.differing) == (COUNT, ())
-    assert not await covered(store)
+    assert not await covered(store)  # where it stood before
+    assert await covered(store, "v1~1")
     assert len(await store.list_updates("s", limit=COUNT)) == COUNT
 
 

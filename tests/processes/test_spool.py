@@ -146,7 +146,7 @@ async def test_server_and_process_are_killed(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
-@pytest.mark.parametrize("kills", range(3))
+@pytest.mark.parametrize("kills", [1, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 2))])
 async def test_killed_at_any_moment_of_a_flood(
     server: LocalServer, start_spooler: StartSpooler, tmp_path: Path, kills: int
 ) -> None:

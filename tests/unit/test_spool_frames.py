@@ -119,7 +119,8 @@ def test_a_header_is_whole_or_none(data: bytes, size: int) -> None:
 def test_an_entry_finds_its_shard_when_it_is_appended() -> None:
     one, four = Namespace("n"), Namespace("n", 4)
     drafts = (Draft("id", "t", 1, 0.5, b"x"),)
-    made = entry([Append(one.subject("updates", "s2"), drafts)], atomic=True, doubtful=False)
+    append = Append(one.subject("updates", "s2"), drafts)
+    made = entry([append], atomic=True, doubtful=False, known=lambda subject: 7)
     assert made.appends(four) == [Append(four.subject("updates", "s2"), drafts)]
     assert four.subject("updates", "s2").shard != one.subject("updates", "s2").shard
 

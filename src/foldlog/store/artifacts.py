@@ -7,12 +7,13 @@ is, and a pointer per artifact says which session's subject that is.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -23,12 +24,14 @@ from foldlog.errors import (
     ArtifactTooLarge,
     FoldlogError,
     LogCorrupt,
+    PastErased,
 )
 from foldlog.log.blobs import Blobs
-from foldlog.log.port import Append
+from foldlog.log.port import Append, Record
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.store.clearing import clear_subject
 from foldlog.store.journal import Journal
+from foldlog.store.lineages import Lineages
 from foldlog.store.payloads import dump, load
 from foldlog.store.references import (
     Keys,
@@ -36,17 +39,18 @@ from foldlog.store.references import (
     checked_text,
     describe,
     matches,
+    of_session,
     reference,
     session_keys,
 )
 from foldlog.store.retention import going_order, to_evict
-from foldlog.subjects import checked_id
+from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import artifacts
 from foldlog_projections.artifacts import Deleted, Held, Saved
 from foldlog_projections.fold import Folded
 
-_POINTER: Final = "artifact"
+POINTER: Final = "artifact"
 """A family without a view: an artifact's subject holds the keys of its session's subject."""
 
 _EXPIRED_AT_ONCE: Final = 64
@@ -64,6 +68,13 @@ class _Pointer(msgspec.Struct, frozen=True):
     keys: Keys
 
 
+class _Found(NamedTuple):
+    """An artifact that exists, and the keys of its session's subject."""
+
+    keys: Keys
+    held: Held
+
+
 class Artifacts:
     """Artifacts by id. Lives as long as its store; safe to share between tasks of one event loop.
 
@@ -76,6 +87,7 @@ class Artifacts:
         self._journal = journal
         self._blobs = blobs
         self._retention = retention
+        self._lineages = Lineages(journal)
         self._read_at: OrderedDict[str, float] = OrderedDict()
         self._turns: WeakValueDictionary[Keys, asyncio.Lock] = WeakValueDictionary()
 
@@ -126,7 +138,7 @@ class Artifacts:
         # 4. Say that it is. What is cut short leaves bytes that nobody refers to, never a
         # reference without bytes.
         folded = await self._journal.read(artifacts, *keys)
-        if (held := _alive(folded, made.artifact_id)) is not None:
+        if (held := self._alive(folded, made.artifact_id)) is not None:
             self._note_read(made.artifact_id)
             return reference(held.saved)
         if not folded.admits(id):
@@ -181,50 +193,46 @@ class Artifacts:
             LogCorrupt: the bytes are not there whole, or not those that were saved.
             LogUnavailable: the log could not be read.
         """
-        held = await self._held(artifact_id)
-        while held is not None:
-            try:
-                data = await self._bytes(held)
-            except LogCorrupt:
-                # Somebody may have deleted it meanwhile, or deleted it and saved it again.
-                again = await self._held(artifact_id, "strong")
-                if again == held:
-                    raise
-                held = again
-            else:
-                self._note_read(artifact_id)
-                return data
-        return None
+        return await self._get(functools.partial(self._found, artifact_id))
 
     async def get_with_session_check(self, artifact_id: str, session_id: str) -> bytes | None:
-        """Return the bytes if the artifact belongs to that session, else None. Errors as `get`.
+        """Return the bytes if the artifact belongs to that session, else None.
 
-        What belongs to no session is for `get` only.
+        What belongs to no session is for `get` only. A fork has what it shares with its origin.
+
+        Raises:
+            PastErased: a fork shares it, but its bytes were removed before the session was forked.
+            Others as `get`.
         """
         keys = (checked_id(session_id, "session_id"),)
-        return await self.get(artifact_id) if await self._located(artifact_id) == keys else None
+        return await self._get(
+            functools.partial(self._in, keys, checked_id(artifact_id, "artifact_id"))
+        )
 
     async def get_ref(self, artifact_id: str) -> ArtifactRef | None:
         """Return the reference, or None if there is no such artifact. Errors as `get`."""
-        held = await self._held(artifact_id)
-        return reference(held.saved) if held is not None else None
+        found = await self._found(artifact_id)
+        return reference(found.held.saved) if found is not None else None
 
     async def exists(self, artifact_id: str) -> bool:
         """Return whether there is such an artifact and its time is not over. Errors as `get`."""
-        return await self._held(artifact_id) is not None
+        return await self._found(artifact_id) is not None
 
     async def delete(self, artifact_id: str) -> bool:
         """Remove an artifact and its bytes; return whether there was one.
+
+        Of one that forks share, it goes from the session that saved it, or else from the first that
+        has it, and the bytes with the last.
 
         Raises:
             InvalidId: the id is empty.
             AppendFailed, LogUnavailable, AppendUnknown: it may still be there. If it is not, its
                 bytes go when their time is over.
         """
-        held = await self._held(artifact_id)
-        if held is None:
+        found = await self._found(artifact_id)
+        if found is None:
             return False
-        keys = session_keys(held.saved.scope)
+        keys, held = found
         await self._journal.append((self._journal.subject(artifacts, *keys), [_deletion(held)]))
         await self._remove_bytes(keys, [held])
         return True
@@ -239,12 +247,15 @@ class Artifacts:
             sessions = [session_keys(scope)]
         else:
             sessions = [s.keys for s in await self._journal.log.subjects(artifacts.name)]
-        refs = []
+        refs: dict[str, ArtifactRef] = {}
         for keys in sessions:
             folded = await self._journal.read(artifacts, *keys)
-            held = [each for each in folded.state.values() if each.expires_at > time.time()]
-            refs += [reference(each.saved) for each in held if matches(each.saved, scope)]
-        return refs
+            now = self._journal.now()
+            alive = [held for held in folded.state.values() if held.expires_at > now]
+            for saved in (of_session(held.saved, keys) for held in alive):
+                if matches(saved, scope):
+                    refs.setdefault(saved.artifact_id, reference(saved))
+        return [*refs.values()]
 
     async def clear_session(self, session_id: str) -> None:
         """Remove a session's artifacts; a late writer cannot bring them back.
@@ -254,8 +265,11 @@ class Artifacts:
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
         keys = (checked_id(session_id, "session_id"),)
+        pointers = await self._pointers(keys)
         held = await clear_subject(self._journal, artifacts, *keys)
         await self._remove_bytes(keys, held.values())
+        for pointer, last in pointers:
+            await self._journal.log.purge(pointer, before=last + 1)
 
     async def clear(self) -> None:
         """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
@@ -274,7 +288,7 @@ class Artifacts:
         Raises:
             ArtifactLimitExceeded: see `to_evict`.
         """
-        now = time.time()
+        now = self._journal.now()
         alive = {id: held for id, held in folded.state.items() if held.expires_at > now}
         evicted = to_evict(
             going_order(alive, self._retention, self._read_at), made, self._retention
@@ -298,7 +312,7 @@ class Artifacts:
         turn = self._turns.setdefault(keys, asyncio.Lock())
         async with turn:
             folded = await self._journal.read(artifacts, *keys)
-            if _alive(folded, made.artifact_id) is not None or not folded.admits(id):
+            if self._alive(folded, made.artifact_id) is not None or not folded.admits(id):
                 return ()  # saved by somebody else, or cleared, while these bytes were stored
             gone = self._to_go(folded, made)
             drafts = [*map(_deletion, gone), draft(artifacts.SAVED, dump(made), id=id)]
@@ -319,16 +333,41 @@ class Artifacts:
         """Remove the bytes of what the log no longer holds: nothing yet, in an atomic block."""
         folded = await self._journal.read(artifacts, *keys)
         standing = {held.id for held in folded.state.values()}
-        for held in gone:
+        doomed = [held for held in gone if held.id not in standing]
+        if doomed and len(keys) == 1:  # a fork, or what it was forked from, may still have them
+            for relative in await self._lineages.relatives(keys[0]):
+                folded = await self._journal.read(artifacts, relative, consistency="strong")
+                standing |= {held.id for held in folded.state.values()}
+        for held in doomed:
             if held.id not in standing:
                 await self._blobs.delete(held.saved.blob)
 
-    async def _bytes(self, held: Held) -> bytes:
+    async def _get(self, find: Callable[[Consistency], Awaitable[_Found | None]]) -> bytes | None:
+        found = await find("session")
+        while found is not None:
+            try:
+                data = await self._bytes(found)
+            except (LogCorrupt, PastErased):
+                # Somebody may have deleted it meanwhile, or deleted it and saved it again.
+                again = await find("strong")
+                if again == found:
+                    raise
+                found = again
+            else:
+                self._note_read(found.held.saved.artifact_id)
+                return data
+        return None
+
+    async def _bytes(self, found: _Found) -> bytes:
+        keys, held = found
         data = await self._blobs.get(held.saved.blob)
         if data is not None and await _sha256(data) == held.saved.sha256:
             return data
+        if data is None and session_keys(held.saved.scope) != keys:
+            what = f"artifact {held.saved.artifact_id} of {keys[0]!r:.80}"
+            raise PastErased(what, "its bytes were removed before the session was forked")
         raise LogCorrupt(
-            self._journal.subject(artifacts, *session_keys(held.saved.scope)).name,
+            self._journal.subject(artifacts, *keys).name,
             held.seq,
             f"the bytes of artifact {held.saved.artifact_id} are "
             + ("missing" if data is None else "not those that were saved"),
@@ -340,27 +379,55 @@ class Artifacts:
         Directly, also inside `atomic()`: it may live on another shard, and it tells nothing until
         its session's subject does.
         """
-        subject = self._journal.subject(_POINTER, artifact_id)
+        subject = self._journal.subject(POINTER, artifact_id)
         pointer = draft("artifact.located", dump(_Pointer(keys)), id="located")
         await self._journal.log.append([Append(subject, (pointer,))])
 
     async def _located(self, artifact_id: str) -> Keys | None:
-        record = await self._journal.log.last(self._journal.subject(_POINTER, artifact_id))
-        if record is None or record.envelopes[-1].type == CLEARED:
-            return None
-        return load(_Pointer, record.envelopes[-1].payload).keys
+        record = await self._journal.log.last(self._journal.subject(POINTER, artifact_id))
+        return None if record is None else _keys(record)
 
-    async def _held(self, artifact_id: str, consistency: Consistency = "session") -> Held | None:
+    async def _pointers(self, keys: Keys) -> Sequence[tuple[Subject, int]]:
+        """The subjects that say of a session's artifacts where they are, and where each ends.
+
+        Looked up before they are cleared: who saves one anew says anew where it is.
+        """
+        folded = await self._journal.read(artifacts, *keys, consistency="strong")
+        pointers = [self._journal.subject(POINTER, id) for id in folded.state]
+        records = [await self._journal.log.last(pointer) for pointer in pointers]
+        return [
+            (pointer, record.seq)
+            for pointer, record in zip(pointers, records, strict=True)
+            if record is not None and _keys(record) in (None, keys)
+        ]
+
+    async def _found(self, artifact_id: str, consistency: Consistency = "session") -> _Found | None:
+        """The artifact where it was saved or, if it is gone there, in a fork that has it."""
         keys = await self._located(artifact_id)
-        if keys is None:
-            return None
+        ahead = [] if keys is None else [keys]
+        for keys in ahead:
+            found = await self._in(keys, artifact_id, consistency)
+            if found is not None:
+                return found
+            if len(keys) == 1:
+                forks = (await self._lineages.of(keys[0], consistency)).forks
+                ahead += [(fork,) for fork in forks]
+        return None
+
+    async def _in(self, keys: Keys, artifact_id: str, consistency: Consistency) -> _Found | None:
         folded = await self._journal.read(artifacts, *keys, consistency=consistency)
-        return _alive(folded, artifact_id)
+        held = self._alive(folded, artifact_id)
+        return _Found(keys, held) if held is not None else None
+
+    def _alive(self, folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
+        held = folded.state.get(artifact_id)
+        return held if held is not None and held.expires_at > self._journal.now() else None
 
 
-def _alive(folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
-    held = folded.state.get(artifact_id)
-    return held if held is not None and held.expires_at > time.time() else None
+def _keys(pointer: Record) -> Keys | None:
+    """The keys of the subject to which a pointer leads; None if it was cleared."""
+    last = pointer.envelopes[-1]
+    return None if last.type == CLEARED else load(_Pointer, last.payload).keys
 
 
 def _deletion(held: Held) -> Draft:

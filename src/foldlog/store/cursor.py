@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldlog.errors import PayloadError
+from foldlog.errors import PayloadError, shown
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import Items
 
@@ -37,8 +37,8 @@ def checked_cursor(since_id: str | None, field: str = "since_id") -> str | None:
     Raises:
         PayloadError: it is neither None nor a string. `field` names it.
     """
-    if not isinstance(since_id, str | None):
-        raise PayloadError(field, f"{since_id!r:.80} is not an id")
+    if since_id is not None and not isinstance(since_id, str):
+        raise PayloadError(field, f"{shown(since_id)} is not an id")
     return since_id
 
 
@@ -49,5 +49,5 @@ def checked_limit(limit: int) -> int:
         PayloadError: it is no integer.
     """
     if isinstance(limit, bool) or not isinstance(limit, int):
-        raise PayloadError("limit", f"{limit!r:.80} is not a number of items")
+        raise PayloadError("limit", f"{shown(limit)} is not a number of items")
     return limit

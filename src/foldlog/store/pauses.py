@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Final
 
 import msgspec
@@ -50,7 +49,8 @@ class Pauses:
         """Consume the state of `token`: exactly one caller, in any process, gets it.
 
         Everyone else gets None, as for a token that is missing, expired or consumed. A caller who
-        is told AppendUnknown, or is cancelled, may or may not have consumed it.
+        is told AppendUnknown, or is cancelled, may or may not have consumed it. In the past it
+        waits for whoever asks.
 
         Raises:
             InvalidId: the token is empty.
@@ -65,9 +65,11 @@ class Pauses:
             if waiting is None:
                 return None
             saved = _saved(waiting)
-            if waiting.recorded_at + saved.ttl <= time.time():
+            if waiting.recorded_at + saved.ttl <= self._journal.now():
                 return None
             state: dict[str, Any] = saved.payload
+            if self._journal.past is not None:
+                return state
             body = codec.encode({"consumed": waiting.id})
             consumed = draft(pauses.CONSUMED, body, id=upsert_id(body))
             try:

@@ -1,120 +1,127 @@
-"""Rebuilding: every view folded again from the log, and compared with what was served."""
+"""Rebuilding: every view folded again from the log beside what is served, then put in its place.
+
+1. Read the log once, in order, and fold every subject from its first record.
+2. Compare each fold with what is served of it: by memory, and by its snapshot.
+3. Write a new snapshot of each long one, in an edition that nobody reads yet.
+4. When all is done, switch to the new edition, accept the log as it is, and drop what is in memory.
+
+What is done is put on record from time to time, so that a rebuild which is cut short goes on where
+it was. Until the switch, reads are answered as if there were no rebuild.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from foldlog.errors import ConfigurationError
+from foldlog.store.build import Build
 from foldlog.store.journal import Journal
-from foldlog.subjects import Subject
-from foldlog.views.refold import Refolded, refold
-from foldlog_projections.fold import Folded, Projection
-from foldlog_projections.registry import FAMILIES
+from foldlog.store.refolds import OnProgress, RebuildProgress, Refolds, targets
+from foldlog.views.comparison import Difference
+from foldlog.views.folding import Whole
+from foldlog.views.snapshots import Snapshots
+from foldlog_projections.fold import Projection
 
-_AT_ONCE: Final = 16
-"""Subjects under way at once: their folds are in memory together."""
+_RECORDED_EVERY: Final = 250_000
+"""Envelopes after which it is put on record how far a rebuild is: a second's work or two."""
 
+_AT_ONCE: Final = 8
+"""Snapshots being written at once."""
 
-class RebuildProgress(NamedTuple):
-    """How far a rebuild is: views `done` of `total`, and the view just folded."""
-
-    done: int
-    total: int
-    envelopes: int
-    projection: str
-    key: str
+__all__ = ["Rebuild", "RebuildProgress", "RebuildReport"]
 
 
 class RebuildReport(NamedTuple):
-    """What a rebuild did. `projections`: views by projection. `differing`: views, as
-    `projection/key`, whose fold was not what this process had served.
+    """What a rebuild did. `projections`: views by projection.
+
+    `differing`: views of which something else was served than the log gives. `changed`: views whose
+    snapshot by another version of the projection says something else. `is_resumed`: an earlier
+    rebuild had been cut short, and its work is counted in.
     """
 
     views: int
     envelopes: int
     projections: dict[str, int]
-    differing: tuple[str, ...]
+    differing: tuple[Difference, ...]
+    changed: tuple[Difference, ...]
+    is_resumed: bool
     seconds: float
 
 
-OnProgress = Callable[[RebuildProgress], None]
-
-
 class Rebuild:
-    """Drops views and folds them anew."""
+    """Folds views anew, and has reads answered from what that gives."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        own: Sequence[Projection[Any]] = (),
+        *,
+        recorded_every: int = _RECORDED_EVERY,
+    ) -> None:
         self._journal = journal
+        self._own = own
+        self._recorded_every = recorded_every
 
     async def rebuild(
         self, projection: str | None = None, *, on_progress: OnProgress | None = None
     ) -> RebuildReport:
         """Fold every view again from the log's first record, or those of one projection.
 
-        Views that this process holds are brought up to date, compared with the new fold, and then
-        dropped, and so are snapshots, so that later reads answer from the log.
+        Meanwhile reads are answered as before. Each new fold is compared with what is served; only
+        when all are there, reads are switched to them, whatever the comparison gave: the log is the
+        truth. A rebuild that was interrupted, even by kill -9, goes on where it was when the same
+        one is called again, by whatever process.
 
         Raises:
-            ConfigurationError: there is no such projection.
-            LogUnavailable, LogCorrupt: the log could not be read whole.
+            ConfigurationError: there is no such projection, or another process has taken the
+                rebuild over. Nothing was switched.
+            LogUnavailable, LogCorrupt: the log could not be read whole. Nothing was switched.
         """
-        if projection is not None and projection not in FAMILIES:
-            known = ", ".join(FAMILIES)
-            raise ConfigurationError(f"no projection {projection!r}; there are {known}")
         began = time.perf_counter()
-        subjects = [
-            subject
-            for subject in await self._journal.log.subjects(projection)
-            if subject.family in FAMILIES
-        ]
-        counts: Counter[str] = Counter()
-        envelopes, differing = 0, list[str]()
-        done = 0
-        for start in range(0, len(subjects), _AT_ONCE):
-            for subject, rebuilt in await self._all_rebuilt(subjects[start : start + _AT_ONCE]):
-                fold = FAMILIES[subject.family]
-                key = "/".join(subject.keys)
-                done += 1
-                envelopes += rebuilt.envelopes
-                counts[fold.name] += 1
-                if not await self._is_served(fold, subject, rebuilt.folded):
-                    differing.append(f"{fold.name}/{key}")
-                if on_progress is not None:
-                    on_progress(RebuildProgress(done, len(subjects), envelopes, fold.name, key))
-        await self._journal.views.drop()
-        await self._journal.views.drop_snapshots(projection)
-        seconds = time.perf_counter() - began
-        return RebuildReport(len(subjects), envelopes, dict(counts), tuple(differing), seconds)
+        chosen = targets(projection, self._own)
+        log, views = self._journal.log, self._journal.views
+        build = None
+        if views.snapshots is not None:
+            build = await Build.begin(views.snapshots, log.namespace, chosen)
+        refolds = Refolds(log, views, chosen, on_progress=on_progress)
+        if build is not None:
+            refolds.resume(build.made, build.is_finished)
+        await refolds.look()
+        recorded = refolds.made.envelopes
+        for shard in range(refolds.made.shard, log.namespace.shards):
+            async for wholes in refolds.shard(shard):
+                if build is None:
+                    continue
+                await _keep(build, views.snapshots, wholes)
+                if refolds.made.envelopes - recorded >= self._recorded_every:
+                    recorded = refolds.made.envelopes
+                    build.made = refolds.made
+                    await build.save()
+        if build is not None:
+            await build.switch()
+        await log.accept()
+        await views.drop({each.name for each in chosen})
+        made = refolds.made
+        return RebuildReport(
+            sum(made.views.values()),
+            made.envelopes,
+            dict(made.views),
+            tuple(made.differing),
+            tuple(made.changed),
+            build is not None and build.is_resumed,
+            time.perf_counter() - began,
+        )
 
-    async def _all_rebuilt(
-        self, subjects: list[Subject]
-    ) -> Iterator[tuple[Subject, Refolded[Any]]]:
-        """Fold several subjects side by side: while one is on its way, another is folded."""
-        folds = (self._rebuilt(FAMILIES[subject.family], subject) for subject in subjects)
-        rebuilt = list[Refolded[Any]]()
-        for result in await asyncio.gather(*folds, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-            rebuilt.append(result)
-        return zip(subjects, rebuilt, strict=True)
 
-    async def _rebuilt(self, fold: Projection[Any], subject: Subject) -> Refolded[Any]:
-        # A view that needs the last envelope only must come out the same without those before.
-        return await refold(self._journal.log, fold, subject, last_only=fold.latest_only)
-
-    async def _is_served(
-        self, fold: Projection[Any], subject: Subject, rebuilt: Folded[Any]
-    ) -> bool:
-        """Whether this process serves what was rebuilt; a view that it does not hold, it does."""
-        if not self._journal.views.is_hot(subject):
-            return True
-        served = await self._journal.views.read(fold, subject, "strong")
-        if bool(served.state == rebuilt.state):
-            return True
-        # Something may have been saved since the fold above: fold once more, up to now.
-        rebuilt = (await self._rebuilt(fold, subject)).folded
-        return bool(served.state == rebuilt.state)
+async def _keep(build: Build, snapshots: Snapshots | None, wholes: Sequence[Whole]) -> None:
+    """Write the snapshots of views that are whole, and note them as finished."""
+    assert snapshots is not None, "there is no build without them"
+    due = [view for whole in wholes for view in whole.views]
+    for start in range(0, len(due), _AT_ONCE):
+        some = due[start : start + _AT_ONCE]
+        await asyncio.gather(
+            *(snapshots.keep(each, build.edition(each.projection)) for each in some)
+        )
+    build.finish(whole.subject.name for whole in wholes)

@@ -52,7 +52,7 @@ def describe(
         filename=filename,
         namespace=namespace,
         scope=owner,
-        source=msgspec.Raw(codec.encode(mapping(meta or {}, "meta"), "meta")),
+        source=msgspec.Raw(codec.encode(_named(meta or {}), "meta")),
     )
 
 
@@ -82,6 +82,14 @@ def reference(saved: Saved) -> ArtifactRef:
         namespace=saved.namespace,
         source=codec.decode(saved.source),
     )
+
+
+def of_session(saved: Saved, keys: Keys) -> Saved:
+    """What a save says, as seen from the session of these keys: a fork's is the fork's own."""
+    if saved.scope is None or (saved.scope.session_id,) == keys or len(keys) != 1:
+        return saved
+    scope = msgspec.structs.replace(saved.scope, session_id=keys[0])
+    return msgspec.structs.replace(saved, scope=scope)
 
 
 def matches(saved: Saved, scope: ArtifactScope | None) -> bool:
@@ -115,6 +123,14 @@ def checked_text(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise PayloadError("text", f"a lone surrogate at character {error.start}") from None
+
+
+def _named(meta: dict[str, Any]) -> dict[str, Any]:
+    """Metadata under names that are text: a reference can have no others."""
+    for name in mapping(meta, "meta"):
+        if not isinstance(name, str):
+            raise PayloadError("meta", f"a name is a string, not {type(name).__name__}")
+    return meta
 
 
 def _artifact_id(sha256: str, namespace: str | None, scope: Scope | None) -> str:

@@ -7,6 +7,7 @@ the session are shown as events.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from foldlog.envelope import Recorded
 from foldlog.models import StoredEvent
 from foldlog.store.events import Events, stored_event
 from foldlog.store.journal import Journal
+from foldlog.store.lineages import Lineages
 from foldlog.store.payloads import SteeringSaved, TaskSaved, UpdateSaved, load
 from foldlog.views import Consistency
 from foldlog.views.refold import refold
@@ -43,6 +45,7 @@ class SessionHistory:
     def __init__(self, journal: Journal, events: Events) -> None:
         self._journal = journal
         self._events = events
+        self._lineages = Lineages(journal)
 
     async def load_history(
         self, trace_id: str, *, consistency: Consistency = "session"
@@ -64,15 +67,28 @@ class SessionHistory:
         items = await self._session(session_id, consistency)
         folded = await self._journal.read(events, trace_id, consistency=consistency)
         items += folded.state
-        return [_event(item, trace_id) for item in sorted(items, key=_place)]
+        items += await self._shared(session_id, consistency)
+        return [_event(item, session_id) for item in sorted(items, key=_place)]
 
     async def _session(self, session_id: str, consistency: Consistency) -> list[Recorded]:
         # The view of tasks keeps the last save of each; here every one counts.
         subject = self._journal.subject(tasks, session_id)
-        items = list((await refold(self._journal.log, sequence, subject)).folded.state)
+        envelopes = (await refold(self._journal.log, sequence, subject)).folded.state
+        items = list(tasks.each_whole(envelopes))
         for projection in (updates, steering):
             folded = await self._journal.read(projection, session_id, consistency=consistency)
             items += folded.state
+        return items
+
+    async def _shared(self, session_id: str, consistency: Consistency) -> list[Recorded]:
+        """The events that a fork shares: those of its origin's own trace, up to the fork."""
+        items: list[Recorded] = []
+        origin = (await self._lineages.of(session_id, consistency)).shared
+        while origin is not None:
+            subject = self._journal.subject(events, f"{PREFIX}{origin.session_id}")
+            log = self._lineages.origin_log(origin)
+            items += (await refold(log, events, subject)).folded.state
+            origin = (await self._lineages.of(origin.session_id, consistency)).shared
         return items
 
 
@@ -87,10 +103,11 @@ def _place(item: Recorded) -> tuple[float, int, int]:
     return item.ts, item.seq, item.index
 
 
-def _event(item: Recorded, trace_id: str) -> StoredEvent:
+def _event(item: Recorded, session_id: str) -> StoredEvent:
+    trace_id = f"{PREFIX}{session_id}"
     shown = _SHOWN.get(item.type)
     if shown is None:
-        return stored_event(item)
+        return dataclasses.replace(stored_event(item), trace_id=trace_id)
     saved = load(shown.schema, item.payload)
     return StoredEvent(
         trace_id=trace_id,
@@ -98,7 +115,7 @@ def _event(item: Recorded, trace_id: str) -> StoredEvent:
         kind=shown.kind,
         node_name=None,
         node_id=saved.task_id,
-        payload=_payload(saved),
+        payload=_payload(saved) | {"session_id": session_id},
     )
 
 

@@ -6,10 +6,20 @@ the first call on.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from foldlog.errors import FoldlogError, LogUnavailable
-from foldlog.log.port import Append, Log, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.log.port import (
+    Append,
+    Log,
+    OnRecord,
+    Record,
+    ServerInfo,
+    Stored,
+    StreamInfo,
+    Unfollow,
+)
 from foldlog.store.spool import Outbox, Place, Spool
 from foldlog.store.store import Store, StoreOptions
 from foldlog.subjects import Namespace, Subject
@@ -86,9 +96,36 @@ class _AbsentLog:
         async for page in self.there().read(subject, after=after, strong=strong):
             yield page
 
-    async def last(self, subject: Subject, *, strong: bool = True) -> Record | None:
+    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
-        return await self.there().last(subject, strong=strong)
+        async for page in self.there().scan(shard, after=after):
+            yield page
+
+    async def counts(self, shard: int) -> dict[str, int]:
+        """See the port."""
+        return await self.there().counts(shard)
+
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        """See the port."""
+        return await self.there().last(subject, strong=strong, upto=upto)
+
+    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+        """See the port."""
+        return await self.there().lasts(subjects)
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        """See the port."""
+        return await self.there().stored(shard, seq)
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        """See the port."""
+        return await self.there().sequence_at(shard, time)
+
+    async def barrier(self, shard: int) -> None:
+        """See the port."""
+        await self.there().barrier(shard)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         """See the port."""
@@ -101,6 +138,14 @@ class _AbsentLog:
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""
         await self.there().truncate(shard, before=before)
+
+    async def prove(self) -> None:
+        """See the port."""
+        await self.there().prove()
+
+    async def accept(self) -> None:
+        """See the port."""
+        await self.there().accept()
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""

@@ -40,26 +40,8 @@ class Steering:
 
     @drafting("event")
     def _drafted(self, event: SteeringEvent) -> tuple[Subject, list[Draft]]:
-        event_type = enum_text(event.event_type, SteeringEventType, "event_type")
-        if self._strict:
-            validate_steering_event(event)
-        event_id = checked_id(event.event_id, "event_id")
-        subject = self._journal.subject(steering, event.session_id)
-        event = sanitize_steering_event(event)
-        body = dump(
-            SteeringSaved(
-                session_id=event.session_id,
-                task_id=checked_id(event.task_id, "task_id"),
-                event_id=event_id,
-                event_type=event_type,
-                payload=event.payload,
-                source=event.source,
-                created_at=time_text(event.created_at, "created_at"),
-                trace_id=event.trace_id,
-            ),
-            "payload",
-        )
-        return subject, [draft("steering.saved", body, id=event_id)]
+        saved = drafted(event, strict=self._strict)
+        return self._journal.subject(steering, event.session_id), [saved]
 
     async def list_steering(
         self,
@@ -87,6 +69,30 @@ class Steering:
         or the iterator is.
         """
         return self._feed.watch(session_id, since_id, task_id)
+
+
+@drafting("event")
+def drafted(event: SteeringEvent, *, strict: bool) -> Draft:
+    """Return the envelope that saves an event, sanitised. Errors as `Steering.save_steering`."""
+    event_type = enum_text(event.event_type, SteeringEventType, "event_type")
+    if strict:
+        validate_steering_event(event)
+    event_id = checked_id(event.event_id, "event_id")
+    event = sanitize_steering_event(event)
+    body = dump(
+        SteeringSaved(
+            session_id=event.session_id,
+            task_id=checked_id(event.task_id, "task_id"),
+            event_id=event_id,
+            event_type=event_type,
+            payload=event.payload,
+            source=event.source,
+            created_at=time_text(event.created_at, "created_at"),
+            trace_id=event.trace_id,
+        ),
+        "payload",
+    )
+    return draft("steering.saved", body, id=event_id)
 
 
 @restoring

@@ -18,32 +18,49 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.log.blobs import Blobs
 from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.forks import ForkedLog
+from foldlog.log.moments import head
+from foldlog.log.past import PastLog
 from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.models import ArtifactRetentionConfig, PlannerEvent, StoredEvent
+from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
 from foldlog.store.clearing import Clearing
 from foldlog.store.contents import Contents
 from foldlog.store.degrade import Degrade
+from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
+from foldlog.store.forks import Forks
 from foldlog.store.health import HealthCheck
 from foldlog.store.journal import Journal
 from foldlog.store.memory import Memory
+from foldlog.store.moments import When
+from foldlog.store.own import OwnViews
 from foldlog.store.pauses import Pauses
 from foldlog.store.planner import PlannerEvents
 from foldlog.store.rebuild import Rebuild
+from foldlog.store.redaction import Redact, RedactedJournal, Redaction
+from foldlog.store.scopes import Scopes
 from foldlog.store.session_history import SessionHistory
+from foldlog.store.spills import Spills
 from foldlog.store.spool import Outbox, SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
 from foldlog.store.validation import Validation
+from foldlog.store.verify import Verify
 from foldlog.views import DEFAULT_MAX_HOT_BYTES, Views
+from foldlog_projections.own import OwnProjection
 
 if TYPE_CHECKING:
+    from foldlog.agents import StoreAgents
     from foldlog.recovery import StateBackend
+    from foldlog.scoped import ScopedStore
+    from foldlog.sessions import Session, TaskTelemetrySink
+    from foldlog.store.past import Past
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,6 +76,8 @@ class StoreOptions:
     retention: ArtifactRetentionConfig = field(default_factory=ArtifactRetentionConfig)
     validation: Validation = field(default_factory=Validation)
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES
+    redact: Redact | None = None
+    projections: tuple[OwnProjection[Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "degrade"):
@@ -90,12 +109,24 @@ class Store:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.log = log
-        self._views = Views(log, snapshots, loop=loop, max_hot_bytes=options.max_hot_bytes)
+        self._blobs = blobs
+        self._options = options
+        self._loop = loop
+        self._views = Views(
+            ForkedLog(log),
+            snapshots,
+            loop=loop,
+            max_hot_bytes=options.max_hot_bytes,
+            live=not isinstance(log, PastLog),
+            own=options.projections,
+        )
         self._outbox = outbox
         self._server = server
         self._degrade = Degrade() if options.on_error == "degrade" else None
+        self._redaction = Redaction(options.redact) if options.redact is not None else None
         log.on_epoch(self._views.wake)
-        journal = self._journal = Journal(log, self._views, outbox)
+        kind = RedactedJournal if self._redaction else Journal
+        journal = self._journal = kind(log, self._views, outbox)
         read, write = self._reading, self._writing
 
         events = Events(journal, options.validation)
@@ -143,15 +174,25 @@ class Store:
         self.get_events = self.list_planner_events
 
         artifacts = Artifacts(journal, blobs, options.retention)
+        if self._redaction:
+            artifacts = self._redaction.artifacts(artifacts)
         self.artifact_store = self._degrade.artifacts(artifacts) if self._degrade else artifacts
 
         self._contents = Contents(journal, blobs)
-        clearing = Clearing(journal, artifacts, self._contents)
+        self._spills = Spills(journal, blobs)
+        scopes = Scopes(journal, self._spills, self._forget_scoped)
+        clearing = Clearing(journal, artifacts, self._contents, scopes)
         self.clear_session = write(clearing.clear_session)
         self.clear = write(clearing.clear)
         self.sessions = read(clearing.sessions, list)
+        self.erase_session = Erasure(journal, clearing, blobs, snapshots, server).erase_session
 
-        self.rebuild = Rebuild(journal).rebuild
+        self.fork = Forks(journal).fork
+
+        own = options.projections
+        self.view = OwnViews(journal, own).view
+        self.rebuild = Rebuild(journal, own).rebuild
+        self.verify = Verify(journal, own).verify
         self.health = HealthCheck(journal, server, outbox).health
 
         self._save_event = write(events.save_event)
@@ -171,11 +212,89 @@ class Store:
             await self._save_event(event)
 
     @functools.cached_property
+    def agents(self) -> StoreAgents:
+        """State that agents manage by turns: see `foldlog.agents`."""
+        if self._redaction:
+            raise ConfigurationError("redact= does not reach agents: see docs/security.md")
+        from foldlog.agents.opening import agents  # a floor above: only who asks needs it
+
+        return agents(self._journal)
+
+    @functools.cached_property
     def recovery(self) -> StateBackend:
         """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
+        if self._redaction:
+            raise ConfigurationError("redact= does not reach executions: see docs/security.md")
         from foldlog.recovery.opening import recovery  # a floor above: only who asks needs it
 
         return recovery(self._journal, self._contents)
+
+    @functools.cached_property
+    def scoped(self) -> ScopedStore:
+        """Keys in scopes, with search, links and lifetimes: see `foldlog.scoped`."""
+        if self._redaction:
+            raise ConfigurationError("redact= does not reach scoped state: see docs/security.md")
+        from foldlog.scoped.opening import scoped  # a floor above: only who asks needs it
+
+        return scoped(
+            self._journal,
+            self._spills,
+            max_bytes=self._options.max_hot_bytes,
+            directory=self._server.path if self._server is not None else None,
+        )
+
+    async def _forget_scoped(self, session_id: str | None) -> None:
+        """Have what `scoped` keeps beside the log forgotten; None: of all scopes."""
+        is_kept = "scoped" in vars(self) or self._server is not None
+        if is_kept and not self._redaction:
+            from foldlog.scoped import Scope
+
+            await self.scoped.forget(None if session_id is None else Scope.session(session_id))
+
+    async def session(
+        self, session_id: str, *, telemetry: TaskTelemetrySink | None = None
+    ) -> Session:
+        """Open a session, as it stands now: see `foldlog.sessions`. An unknown one is empty.
+
+        Args:
+            telemetry: hears of the tasks that begin and end by this object. None: nobody does.
+
+        Raises:
+            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+            ConfigurationError: the store redacts what it saves, which sessions would not.
+        """
+        if self._redaction:
+            raise ConfigurationError("redact= does not reach sessions: see docs/security.md")
+        from foldlog.sessions.opening import session  # a floor above: only who asks needs it
+
+        return await session(self._journal, session_id, telemetry)
+
+    async def position(self) -> LogPosition:
+        """Return where the log ends now; what was acked to anybody before is at or before it.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log could not be read.
+        """
+        return await head(self._journal.log)
+
+    def at(self, when: When) -> Past:
+        """Return this store as it was at a moment, read-only: see `foldlog.store.past.Past`.
+
+        Args:
+            when: a position; a datetime with a time zone, by the log's clock: all that was stored
+                by then; or right after an event was recorded, named by its id (`update_id`,
+                `event_id`) or as the object that was saved. By id alone the whole log is looked
+                through.
+
+        Raises:
+            UnknownMoment, InvalidId, PayloadError: `when` cannot name a moment. Whether there is
+                such a moment turns out when something is read.
+            StoreClosed: this store is closed.
+        """
+        from foldlog.store.past import Past  # which is a Store
+
+        self._views.check()
+        return Past(self.log, self._blobs, self._options, when, loop=self._loop)
 
     def atomic(self) -> AbstractAsyncContextManager[None]:
         """Make the saves inside `async with store.atomic():` one append (`Journal.atomic`)."""
@@ -209,6 +328,8 @@ class Store:
             if self._outbox is not None:
                 ending.push_async_callback(self._outbox.close)
             ending.push_async_callback(self._views.close)
+            if "scoped" in vars(self):
+                ending.push_async_callback(self.scoped.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,6 +350,8 @@ class Store:
     def _writing(
         self, method: Callable[P, Coroutine[Any, Any, None]]
     ) -> Callable[P, Coroutine[Any, Any, None]]:
+        if self._redaction:
+            method = self._redaction.guard(method)
         return self._degrade.guard(method, _nothing) if self._degrade else method
 
 
@@ -272,7 +395,11 @@ _show(
     Trajectories,
     PlannerEvents,
     Clearing,
+    Forks,
+    Erasure,
+    OwnViews,
     Rebuild,
+    Verify,
     HealthCheck,
     save_events_bulk="save_events",
     save_task_update="save_update",

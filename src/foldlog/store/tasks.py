@@ -11,6 +11,7 @@ from foldlog.errors import PayloadError
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
 from foldlog.store.guards import all_restored, drafting, restoring
 from foldlog.store.journal import Journal
+from foldlog.store.lineages import own
 from foldlog.store.payloads import TaskSaved, dump, enum_text, load, time_text
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
@@ -36,30 +37,7 @@ class Tasks:
 
     @drafting("state")
     def _drafted(self, state: TaskState) -> tuple[Subject, list[Draft]]:
-        subject = self._journal.subject(tasks, state.session_id)
-        if not isinstance(state.context_snapshot, BaseModel):
-            raise PayloadError("context_snapshot", f"{state.context_snapshot!r:.80} is no snapshot")
-        body = dump(
-            TaskSaved(
-                task_id=checked_id(state.task_id, "task_id"),
-                session_id=state.session_id,
-                status=enum_text(state.status, TaskStatus, "status"),
-                task_type=enum_text(state.task_type, TaskType, "task_type"),
-                priority=state.priority,
-                context_snapshot=dict(state.context_snapshot),
-                created_at=time_text(state.created_at, "created_at"),
-                updated_at=time_text(state.updated_at, "updated_at"),
-                trace_id=state.trace_id,
-                error=state.error,
-                description=state.description,
-                result=state.result,
-                progress=state.progress,
-            ),
-            "context_snapshot",
-            "result",
-            "progress",
-        )
-        return subject, [draft("task.saved", body, id=upsert_id(body))]
+        return self._journal.subject(tasks, state.session_id), [drafted(state)]
 
     async def list_tasks(
         self, session_id: str, *, consistency: Consistency = "strong"
@@ -69,11 +47,40 @@ class Tasks:
         Errors as `Events.load_history`.
         """
         folded = await self._journal.read(tasks, session_id, consistency=consistency)
-        return all_restored(_task, folded.state.values())
+        return own(all_restored(restored, folded.state.values()), session_id)
+
+
+@drafting("state")
+def drafted(state: TaskState) -> Draft:
+    """Return the envelope that saves a task. Errors as `Tasks.save_task`."""
+    if not isinstance(state.context_snapshot, BaseModel):
+        raise PayloadError("context_snapshot", f"{state.context_snapshot!r:.80} is no snapshot")
+    body = dump(
+        TaskSaved(
+            task_id=checked_id(state.task_id, "task_id"),
+            session_id=state.session_id,
+            status=enum_text(state.status, TaskStatus, "status"),
+            task_type=enum_text(state.task_type, TaskType, "task_type"),
+            priority=state.priority,
+            context_snapshot=dict(state.context_snapshot),
+            created_at=time_text(state.created_at, "created_at"),
+            updated_at=time_text(state.updated_at, "updated_at"),
+            trace_id=state.trace_id,
+            error=state.error,
+            description=state.description,
+            result=state.result,
+            progress=state.progress,
+        ),
+        "context_snapshot",
+        "result",
+        "progress",
+    )
+    return draft(tasks.SAVED, body, id=upsert_id(body))
 
 
 @restoring
-def _task(item: Recorded) -> TaskState:
+def restored(item: Recorded) -> TaskState:
+    """Return the task of a whole save: a new object."""
     saved = load(TaskSaved, item.payload)
     return TaskState(
         task_id=saved.task_id,

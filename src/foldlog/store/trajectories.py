@@ -10,6 +10,7 @@ from foldlog.models import Trajectory
 from foldlog.store.cursor import checked_limit
 from foldlog.store.guards import drafting, restoring
 from foldlog.store.journal import Journal
+from foldlog.store.lineages import Lineages
 from foldlog.store.payloads import TraceSaved, dump
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
@@ -22,6 +23,7 @@ class Trajectories:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._lineages = Lineages(journal)
 
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
         """Save a trajectory; the last save of a trace in a session stands.
@@ -66,11 +68,11 @@ class Trajectories:
             self._journal.read(saved_trajectory, session_id, trace_id, consistency=consistency),
         )
         saved, content = latest.state, listed.state.get(trace_id)
-        if saved is None or content is None:
+        if content is None:
             return None
-        if codec.digest(saved.payload) != content:
+        if saved is None or codec.digest(saved.payload) != content:
             # The last record is not what the session counts as saved last: a late writer has put
-            # back what was cleared, or a save is just happening.
+            # back what was cleared, a save is just happening, or it is shared with another session.
             saved = await self._find(session_id, trace_id, content)
         return None if saved is None else _trajectory(saved)
 
@@ -81,7 +83,10 @@ class Trajectories:
             for item in (item for record in records for item in record.envelopes):
                 if codec.digest(item.payload) == content:
                     found = item
-        return found
+        if found is not None:
+            return found
+        origin = (await self._lineages.of(session_id)).shared
+        return await self._find(origin.session_id, trace_id, content) if origin else None
 
     async def list_traces(
         self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"

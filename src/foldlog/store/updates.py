@@ -32,23 +32,7 @@ class Updates:
 
     @drafting("update")
     def _drafted(self, update: StateUpdate) -> tuple[Subject, list[Draft]]:
-        subject = self._journal.subject(updates, update.session_id)
-        update_id = checked_id(update.update_id, "update_id")
-        body = dump(
-            UpdateSaved(
-                session_id=update.session_id,
-                task_id=checked_id(update.task_id, "task_id"),
-                update_id=update_id,
-                update_type=enum_text(update.update_type, UpdateType, "update_type"),
-                content=update.content,
-                created_at=time_text(update.created_at, "created_at"),
-                trace_id=update.trace_id,
-                step_index=update.step_index,
-                total_steps=update.total_steps,
-            ),
-            "content",
-        )
-        return subject, [draft("update.saved", body, id=update_id)]
+        return self._journal.subject(updates, update.session_id), [drafted(update)]
 
     async def list_updates(
         self,
@@ -76,6 +60,27 @@ class Updates:
         or the iterator is.
         """
         return self._feed.watch(session_id, since_id, task_id)
+
+
+@drafting("update")
+def drafted(update: StateUpdate) -> Draft:
+    """Return the envelope that saves an update. Errors as `Updates.save_update`."""
+    update_id = checked_id(update.update_id, "update_id")
+    body = dump(
+        UpdateSaved(
+            session_id=update.session_id,
+            task_id=checked_id(update.task_id, "task_id"),
+            update_id=update_id,
+            update_type=enum_text(update.update_type, UpdateType, "update_type"),
+            content=update.content,
+            created_at=time_text(update.created_at, "created_at"),
+            trace_id=update.trace_id,
+            step_index=update.step_index,
+            total_steps=update.total_steps,
+        ),
+        "content",
+    )
+    return draft("update.saved", body, id=update_id)
 
 
 @restoring

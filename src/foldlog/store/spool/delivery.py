@@ -4,85 +4,183 @@ The folds would drop a repeated id; but a view that loads the last record alone 
 repetition there. So what may be there is looked for by its id, and appended only if its subject
 still ends where that look ended: an earlier attempt that the server gets round to meanwhile makes
 the append fail, and is found by the next look.
+
+What a subject's clearing has overtaken is not appended at all: see `foldlog.store.spool.knowledge`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple
 
-from foldlog.envelope import Draft
-from foldlog.errors import AppendConflict, ConfigurationError, LogCorrupt, PayloadTooLarge
+import msgspec
+
+from foldlog.envelope import CLEARED, Draft, draft
+from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
+    ConfigurationError,
+    LogCorrupt,
+    PayloadTooLarge,
+)
 from foldlog.log.port import Append, Log
+from foldlog.store.belonging import MARKER, OF_SESSION
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.frames import Entry
+from foldlog.store.spool.errors import GenerationOver
+from foldlog.store.spool.frames import Entry, Waiting
+from foldlog.store.spool.latest import Latest
 from foldlog.subjects import Subject
+from foldlog_projections import artifacts, trajectory
 
 OnStored = Callable[[Sequence[Append], Sequence[int]], None]
 """Hears of appends that the log has taken from the spool, and at which sequences."""
 
-_StoreAppends = Callable[[Sequence[Append], bool], Awaitable[None]]
-
 _POISON: Final = (PayloadTooLarge, ConfigurationError)
 """What the log says to an append that it will never take."""
+
+_UNDER_SESSION: Final = {p.name for p in (*OF_SESSION, artifacts, trajectory)}
+"""Families whose first key is a session's."""
+
+_PROBE: Final = "probe"
+"""A family without a view: what is appended only to see whether the log takes anything."""
 
 _CONTENTION_PAUSE: Final = 0.002
 """Seconds to let the write that a server saw in flight settle before looking again."""
 
 
+class Refusal(NamedTuple):
+    """What the log does not take, though it takes others, and why."""
+
+    entry: Entry
+    reason: str
+
+
 class Delivery:
     """Appends entries of the spool to a log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, latest: Latest) -> None:
         self.on_stored: OnStored = lambda appends, seqs: None
         self._log = log
+        self._latest = latest
 
     async def deliver(self, entries: Sequence[Entry]) -> int:
-        """Append entries that go together; return how many envelopes the log will never take.
+        """Append entries that go together; return how many envelopes are of before a clearing.
 
         Those are told in the log. An atomic entry comes alone.
 
         Raises:
-            LogUnavailable, AppendUnknown, AppendFailed: the log does not take them now. Some may be
-                there.
+            LogUnavailable, AppendUnknown: the log does not take them now. Some may be there.
+            AppendFailed, PayloadTooLarge, ConfigurationError: it refuses one of them; see `sift`.
         """
+        entries, over = await self._of_this_generation(entries)
+        if not entries:
+            return over
         sure, doubtful = _by_subject(entries, self._log)
-        refused = await self._deliver(sure, self._store, atomic=entries[0].atomic)
+        if sure:
+            seqs = await self._latest.append(sure, atomic=entries[0].atomic)
+            self.on_stored(sure, seqs)
         if entries[0].atomic:
-            return refused + await self._deliver(doubtful, self._store_once, atomic=True)
-        for append in doubtful:
-            refused += await self._deliver([append], self._store_once, atomic=False)
-        return refused
+            await self._store_once(doubtful)
+        else:
+            for append in doubtful:
+                await self._store_once([append])
+        return over
 
-    async def _deliver(
-        self, appends: Sequence[Append], store: _StoreAppends, *, atomic: bool
-    ) -> int:
-        if not appends:
-            return 0
+    async def sift(self, entries: Sequence[Entry]) -> tuple[int, list[Refusal]]:
+        """Append entries of which the log refuses some, one by one; return those it refuses, too.
+
+        In order, envelope by envelope where that is needed, and looking for what may be there.
+
+        Raises:
+            AppendFailed: it takes nothing at all, so that it is not those that are at fault.
+            LogUnavailable, AppendUnknown: as `deliver`.
+        """
+        over, refused = 0, list[Refusal]()
+        shards: dict[int, bool] = {}  # whether each is known to take something
+        waiting = deque(msgspec.structs.replace(entry, doubtful=True) for entry in entries)
+        while waiting:
+            entry = waiting.popleft()
+            shard = entry.appends(self._log.namespace)[0].subject.shard
+            try:
+                over += await self.deliver([entry])
+                shards[shard] = True
+            except (AppendFailed, *_POISON) as refusal:
+                if not entry.atomic and entry.envelopes > 1:
+                    waiting.extendleft(reversed(entry.parts()))
+                    continue
+                refused.append(Refusal(entry, str(refusal)))
+                if isinstance(refusal, AppendFailed):
+                    shards.setdefault(shard, False)
+        for shard in (shard for shard, takes in shards.items() if not takes):
+            await self._probe(shard)
+        return over, refused
+
+    async def _probe(self, shard: int) -> None:
+        """Append something of no meaning. Raises AppendFailed if the shard takes nothing now."""
+        keys = (self._log.namespace.subject(_PROBE, f"{number}") for number in itertools.count())
+        subject = next(subject for subject in keys if subject.shard == shard)
+        await self._log.append([Append(subject, (draft(_PROBE, b"\xc0", id="probe"),))])
+
+    async def _of_this_generation(self, entries: Sequence[Entry]) -> tuple[list[Entry], int]:
+        """Leave out what was saved before its subject was cleared; say how many envelopes that is.
+
+        An atomic entry goes as a whole, so that no half of it comes back.
+        """
+        begins: dict[Subject, int] = {}
+        kept, refused = list[Entry](), 0
+        for entry in entries:
+            over = [w for w in entry.waiting if await self._is_over(w, begins)]
+            if over and entry.atomic:
+                refused += entry.envelopes
+                continue
+            refused += sum(len(waiting.drafts) for waiting in over)
+            left = tuple(waiting for waiting in entry.waiting if waiting not in over)
+            if left:
+                kept.append(Entry(entry.atomic, entry.doubtful, left))
+        return kept, refused
+
+    async def _is_over(self, waiting: Waiting, begins: dict[Subject, int]) -> bool:
+        if waiting.known is None:
+            return False
+        subject = self._log.namespace.subject(waiting.family, *waiting.keys)
+        if subject not in begins:
+            begins[subject] = await self._cleared_at(subject)
+            if waiting.family in _UNDER_SESSION:
+                of_session = self._log.namespace.subject(MARKER, waiting.keys[0])
+                begins[subject] = max(begins[subject], await self._ends_at(of_session))
+        if begins[subject] <= waiting.known:
+            return False
+        over = GenerationOver(subject.name, waiting.known, begins[subject])
+        log_failure("statestore_spool_refused", "append", None, over)
+        return True
+
+    async def _cleared_at(self, subject: Subject) -> int:
+        """The sequence of the clearing with which a subject begins; 0 if with none."""
         try:
-            await store(appends, atomic)
-        except _POISON as refusal:
-            parts = [Append(a.subject, (draft,)) for a in appends for draft in a.drafts]
-            if atomic or len(parts) == 1:
-                method = "atomic" if atomic else "append"
-                log_failure("statestore_spool_refused", method, None, refusal)
-                return len(parts)
-            # Envelope by envelope: most of them are not what is refused.
-            return sum([await self._deliver([part], store, atomic=False) for part in parts])
+            async with aclosing(self._log.read(subject)) as pages:
+                async for records in pages:
+                    first = records[0]
+                    return first.seq if first.envelopes[0].type == CLEARED else 0
+        except LogCorrupt:
+            return 0  # no reader gets any further than that: nothing comes back
         return 0
 
-    async def _store(self, appends: Sequence[Append], atomic: bool) -> None:
-        self.on_stored(appends, await self._log.append(appends, atomic=atomic))
+    async def _ends_at(self, subject: Subject) -> int:
+        record = await self._log.last(subject)
+        return record.seq if record is not None else 0
 
-    async def _store_once(self, appends: Sequence[Append], atomic: bool) -> None:
+    async def _store_once(self, appends: Sequence[Append]) -> None:
         """Append what is not on the log yet, on the condition that nothing was added meanwhile."""
         while True:
             missing = [found for append in appends if (found := await self._missing(append))]
             if not missing:
                 return
             try:
-                await self._store(missing, True)
+                self.on_stored(missing, await self._log.append(missing, atomic=True))
             except AppendConflict as conflict:
                 if conflict.actual is None:
                     await asyncio.sleep(_CONTENTION_PAUSE)

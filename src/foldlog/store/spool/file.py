@@ -26,6 +26,10 @@ from foldlog.store.spool.frames import (
 )
 
 SUFFIX: Final = ".spool"
+REFUSED: Final = ".refused"
+"""Of files with what the log refuses: whoever renames one to SUFFIX has it tried again."""
+
+DAMAGED: Final = ".damaged"
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -49,14 +53,14 @@ class SpoolFile:
         """How many envelopes it holds that are not done."""
 
     @classmethod
-    def create(cls, directory: Path, prefix: str) -> Self:
+    def create(cls, directory: Path, prefix: str, suffix: str = SUFFIX) -> Self:
         """Make a file whose name sorts behind those made before. Raises OSError.
 
         Raises:
             ConfigurationError: the file system has no locks.
         """
         make_private(directory)
-        name = f"{prefix}.{time.time_ns():020d}-{secrets.token_hex(4)}{SUFFIX}"
+        name = f"{prefix}.{time.time_ns():020d}-{secrets.token_hex(4)}{suffix}"
         lock = LockFile(directory / name)
         try:
             lock.try_lock()
@@ -157,9 +161,13 @@ class SpoolFile:
 
     def set_aside(self) -> None:
         """Give up a file that was damaged while it was open, under another name. Raises OSError."""
-        aside = self.path.with_suffix(".damaged")
+        aside = self.path.with_suffix(DAMAGED)
         _log.error("%s is damaged: %d envelopes are lost; see %s", self.path, self.waiting, aside)
         self.path.rename(aside)
+        self._lock.release()
+
+    def let_go(self) -> None:
+        """Unlock the file and leave it as it is."""
         self._lock.release()
 
     def release(self) -> None:

@@ -16,7 +16,6 @@ import msgspec
 
 from foldlog.errors import AppendUnknown, FoldlogError, LogUnavailable
 from foldlog.log.port import Append
-from foldlog.subjects import Subject
 
 Send = Callable[[Sequence[Append], bool], Awaitable[list[int]]]
 """Appends, atomically or not, and returns what `Log.append` does."""
@@ -27,31 +26,54 @@ class _Turn(msgspec.Struct, eq=False):
 
     appends: Sequence[Append]
     atomic: bool
-    subjects: tuple[Subject, ...]
+    subjects: tuple[str, ...]
     done: asyncio.Future[list[int]]
 
 
 class Lanes:
-    """A lane for each subject to which something is being appended."""
+    """A lane for each subject to which something is being appended, by its name.
+
+    Who stands first in all lanes of an append has its turn.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._lanes: dict[Subject, deque[_Turn]] = {}
+        # None where one has its turn alone, as nearly always; in a lane None stands for that one.
+        self._lanes: dict[str, deque[_Turn | None] | None] = {}
         self._groups: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """Send when what was before it on any of its subjects has ended. Returns as `Send`."""
-        subjects = tuple(dict.fromkeys(append.subject for append in appends))
+        if len(appends) > 1:
+            return await self._append_many(appends, atomic)
+        subject, lanes = appends[0].subject.name, self._lanes
+        if subject in lanes:
+            done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+            self._lane(subject).append(_Turn(appends, atomic, (subject,), done))
+            return await done
+        lanes[subject] = None
+        try:
+            return await self._send(appends, atomic)
+        finally:
+            if lanes[subject] is None:
+                del lanes[subject]
+                if not lanes:
+                    self._empty.set()
+            else:
+                self._leave((subject,))
+
+    async def _append_many(self, appends: Sequence[Append], atomic: bool) -> list[int]:
+        subjects = tuple(dict.fromkeys(append.subject.name for append in appends))
         turn = _Turn(appends, atomic, subjects, asyncio.get_running_loop().create_future())
         for subject in subjects:
-            self._lanes.setdefault(subject, deque()).append(turn)
+            self._lane(subject).append(turn)
         if not self._is_first(turn):
             return await turn.done
         try:
             return await self._send(appends, atomic)
         finally:
-            self._leave([turn])
+            self._leave(subjects)
 
     async def close(self) -> None:
         """Wait until all that was begun has ended. Nothing may be begun meanwhile."""
@@ -59,20 +81,28 @@ class Lanes:
             self._empty.clear()
             await self._empty.wait()
 
-    def _is_first(self, turn: _Turn) -> bool:
-        return all(self._lanes[subject][0] is turn for subject in turn.subjects)
+    def _lane(self, subject: str) -> deque[_Turn | None]:
+        if subject not in self._lanes:
+            self._lanes[subject] = deque()
+        lane = self._lanes[subject]
+        if lane is None:
+            lane = self._lanes[subject] = deque((None,))
+        return lane
 
-    def _leave(self, group: Sequence[_Turn]) -> None:
-        touched = dict.fromkeys(subject for turn in group for subject in turn.subjects)
-        for turn in group:
-            for subject in turn.subjects:
-                self._lanes[subject].popleft()
+    def _is_first(self, turn: _Turn) -> bool:
+        return all(self._lane(subject)[0] is turn for subject in turn.subjects)
+
+    def _leave(self, subjects: Sequence[str], turns: int = 1) -> None:
+        """So many turns at the beginning of each lane have ended: who has a turn now?"""
         heads = dict[_Turn, None]()
-        for subject in touched:
-            if self._lanes[subject]:
-                heads[self._lanes[subject][0]] = None
-            else:
+        for subject in subjects:
+            lane = self._lane(subject)
+            for _ in range(turns):
+                lane.popleft()
+            if not lane:
                 del self._lanes[subject]
+            elif (head := lane[0]) is not None:
+                heads[head] = None
         for turn in heads:
             if self._is_first(turn):
                 self._start(turn)
@@ -81,9 +111,9 @@ class Lanes:
 
     def _start(self, first: _Turn) -> None:
         group = [first]
-        if len(first.subjects) == 1 and not first.atomic:
-            lane = self._lanes[first.subjects[0]]
-            group = list(takewhile(lambda t: len(t.subjects) == 1 and not t.atomic, lane))
+        if _may_share(first):
+            lane = self._lane(first.subjects[0])
+            group = [turn for turn in takewhile(_may_share, lane) if turn is not None]
         task = asyncio.create_task(self._run(group), name="foldlog-lane")
         self._groups.add(task)
         task.add_done_callback(self._groups.discard)
@@ -92,7 +122,7 @@ class Lanes:
         try:
             await self._send_group([turn for turn in group if not turn.done.done()])
         finally:
-            self._leave(group)
+            self._leave(group[0].subjects, len(group))
 
     async def _send_group(self, turns: Sequence[_Turn]) -> None:
         if not turns:
@@ -115,6 +145,10 @@ class Lanes:
                 mine = [next(found) for _ in turn.appends]
                 if not turn.done.done():
                     turn.done.set_result(mine)
+
+
+def _may_share(turn: _Turn | None) -> bool:
+    return turn is not None and len(turn.subjects) == 1 and not turn.atomic
 
 
 def _tell(turns: Sequence[_Turn], error: Exception) -> None:

@@ -11,27 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from foldlog.errors import (
+    AppendFailed,
     AppendUnknown,
+    ConfigurationError,
     FoldlogError,
     LogUnavailable,
+    PayloadTooLarge,
     StoreClosed,
 )
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, Log
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.delivery import Delivery, OnStored
-from foldlog.store.spool.errors import NotSpooled, Spooled
+from foldlog.store.spool.delivery import Delivery, OnStored, Refusal
+from foldlog.store.spool.errors import NotSpooled, Refused, Spooled
 from foldlog.store.spool.frames import entry
+from foldlog.store.spool.knowledge import Knowledge
 from foldlog.store.spool.lanes import Lanes
-from foldlog.store.spool.spool import Spool, SpoolHealth
+from foldlog.store.spool.latest import Latest, are_latest
+from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 """Seconds until the log is asked again: doubled each time, and at once when it has reconnected."""
+
+_PATIENCE: Final = 4
+"""How often in a row the log may refuse what waits before it is looked at one by one."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -41,7 +49,8 @@ class Outbox:
 
     def __init__(self, log: Log, spool: Spool) -> None:
         self._log = log
-        self._delivery = Delivery(log)
+        self._latest = Latest(log)
+        self._delivery = Delivery(log, self._latest)
         self._spool = spool
         self._lanes = Lanes(self._send)
         self._draining: asyncio.Task[None] | None = None
@@ -51,6 +60,7 @@ class Outbox:
         self._catching_up = False
         self._closing = False
         self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
+        self.knowledge = Knowledge()
         log.on_epoch(self._try_again)
 
     def on_stored(self, notify: OnStored) -> None:
@@ -68,7 +78,9 @@ class Outbox:
         self._start()
         await self._passed()
 
-    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+    def append(
+        self, appends: Sequence[Append], *, atomic: bool = False
+    ) -> Coroutine[Any, Any, list[int]]:
         """Append as `Log.append`, behind what waits and in the order of calls for each subject.
 
         Raises:
@@ -78,7 +90,7 @@ class Outbox:
         """
         if self._closing:
             raise StoreClosed
-        return await self._lanes.append(appends, atomic=atomic)
+        return self._lanes.append(appends, atomic=atomic)
 
     async def settle(self) -> None:
         """Have what waits appended first: what follows is decided on what the log holds.
@@ -117,14 +129,18 @@ class Outbox:
             cause, doubtful = self._cause, False
         else:
             try:
-                return await self._log.append(appends, atomic=atomic)
+                log = self._latest if are_latest(appends) else self._log
+                seqs = await log.append(appends, atomic=atomic)
+                self.knowledge.stored(appends, seqs)
+                return seqs
             except AppendUnknown as error:
                 cause, doubtful = error, True
             except LogUnavailable as error:
                 cause, doubtful = error, False
         self._cause = cause
         try:
-            await self._spool.put(entry(appends, atomic=atomic, doubtful=doubtful))
+            known = self.knowledge.of
+            await self._spool.put(entry(appends, atomic=atomic, doubtful=doubtful, known=known))
         except NotSpooled as failure:
             raise LogUnavailable(f"{cause}; {failure}") from cause
         finally:
@@ -152,13 +168,13 @@ class Outbox:
             self._end_round(None)
 
     async def _drain_all(self) -> None:
-        pause, adopted = _FIRST_PAUSE, False
+        pause, adopted, refusals = _FIRST_PAUSE, False, 0
         while True:
             try:
                 chunk = await self._spool.take()
                 if chunk is not None:
-                    dropped = await self._delivery.deliver(chunk.entries)
-                    self._spool.done(chunk, dropped=dropped)
+                    await self._deliver(chunk, refusals)
+                    refusals = 0
                     self._catching_up = self._spool.nearly_empty
                     pause = _FIRST_PAUSE
                 elif adopted:
@@ -167,10 +183,30 @@ class Outbox:
                     await self._spool.adopt()
                     adopted = True
             except (FoldlogError, OSError) as failure:
+                refusals += isinstance(failure, AppendFailed)
                 self._failed(failure)
                 if not await self._rested(pause):
                     return
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _deliver(self, chunk: Chunk, refusals: int) -> None:
+        """Append a chunk. What the log refuses does not hold up the rest for ever: it waits aside,
+        once it was refused so often in a row that it cannot be for the moment only.
+        """
+        dropped, refused = 0, list[Refusal]()
+        try:
+            if refusals < _PATIENCE:
+                dropped = await self._delivery.deliver(chunk.entries)
+            else:
+                dropped, refused = await self._delivery.sift(chunk.entries)
+        except (PayloadTooLarge, ConfigurationError):  # for ever
+            dropped, refused = await self._delivery.sift(chunk.entries)
+        envelopes = sum(refusal.entry.envelopes for refusal in refused)
+        if refused:
+            path = await self._spool.set_aside([refusal.entry for refusal in refused])
+            error = Refused(envelopes, path, refused[0].reason)
+            log_failure("statestore_spool_refused", "append", None, error)
+        self._spool.done(chunk, dropped=dropped, refused=envelopes)
 
     def _failed(self, failure: FoldlogError | OSError) -> None:
         self._catching_up = False

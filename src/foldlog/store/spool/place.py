@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from foldlog.errors import ConfigurationError
 from foldlog.log.embedded.locks import require_flock
 from foldlog.log.jetstream.credentials import identity, without_secrets
-from foldlog.store.spool.file import SUFFIX
+from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX
 from foldlog.subjects import escape
 
 SPOOL_VARIABLE: Final = "FOLDLOG_SPOOL"
@@ -19,6 +20,35 @@ DEFAULT_SPOOL_BYTES: Final = 64 * 1024 * 1024
 
 _DIRECTORY: Final = "spool"
 """Of a data directory, also where the log is on a server."""
+
+
+class Files(NamedTuple):
+    """What a spool directory holds, of every namespace and log: how many files, and their bytes.
+
+    `waiting` for a log, `refused` by one, and `damaged`.
+    """
+
+    directory: Path
+    waiting: int
+    refused: int
+    damaged: int
+    bytes: int
+
+
+def directory_in(data: Path) -> Path:
+    """Where the spool is that belongs to a data directory, unless `spool=` says otherwise."""
+    given = os.environ.get(SPOOL_VARIABLE)
+    return (Path(given) if given else data / _DIRECTORY).absolute()
+
+
+def look(directory: Path) -> Files:
+    """Look into a spool directory, and change nothing. Raises OSError."""
+    counts, size = Counter[str](), 0
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.suffix in (SUFFIX, REFUSED, DAMAGED):
+            counts[path.suffix] += 1
+            size += path.stat().st_size
+    return Files(directory, counts[SUFFIX], counts[REFUSED], counts[DAMAGED], size)
 
 
 class Place(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 
 from foldlog.errors import ConfigurationError
 from foldlog.store.spool.errors import NotSpooled
-from foldlog.store.spool.file import Placed, SpoolFile
+from foldlog.store.spool.file import REFUSED, Placed, SpoolFile
 from foldlog.store.spool.frames import Entry, encode_frame
 from foldlog.store.spool.place import Place
 
@@ -31,7 +31,7 @@ class SpoolHealth(NamedTuple):
 
     `waiting` are not on the log yet; `bytes` is what they take on the disk, of which what this
     store itself has put takes at most `limit`. Since the store was opened: `spooled` were kept,
-    `drained` appended, `dropped` neither.
+    `drained` appended, `dropped` neither; `refused` ones wait in files of their own.
     """
 
     directory: Path
@@ -41,6 +41,7 @@ class SpoolHealth(NamedTuple):
     spooled: int
     drained: int
     dropped: int
+    refused: int = 0
 
 
 class Chunk(NamedTuple):
@@ -73,11 +74,13 @@ class Spool:
         self._put_bytes = self._putting = 0
         self._writer: asyncio.Task[None] | None = None
         self._disk = asyncio.Lock()
-        self._spooled = self._drained = self._dropped = 0
+        self._spooled = self._drained = self._dropped = self._refused = 0
 
     @property
     def waiting(self) -> int:
         """How many envelopes are not on the log yet, those being written included."""
+        if not self._files:  # as for every save while the log is there
+            return self._putting
         return self._putting + sum(file.waiting for file in self._files)
 
     @property
@@ -97,6 +100,7 @@ class Spool:
             spooled=self._spooled,
             drained=self._drained,
             dropped=self._dropped,
+            refused=self._refused,
         )
 
     async def adopt(self) -> None:
@@ -157,11 +161,21 @@ class Spool:
                 return None
             await asyncio.wait({self._writer})
 
-    def done(self, chunk: Chunk, *, dropped: int = 0) -> None:
-        """Note that a chunk is on the log, but for so many envelopes that the log refuses."""
+    async def set_aside(self, entries: Sequence[Entry]) -> Path:
+        """Keep entries that the log refuses in a file of their own, on the disk when this returns.
+
+        Raises OSError, and ConfigurationError as `SpoolFile.create`.
+        """
+        async with self._disk:
+            path = await _in_thread(_set_aside, self._place, entries)
+        self._refused += sum(entry.envelopes for entry in entries)
+        return path
+
+    def done(self, chunk: Chunk, *, dropped: int = 0, refused: int = 0) -> None:
+        """Note that a chunk is on the log, but for what was dropped or set aside."""
         envelopes = sum(entry.envelopes for entry in chunk.entries)
         chunk.file.done(chunk.end, envelopes)
-        self._drained += envelopes - dropped
+        self._drained += envelopes - dropped - refused
         self._dropped += dropped
 
     async def close(self) -> None:
@@ -210,6 +224,16 @@ class Spool:
 def _created(place: Place) -> SpoolFile:
     place.check()
     return SpoolFile.create(*place)
+
+
+def _set_aside(place: Place, entries: Sequence[Entry]) -> Path:
+    place.check()
+    file = SpoolFile.create(*place, suffix=REFUSED)
+    try:
+        file.append([encode_frame(entry) for entry in entries], 0)
+        return file.path
+    finally:
+        file.let_go()
 
 
 def _taken(file: SpoolFile) -> Chunk | None:

@@ -1,0 +1,188 @@
+"""Erasure: a session is cleared, and whether nothing of it can be read is looked for, not assumed.
+
+1. See what there is: its subjects, raw, and what its artifacts and snapshots are called.
+2. Clear it.
+3. Ask for all of it again, every way a reader has: views, raw records, snapshots, artifact bytes.
+4. Where the server's files can be seen, look whether they still hold parts of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from foldlog.envelope import CLEARED, FORKED
+from foldlog.log.blobs import Blobs
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.snapshots import SnapshotStore
+from foldlog.store.artifacts import POINTER
+from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
+from foldlog.store.clearing import Clearing
+from foldlog.store.fragments import Fragments
+from foldlog.store.journal import Journal
+from foldlog.store.lineages import Lineages
+from foldlog.store.scopes import scope_of_session
+from foldlog.subjects import Subject
+from foldlog_projections import artifacts, scoped, scopes, traces
+from foldlog_projections import trajectory as saved_trajectory
+from foldlog_projections.artifacts import Held
+from foldlog_projections.fold import Projection
+
+_LOOKED_FOR: Final = 1024 * 1024
+"""Bytes up to which an artifact is read, so that a part of it can be looked for in files."""
+
+
+class Erased(NamedTuple):
+    """What `erase_session` removed, and what it found afterwards.
+
+    `removed` counts envelopes by family. `artifact_bytes` and `payload_bytes` in bytes.
+    `generation` is the sequence at which the session's tombstone stands now. `looked_at` counts
+    subjects, `readable` names what could still be read, which is nothing unless somebody has
+    saved meanwhile. `on_disk` counts the parts of it that the embedded server's files still hold,
+    out of reach of every request; None where the files cannot be seen.
+    """
+
+    session_id: str
+    removed: dict[str, int]
+    payload_bytes: int
+    artifacts: int
+    artifact_bytes: int
+    traces: tuple[str, ...]
+    generation: int
+    looked_at: int
+    readable: tuple[str, ...]
+    on_disk: int | None
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What there is of a session. `values` are the blobs of its scope."""
+
+    views: list[tuple[Projection[Any], tuple[str, ...]]]
+    traces: tuple[str, ...]
+    pointers: list[Subject] = field(default_factory=list)
+    blobs: dict[str, int] = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)
+    payload_bytes: int = 0
+    fragments: Fragments = field(default_factory=Fragments)
+
+
+class Erasure:
+    """Erases sessions, and shows it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clearing: Clearing,
+        blobs: Blobs,
+        snapshots: SnapshotStore | None,
+        server: EmbeddedServer | None,
+    ) -> None:
+        self._journal = journal
+        self._clearing = clearing
+        self._lineages = Lineages(journal)
+        self._blobs = blobs
+        self._snapshots = snapshots
+        self._server = server
+
+    async def erase_session(self, session_id: str) -> Erased:
+        """Clear a session as `clear_session`, then read back all that was there.
+
+        For operators: it reads the whole session first. Erasing again is safe, and removes the
+        bytes of late writers, which no reader sees but the log may have stored.
+
+        Raises:
+            InvalidId: the id is empty.
+            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again is safe.
+        """
+        survey = await self._surveyed(session_id)
+        await self._clearing.clear_session(session_id)
+        readable = await self._read_back(survey)
+        marker = await self._journal.log.last(self._journal.subject(MARKER, session_id))
+        on_disk = None
+        if self._server is not None:
+            directory = self._server.path / "jetstream"
+            on_disk = await asyncio.to_thread(survey.fragments.found_below, directory)
+        return Erased(
+            session_id=session_id,
+            removed=dict(sorted(survey.removed.items())),
+            payload_bytes=survey.payload_bytes,
+            artifacts=len(survey.blobs),
+            artifact_bytes=sum(survey.blobs.values()),
+            traces=survey.traces,
+            generation=marker.seq if marker is not None else 0,
+            looked_at=len(survey.views) + len(survey.pointers),
+            readable=tuple(sorted(readable)),
+            on_disk=on_disk,
+        )
+
+    async def _surveyed(self, session_id: str) -> _Survey:
+        listed = await self._journal.read(traces, session_id, consistency="strong")
+        every = (*listed.state, f"session:{session_id}")
+        # What a fork shares with its origin stays with the origin.
+        origin = (await self._lineages.of(session_id, "strong")).origin
+        shared = await self._lineages.inherited_traces(origin)
+        names = tuple(name for name in every if name not in shared)
+        views: list[tuple[Projection[Any], tuple[str, ...]]] = [
+            *((projection, (session_id,)) for projection in (*OF_SESSION, artifacts)),
+            *((projection, (name,)) for name in names for projection in OF_TRACE),
+            *((saved_trajectory, (session_id, name)) for name in every),
+        ]
+        scope = scope_of_session(session_id)
+        index = (await self._journal.read(scopes, scope, consistency="strong")).state
+        views.append((scopes, (scope,)))
+        views += [(scoped, (scope, key)) for key in (*index.entries, *index.gone)]
+        survey = _Survey(views, names, values=list(index.blobs))
+        folded = await self._journal.read(artifacts, session_id, consistency="strong")
+        own = [h for h in folded.state.values() if _session_of(h) == session_id]
+        for held in own:
+            survey.blobs[held.saved.blob] = held.saved.size_bytes
+            survey.pointers.append(self._journal.subject(POINTER, held.saved.artifact_id))
+            survey.fragments.add(held.saved.blob.encode())
+            if held.saved.size_bytes <= _LOOKED_FOR:
+                survey.fragments.add(await self._blobs.get(held.saved.blob) or b"")
+        for projection, keys in views:
+            await self._count(survey, projection, self._journal.subject(projection, *keys))
+        return survey
+
+    async def _count(self, survey: _Survey, projection: Projection[Any], subject: Subject) -> None:
+        async for page in self._journal.own_log.read(subject):
+            for envelope in (e for record in page for e in record.envelopes):
+                if envelope.type not in (CLEARED, FORKED):
+                    survey.removed[projection.name] += 1
+                    survey.payload_bytes += len(envelope.payload)
+                    survey.fragments.add(envelope.payload)
+
+    async def _read_back(self, survey: _Survey) -> set[str]:
+        """The names of what is not gone."""
+        readable = set[str]()
+        subjects = [self._journal.subject(projection, *keys) for projection, keys in survey.views]
+        for subject in (*subjects, *survey.pointers):
+            async for page in self._journal.own_log.read(subject):
+                readable |= {
+                    f"{subject.name} at sequence {record.seq}"
+                    for record in page
+                    if any(envelope.type != CLEARED for envelope in record.envelopes)
+                }
+        for projection, keys in survey.views:
+            folded = await self._journal.read(projection, *keys, consistency="strong")
+            if folded.seen:
+                readable.add(f"the view {projection.name} of {keys!r}")
+        for name in (*survey.blobs, *survey.values):
+            if await self._blobs.get(name) is not None:
+                readable.add(f"the bytes {name}")
+        return readable | await self._snapshots_of(subjects)
+
+    async def _snapshots_of(self, subjects: Iterable[Subject]) -> set[str]:
+        if self._snapshots is None:
+            return set()
+        found = [(s, (await self._snapshots.get(s, [0]))[0]) for s in subjects]
+        return {f"the snapshot of {subject.name}" for subject, head in found if head is not None}
+
+
+def _session_of(held: Held) -> str | None:
+    return held.saved.scope.session_id if held.saved.scope is not None else None

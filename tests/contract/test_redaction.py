@@ -1,0 +1,300 @@
+"""`redact=`: nothing reaches the log, a digest or a spool before the hook has seen it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import ArtifactScope, RedactionFailed, Saving
+from foldlog.envelope import draft
+from foldlog.log.port import Append
+from foldlog.store.redaction import _SAVES, PASSED
+from foldlog.store.store import Store, StoreOptions
+from tests.conftest import OpenStore
+from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
+from tests.support.flaky import FlakyLog, files, spooling
+from tests.support.stores import appended
+
+SECRET = "4929-1234-5678-9012"
+MASK = "[card]"
+LEAKY = {"text": f"card {SECRET}", "nested": [{"deep": (SECRET,)}]}
+
+Save = Callable[[foldlog.Store], Awaitable[object]]
+
+
+def masked(value: Any) -> Any:
+    """`value` with the secret masked wherever it stands."""
+    match value:
+        case str():
+            return value.replace(SECRET, MASK)
+        case bytes():
+            return value.replace(SECRET.encode(), MASK.encode())
+        case Mapping():
+            return {key: masked(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(masked, value))
+        case _:
+            return value
+
+
+class Hook:
+    """Masks, and remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Saving] = []
+
+    def __call__(self, saving: Saving) -> Mapping[str, Any]:
+        self.shown.append(saving)
+        return {name: masked(value) for name, value in saving.values.items()}
+
+
+SAVES: dict[str, Save] = {
+    "save_event": lambda s: s.save_event(event(payload=LEAKY)),
+    "save_events": lambda s: s.save_events([event(payload=LEAKY), event("other", payload=LEAKY)]),
+    "save_remote_binding": lambda s: s.save_remote_binding(binding(metadata=LEAKY)),
+    "save_planner_state": lambda s: s.save_planner_state("token", LEAKY),
+    "save_memory_state": lambda s: s.save_memory_state("key", LEAKY),
+    "save_task": lambda s: s.save_task(
+        task(result=LEAKY, error=SECRET, description=SECRET, progress=LEAKY)
+    ),
+    "save_update": lambda s: s.save_update(update("u", content=LEAKY)),
+    "save_steering": lambda s: s.save_steering(steering("e", payload=LEAKY)),
+    "save_trajectory": lambda s: s.save_trajectory("trace", "session", trajectory(SECRET)),
+    "save_planner_event": lambda s: s.save_planner_event(
+        "trace", planner_event(thought=SECRET, error=SECRET, extra=LEAKY)
+    ),
+    "put_bytes": lambda s: s.artifact_store.put_bytes(
+        SECRET.encode(), filename=SECRET, meta=LEAKY, scope=ArtifactScope(session_id="session")
+    ),
+    "put_text": lambda s: s.artifact_store.put_text(SECRET, meta=LEAKY),
+}
+KINDS = {
+    **{name: save.kind for name, save in _SAVES.items() if save is not None},
+    "put_bytes": "artifact.saved",
+    "put_text": "artifact.saved",
+}
+
+
+async def log_bytes(store: foldlog.Store) -> bytes:
+    """All that the log holds, ids and keys included."""
+    found = [b""]
+    for subject in await store.log.subjects():
+        async for page in store.log.read(subject):
+            for envelope in (e for record in page for e in record.envelopes):
+                found += [subject.name.encode(), envelope.id.encode(), envelope.payload]
+    return b"\n".join(found)
+
+
+def test_every_kind_of_save_is_tried() -> None:
+    assert SAVES.keys() == KINDS.keys()
+    writes = {name for name in dir(Store) if name.startswith("save_")}
+    assert writes - KINDS.keys() <= {"save_events_bulk", "save_task_update"}
+
+
+@pytest.mark.parametrize("name", SAVES)
+async def test_what_is_saved_is_what_the_hook_returned(reopen: OpenStore, name: str) -> None:
+    hook = Hook()
+    store = await reopen(redact=hook)
+    before = copy.deepcopy(LEAKY)
+    await SAVES[name](store)
+    assert before == LEAKY, "the caller's own object was changed"
+    assert {saving.kind for saving in hook.shown} == {KINDS[name]}
+    assert all(saving.values for saving in hook.shown)
+    held = await log_bytes(store)
+    assert SECRET.encode() not in held
+    assert MASK.encode() in held
+
+
+async def test_the_hook_is_told_of_what_a_save_is(reopen: OpenStore) -> None:
+    hook = Hook()
+    store = await reopen(redact=hook)
+    await store.save_update(update("u", trace_id="trace"))
+    await store.save_planner_event("trace", planner_event())
+    await store.save_trajectory("trace", "session", trajectory())
+    await store.save_memory_state("key", {"n": 1})
+    about = [saving.about for saving in hook.shown]
+    assert about[0]["update_id"] == "u"
+    assert (about[0]["session_id"], about[0]["trace_id"]) == ("session", "trace")
+    assert (about[1]["trace_id"], about[1]["event_type"]) == ("trace", "tool_call")
+    assert about[2] == {"trace_id": "trace", "session_id": "session"}
+    assert about[3] == {"key": "key"}
+    assert hook.shown[3].values == {"state": {"n": 1}}
+
+
+async def test_readers_get_the_redacted_objects(reopen: OpenStore) -> None:
+    store = await reopen(redact=Hook())
+    for save in SAVES.values():
+        await save(store)
+    for reader in (store, await reopen()):
+        assert await reader.load_history("other") == [event("other", payload=masked(LEAKY))]
+        [saved] = await reader.list_tasks("session")
+        assert (saved.result, saved.error) == (masked(LEAKY), MASK)
+        assert saved.context_snapshot.session_id == "session"
+        assert [u.content for u in await reader.list_updates("session")] == [masked(LEAKY)]
+        assert await reader.get_trajectory("trace", "session") == trajectory(MASK)
+        assert await reader.list_trace_bindings("trace") == [binding(metadata=masked(LEAKY))]
+        [ref] = await reader.artifact_store.list(scope=ArtifactScope(session_id="session"))
+        assert (ref.filename, ref.source) == (MASK, masked(LEAKY))
+        assert await reader.artifact_store.get(ref.id) == MASK.encode()
+    assert await store.load_planner_state("token") == masked(LEAKY)
+
+
+async def test_ids_follow_from_what_is_saved(reopen: OpenStore) -> None:
+    """An id that were the digest of a secret would let who can guess it make sure."""
+    plain, store = await reopen(), await reopen(redact=Hook())
+    await store.save_event(event(payload=LEAKY))
+    await plain.save_event(event(payload=masked(LEAKY)))
+    assert len(await plain.load_history("trace", consistency="strong")) == 1
+
+
+# --- a hook that fails --------------------------------------------------------------------------
+
+
+async def asynchronous(saving: Saving) -> Mapping[str, Any]:
+    return saving.values
+
+
+FAILING: dict[str, Any] = {
+    "raises": lambda saving: 1 / 0,
+    "returns None": lambda saving: None,
+    "drops a name": lambda saving: {},
+    "adds a name": lambda saving: {**saving.values, "more": 1},
+    "is asynchronous": asynchronous,
+}
+
+
+@pytest.mark.parametrize("name", SAVES)
+@pytest.mark.parametrize("how", FAILING)
+async def test_where_the_hook_fails_nothing_is_appended(
+    reopen: OpenStore, backend: Any, how: str, name: str
+) -> None:
+    if backend.name != "memory" and how != "raises":
+        return  # what a hook does is the same everywhere; that nothing was stored is not
+    store = await reopen(redact=FAILING[how])
+    before = await appended(store)
+    with pytest.raises(RedactionFailed) as failed:
+        await SAVES[name](store)
+    assert failed.value.kind == KINDS[name]
+    assert SECRET not in str(failed.value)
+    assert await appended(store) == before
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_one_of_many_fails_all(reopen: OpenStore) -> None:
+    def picky(saving: Saving) -> Mapping[str, Any]:
+        if saving.about["trace_id"] == "bad":
+            raise ValueError(SECRET)
+        return saving.values
+
+    store = await reopen(redact=picky)
+    with pytest.raises(RedactionFailed):
+        await store.save_events([event("good"), event("bad")])
+    assert await store.load_history("good") == []
+    assert await appended(store) == 0
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_what_the_hook_returns_is_checked_like_any_input(reopen: OpenStore) -> None:
+    store = await reopen(redact=lambda saving: dict.fromkeys(saving.values, object()))
+    accepted = []
+    for name, save in SAVES.items():
+        try:
+            await save(store)
+        except foldlog.FoldlogError:
+            continue
+        accepted.append(name)
+    assert accepted == ["save_steering"]  # it is sanitised, which makes text of anything
+    with pytest.raises(foldlog.FoldlogError):
+        await store.save_events(5)  # type: ignore[arg-type]
+    with pytest.raises(foldlog.FoldlogError):
+        await store.save_task("no task")  # type: ignore[arg-type]
+    assert await appended(store) == len(accepted)
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_a_degrading_store_drops_counts_and_says_so(
+    reopen: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leaky(saving: Saving) -> Mapping[str, Any]:
+        raise ValueError(SECRET)
+
+    store = await reopen(redact=leaky, on_error="degrade")
+    await store.save_update(update("u", content=LEAKY))
+    assert store.degraded == {"save_update": 1}
+    [line] = [record for record in caplog.records if hasattr(record, "exception")]
+    assert line.levelno == logging.ERROR
+    assert SECRET not in line.__dict__["exception"]
+    assert await appended(store) == 0
+
+
+async def test_a_spool_holds_what_the_hook_returned(tmp_path: Path) -> None:
+    async with spooling(tmp_path, FlakyLog()) as process:
+        options = StoreOptions(on_error="degrade", redact=Hook())
+        store = foldlog.Store(process.log, process.log.blobs, options, outbox=process.outbox)
+        process.log.state = "away"
+        await store.save_update(update("u", content=LEAKY))
+        [file] = files(tmp_path)
+        assert SECRET.encode() not in file.read_bytes()
+        assert MASK.encode() in file.read_bytes()
+        await process.drained()
+
+
+# --- what passes no hook ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_what_no_hook_has_seen_is_refused(reopen: OpenStore) -> None:
+    store = await reopen(redact=Hook())
+    subject = store._journal.subject("unheard", "of")
+    made = draft("unheard.of", b"\xc0", id="id")
+    appends: list[Callable[[], Awaitable[object]]] = [
+        lambda: store._journal.append((subject, [made])),
+        lambda: store._journal.append_now(Append(subject, (made,))),
+        lambda: store._journal.compare_and_append(subject, [made], 0),
+        lambda: store._journal.log.append([Append(subject, (made,))]),
+        lambda: store._journal.own_log.append([Append(subject, (made,))]),
+    ]
+    for attempt in appends:
+        with pytest.raises(foldlog.ConfigurationError, match=r"unheard\.of"):
+            await attempt()
+    for facade in ("recovery", "agents", "scoped"):
+        with pytest.raises(foldlog.ConfigurationError, match="redact= does not reach"):
+            getattr(store, facade)
+    with pytest.raises(foldlog.ConfigurationError, match="redact= does not reach sessions"):
+        await store.session("session")
+    assert await appended(store) == 0
+    assert "unheard.of" not in PASSED
+
+
+@pytest.mark.parametrize("backend", ["memory"], indirect=True)
+async def test_everything_else_works_as_without(reopen: OpenStore) -> None:
+    store = await reopen(redact=Hook())
+    await store.save_remote_binding(binding(router_session_id="router"))
+    await store.mark_binding_terminal(trace_id="trace", context_id="ctx", task_id="task")
+    async with store.atomic():
+        await store.save_update(update("u", content=SECRET))
+    await asyncio.gather(*(store.save_update(update(str(n))) for n in range(9)))
+    await store.clear_session("session")
+    await store.clear()
+    assert await store.sessions() == []
+
+
+@pytest.mark.parametrize("redact", [5, "mask"])
+def test_a_hook_is_a_function(redact: Any) -> None:
+    with pytest.raises(foldlog.ConfigurationError, match="redact is a function"):
+        foldlog.memory_store(redact=redact)
+
+
+def test_a_store_without_a_hook_has_its_methods_as_they_are() -> None:
+    """No cost when absent: what a save calls is the capability's own method."""
+    store = foldlog.memory_store()
+    assert not hasattr(vars(store)["save_task"], "__wrapped__")
+    assert inspect.ismethod(vars(store)["save_task"])

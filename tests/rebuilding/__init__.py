@@ -1,0 +1,1 @@
+"""Rebuilding, verifying and users' own projections."""

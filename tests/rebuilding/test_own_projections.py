@@ -1,0 +1,227 @@
+"""Projections of users' own get what the built-in ones get."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import metadata
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+import foldlog
+from foldlog import codec
+from foldlog.log.memory import MemoryLog
+from foldlog.store import own
+from foldlog_projections import events
+from tests.conftest import OpenStore
+from tests.rebuilding.test_rebuild import LONG, editions, wait_for_snapshots
+from tests.support.build import event, update
+
+
+class Costs:
+    """What the events of a trace say that each tool has cost: calls and tokens."""
+
+    name = "tool costs"
+    version = 1
+    family = "events"
+    latest_only = False
+
+    def initial(self) -> dict[str, list[int]]:
+        return {}
+
+    def apply(self, state: dict[str, list[int]], envelope: Any, /) -> dict[str, list[int]]:
+        saved = codec.decode(envelope.payload)
+        entry = state.setdefault(saved["node_name"] or "?", [0, 0])
+        entry[0] += 1
+        entry[1] += saved["payload"]["tokens"]
+        return state
+
+
+class KeptCosts(Costs):
+    """The same, with snapshots."""
+
+    keep = staticmethod(msgspec.msgpack.encode)
+    restore = staticmethod(msgspec.msgpack.decode)
+
+
+def call(n: int, tokens: int = 1) -> foldlog.StoredEvent:
+    return event(ts=float(n), node_name=f"tool-{n % 2}", payload={"tokens": tokens})
+
+
+@pytest.fixture(params=[Costs, KeptCosts])
+def costs(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+async def test_a_view_of_ones_own_is_read_by_name(reopen: OpenStore) -> None:
+    store, other = await reopen(projections=[Costs()]), await reopen(projections=[Costs()])
+    assert await store.view("tool costs", "trace") == {}
+    await store.save_events([call(n) for n in range(5)])
+    expected = {"tool-0": [3, 3], "tool-1": [2, 2]}
+    assert await store.view("tool costs", "trace") == expected
+    assert await other.view("tool costs", "trace", consistency="strong") == expected
+    await other.save_event(call(5, tokens=40))
+    assert (await store.view("tool costs", "trace", consistency="strong"))["tool-1"] == [3, 42]
+    assert len(await store.load_history("trace")) == 6
+    assert (await store.view("tool costs", "another")) == {}
+
+
+async def test_what_a_caller_does_to_a_state_stays_with_the_caller(costs: Any) -> None:
+    async with foldlog.memory_store(projections=[costs]) as store:
+        await store.save_event(call(1))
+        state = await store.view("tool costs", "trace")
+        state["tool-1"][0] = 99
+        assert await store.view("tool costs", "trace") == {"tool-1": [1, 1]}
+
+
+async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> None:
+    async with foldlog.memory_store(projections=[costs]) as store:
+        await store.save_events([call(n) for n in range(10)])
+        await store.load_history("trace")
+        await store.view("tool costs", "trace")
+        report = await store.rebuild()
+        assert report.projections["tool costs"] == report.projections["events"] == 1
+        assert report.differing == ()
+        await store.view("tool costs", "trace")
+        view = store._views.peek(costs, store._journal.subject(events, "trace"))
+        assert view is not None
+        view.folded.state["tool-0"][1] = 7
+        [difference] = (await store.verify("tool costs")).differing
+        assert difference.view == "tool costs/trace"
+        assert difference.first == "state.tool-0[1]: 7 was served, 5 is in the log"
+        assert (await store.rebuild("tool costs")).differing == (difference,)
+        assert (await store.view("tool costs", "trace"))["tool-0"] == [5, 5]
+
+
+async def test_one_that_can_be_kept_has_snapshots_with_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, costs = MemoryLog(), KeptCosts()
+    async with foldlog.memory_store(log=log, projections=[costs]) as store:
+        for n in range(LONG):  # one by one, so that each has a record of its own
+            await store.save_event(call(n))
+        state = await store.view("tool costs", "trace")
+        await store.load_history("trace")
+        await wait_for_snapshots(store)
+    assert editions(log, "events") == {"", "u~tool=20costs"}
+    applied: list[int] = []
+
+    class Watched(KeptCosts):
+        def apply(self, state: Any, envelope: Any, /) -> Any:
+            applied.append(envelope.seq)
+            return super().apply(state, envelope)
+
+    async with foldlog.memory_store(log=log, projections=[Watched()]) as store:
+        assert await store.view("tool costs", "trace") == state
+        assert len(applied) < LONG  # the rest came with the snapshot
+        watched = Watched()
+    monkeypatch.setattr(Watched, "version", 2)
+    applied.clear()
+    async with foldlog.memory_store(log=log, projections=[watched]) as store:
+        assert await store.view("tool costs", "trace") == state
+        assert len(applied) >= LONG
+        report = await store.rebuild("tool costs")
+        assert (report.differing, report.changed) == ((), ())
+        assert editions(log, "events") == {"", "u~tool=20costs~v2~1"}
+
+
+async def test_ones_own_views_travel_in_time(costs: Any) -> None:
+    async with foldlog.memory_store(projections=[costs]) as store:
+        await store.save_event(call(1))
+        moment = await store.position()
+        await store.save_event(call(2))
+        async with store.at(moment) as past:
+            assert await past.view("tool costs", "trace") == {"tool-1": [1, 1]}
+        assert await store.view("tool costs", "trace") == {"tool-1": [1, 1], "tool-0": [1, 1]}
+
+
+async def test_views_of_ones_own_are_evicted_like_others(costs: Any) -> None:
+    async with foldlog.memory_store(projections=[costs], max_hot_bytes=0) as store:
+        for n in range(20):
+            await store.save_event(event(f"trace-{n}", node_name="t", payload={"tokens": n}))
+            assert await store.view("tool costs", f"trace-{n}") == {"t": [1, n]}
+        assert (await store.health()).hot_views <= 1
+
+
+async def test_what_a_projection_raises_is_told_with_its_position() -> None:
+    async with foldlog.memory_store(projections=[Costs()]) as store:
+        await store.save_event(event(payload={"no": "tokens"}))
+        with pytest.raises(foldlog.LogCorrupt, match=r"tool costs, event.saved: KeyError"):
+            await store.view("tool costs", "trace")
+        assert len(await store.load_history("trace")) == 1
+        [finding] = (await store.verify()).findings
+        assert finding.sequence == 1
+
+
+async def test_a_built_in_view_is_read_the_same_way() -> None:
+    async with foldlog.memory_store() as store:
+        await store.save_update(update("u"))
+        [envelope] = await store.view("updates", "session")
+        assert envelope.id == "u"
+        with pytest.raises(foldlog.ConfigurationError, match="weather"):
+            await store.view("weather", "session")
+        with pytest.raises(foldlog.InvalidId):
+            await store.view("updates", "")
+
+
+def broken(**attributes: Any) -> Any:
+    values = {"name": "n", "version": 1, "family": "events", "latest_only": False}
+    return SimpleNamespace(**(values | {"initial": dict, "apply": max} | attributes))
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ([broken(name="")], "name"),
+        ([broken(name="events")], "two projections"),
+        ([broken(), broken()], "two projections"),
+        ([broken(version=0)], "version"),
+        ([broken(version="2")], "version"),
+        ([broken(family="weather")], "family"),
+        ([broken(latest_only=None)], "latest_only"),
+        ([broken(apply=None)], "apply"),
+        (["a name"], "name"),
+        ("a name", "list"),
+        (7, "list"),
+    ],
+)
+def test_what_is_no_projection_is_refused(given: Any, word: str) -> None:
+    with pytest.raises(foldlog.ConfigurationError, match=word):
+        foldlog.memory_store(projections=given)
+    with pytest.raises(foldlog.ConfigurationError, match=word):
+        foldlog.connect(projections=given)
+
+
+def test_installed_packages_bring_projections(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = metadata.EntryPoint("costs", f"{__name__}:Costs", own.GROUP)
+    missing = metadata.EntryPoint("missing", "no_such_module:x", own.GROUP)
+    found: list[metadata.EntryPoint] = [entry]
+
+    def entry_points(*, group: str) -> list[metadata.EntryPoint]:
+        assert group == "foldlog.projections"
+        return found
+
+    monkeypatch.setattr(own.metadata, "entry_points", entry_points)
+    own._installed.cache_clear()
+    try:
+        assert [each.name for each in own.own_projections(None)] == ["tool costs"]
+        assert [each.name for each in own.own_projections([broken()])] == ["tool costs", "n"]
+        found[:] = [missing]
+        own._installed.cache_clear()
+        with pytest.raises(foldlog.ConfigurationError, match="no_such_module"):
+            foldlog.memory_store()
+    finally:
+        own._installed.cache_clear()
+
+
+def test_a_class_is_made_a_projection() -> None:
+    """An entry point names a module, an object, or a class without arguments."""
+
+    async def read() -> Any:
+        async with foldlog.memory_store(projections=[Costs]) as store:
+            await store.save_event(call(1))
+            return await store.view("tool costs", "trace")
+
+    assert asyncio.run(read()) == {"tool-1": [1, 1]}

@@ -1,0 +1,398 @@
+"""Rebuilding beside what is served: compared, switched at the end, gone on with after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+import foldlog
+from foldlog import StateUpdate, UpdateType
+from foldlog.log.memory import MemoryLog
+from foldlog.store.rebuild import Rebuild
+from foldlog.store.refolds import RebuildProgress
+from foldlog.views.snapshot import DUE_ENVELOPES
+from foldlog_projections import tasks, updates
+
+LONG = DUE_ENVELOPES + 200
+
+
+def update(n: int, session: str = "s") -> StateUpdate:
+    return StateUpdate(
+        session_id=session,
+        task_id=f"task-{n % 3}",
+        update_id=f"{session}-{n:05d}",
+        update_type=UpdateType.PROGRESS,
+        content={"n": n},
+    )
+
+
+async def save_updates(
+    store: foldlog.Store, count: int, session: str = "s", first: int = 0
+) -> None:
+    for start in range(first, first + count, 200):
+        await asyncio.gather(
+            *(
+                store.save_update(update(n, session))
+                for n in range(start, min(start + 200, first + count))
+            )
+        )
+
+
+async def wait_for_snapshots(store: foldlog.Store) -> None:
+    snapshots = store._views.snapshots
+    assert snapshots is not None
+    if snapshots._writer is not None:
+        snapshots._hurry.set()
+        await asyncio.wait([snapshots._writer])
+
+
+@pytest.fixture
+async def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+async def store(log: MemoryLog) -> AsyncIterator[foldlog.Store]:
+    async with foldlog.memory_store(log=log) as store:
+        yield store
+
+
+def editions(log: MemoryLog, family: str = "updates") -> set[str]:
+    from foldlog.log.snapshots import edition_of
+
+    return {
+        edition_of(where) for subject, where in log.snapshots.stored if subject.family == family
+    }
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
+    store: foldlog.Store,
+) -> None:
+    await save_updates(store, 5)
+    await store.list_updates("s")
+    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    assert view is not None
+    page = view.folded.state.page(0)
+    page[3] = msgspec.structs.replace(page[3], payload=b"\x80")
+    report = await store.rebuild()
+    [difference] = report.differing
+    assert difference.view == "updates/s"
+    assert difference.served.envelopes == difference.rebuilt.envelopes == 5
+    assert "envelope 3.payload" in difference.first
+    # It is put right.
+    assert [each.content["n"] for each in await store.list_updates("s")] == list(range(5))
+    assert (await store.verify()).is_good
+
+
+async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store) -> None:
+    await save_updates(store, 3)
+    await store.list_updates("s")
+    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    assert view is not None
+    del view.folded.seen["s-00002"]
+    [difference] = (await store.verify()).differing
+    assert difference.first == "envelope 2: nothing was served, 's-00002' is in the log"
+    assert (difference.served.envelopes, difference.rebuilt.envelopes) == (2, 3)
+    assert difference.served.digest != difference.rebuilt.digest
+
+
+async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
+    store: foldlog.Store, log: MemoryLog
+) -> None:
+    """Its bytes are in order, and what they say is not so: only the log can tell."""
+    await save_updates(store, LONG)
+    await store.list_updates("s")
+    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    assert view is not None
+    view.folded.state.places["task-1"][0] = 2
+    await wait_for_snapshots(store)
+    await store._views.drop()
+    report = await store.verify()
+    [difference] = report.differing
+    assert "index.task-1" in difference.first
+    assert (await store.rebuild()).differing == report.differing
+    assert (await store.verify()).differing == ()
+
+
+async def test_views_that_are_written_to_all_the_while_do_not_differ(store: foldlog.Store) -> None:
+    """What is compared stands at one point of the log on both sides."""
+    await save_updates(store, 50)
+    await store.list_updates("s")
+    done = asyncio.Event()
+
+    async def write() -> None:
+        n = 50
+        while not done.is_set():
+            await store.save_update(update(n))
+            n += 1
+
+    writer = asyncio.create_task(write())
+    try:
+        for _ in range(8):
+            assert (await store.rebuild()).differing == ()
+            assert len(await store.list_updates("s")) >= 50
+    finally:
+        done.set()
+        await writer
+
+
+# --- beside, and only then instead --------------------------------------------------------------
+
+
+async def test_reads_go_on_and_are_switched_at_the_end(
+    store: foldlog.Store, log: MemoryLog
+) -> None:
+    await save_updates(store, LONG)
+    await store.list_updates("s")
+    await wait_for_snapshots(store)
+    assert editions(log) == {""}
+    seen: list[set[str]] = []
+
+    def on_progress(progress: RebuildProgress) -> None:
+        seen.append(editions(log))
+
+    await store.rebuild(on_progress=on_progress)
+    assert all("" in each for each in seen)
+    assert editions(log) == {"v1~1"}
+    await store.rebuild("updates")
+    assert editions(log) == {"v1~2"}
+    async with foldlog.memory_store(log=log) as other:
+        assert len(await other.list_updates("s", limit=LONG + 1)) == LONG
+
+
+async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: MemoryLog) -> None:
+    await save_updates(store, LONG)
+    await store.list_updates("s")
+    await wait_for_snapshots(store)
+    subject = store._journal.subject(tasks, "s")
+    log._stored[subject].append((log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record"))
+    with pytest.raises(foldlog.LogCorrupt):
+        await store.rebuild()
+    assert "" in editions(log)
+    assert store._views.is_hot(store._journal.subject(updates, "s"))
+
+
+async def test_another_version_is_built_beside_the_old_one(
+    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A projection that computes something else is told apart from one that was served wrongly."""
+    for n in range(LONG):
+        await store.save_task(
+            foldlog.TaskState(
+                task_id=f"t{n % 7}",
+                session_id="s",
+                status=foldlog.TaskStatus.RUNNING,
+                task_type=foldlog.TaskType.BACKGROUND,
+                priority=n,
+                context_snapshot=foldlog.TaskContextSnapshot(session_id="s", task_id=f"t{n % 7}"),
+            )
+        )
+    await store.list_tasks("s")
+    await wait_for_snapshots(store)
+    assert editions(log, "tasks") == {""}
+    await store.close()
+
+    def apply(state: dict[str, Any], envelope: Any, /) -> dict[str, Any]:
+        state = before(state, envelope)
+        state.pop("t3", None)
+        return state
+
+    before = tasks.apply
+    monkeypatch.setattr(tasks, "apply", apply)
+    monkeypatch.setattr(tasks, "version", 2)
+    async with foldlog.memory_store(log=log) as newer:
+        report = await newer.rebuild("tasks")
+        assert report.differing == ()
+        [changed] = report.changed
+        assert (changed.view, changed.served.version, changed.rebuilt.version) == ("tasks/s", 1, 2)
+        assert "state.t3" in changed.first
+        assert editions(log, "tasks") == {"v2~1"}
+        assert len(await newer.list_tasks("s")) == 6
+        # Nothing is left of the other version to compare with.
+        assert (await newer.verify("tasks")).changed == ()
+
+
+async def test_a_watcher_sees_neither_gap_nor_repeat_across_a_rebuild(
+    store: foldlog.Store,
+) -> None:
+    await save_updates(store, 10)
+    async with aclosing(store.watch_updates("s")) as watched:
+        first = [(await anext(watched)).content["n"] for _ in range(6)]
+        view = store._views.peek(updates, store._journal.subject(updates, "s"))
+        assert view is not None
+        stale = view.folded
+        await store.rebuild()
+        await save_updates(store, 2, first=10)
+        rest = [(await anext(watched)).content["n"] for _ in range(6)]
+        assert first + rest == list(range(12))
+        again = store._views.peek(updates, store._journal.subject(updates, "s"))
+        assert again is not None
+        assert again.folded is not stale
+
+
+async def test_a_process_that_was_hot_goes_on_in_the_edition_of_anothers_rebuild(
+    store: foldlog.Store, log: MemoryLog
+) -> None:
+    await save_updates(store, LONG)
+    await store.list_updates("s")
+    await wait_for_snapshots(store)
+    async with foldlog.memory_store(log=log) as other:
+        await other.rebuild()
+    await save_updates(store, LONG, first=LONG)
+    await store.list_updates("s")
+    await wait_for_snapshots(store)
+    assert editions(log) == {"v1~1"}
+    async with foldlog.memory_store(log=log) as third:
+        snapshots = third._views.snapshots
+        assert snapshots is not None
+        restored = await snapshots.load(updates, store._journal.subject(updates, "s"))
+        assert restored is not None
+        assert len(restored.folded.seen) > LONG
+
+
+# --- interrupted --------------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    """What stands for a kill: nothing of the rebuild runs afterwards."""
+
+
+def interrupting(after: int) -> Any:
+    def on_progress(progress: RebuildProgress) -> None:
+        if progress.done >= after:
+            raise Interrupted
+
+    return on_progress
+
+
+async def test_what_was_cut_short_goes_on_where_it_was(
+    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foldlog.log.memory._PAGE", 50)
+    for session in "abcdefgh":
+        await save_updates(store, 300, session)
+    whole = await store.rebuild("updates")
+    rebuild = Rebuild(store._journal, recorded_every=100)
+    with pytest.raises(Interrupted):
+        await rebuild.rebuild("updates", on_progress=interrupting(5))
+    scanned: list[int] = []
+    scan = log.scan
+
+    def noted(shard: int, *, after: int = 0) -> Any:
+        scanned.append(after)
+        return scan(shard, after=after)
+
+    monkeypatch.setattr(log, "scan", noted)
+    async with foldlog.memory_store(log=log) as other:
+        again = await other.rebuild("updates")
+    assert again.is_resumed
+    assert scanned[0] > 0
+    assert again[:5] == whole[:5]
+    # That one is over; the next begins anew.
+    assert not (await store.rebuild("updates")).is_resumed
+
+
+async def test_another_version_does_not_go_on_with_it(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for session in "abcd":
+        await save_updates(store, 30, session)
+    rebuild = Rebuild(store._journal, recorded_every=1)
+    monkeypatch.setattr("foldlog.log.memory._PAGE", 10)
+    with pytest.raises(Interrupted):
+        await rebuild.rebuild("updates", on_progress=interrupting(2))
+    monkeypatch.setattr(updates, "version", 2)
+    report = await store.rebuild("updates")
+    assert not report.is_resumed
+    assert report.views == 4
+
+
+async def test_one_of_two_rebuilds_at_once_gives_way(
+    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foldlog.log.memory._PAGE", 10)
+    for session in "abcd":
+        await save_updates(store, 30, session)
+    async with foldlog.memory_store(log=log) as other:
+        first = Rebuild(store._journal, recorded_every=1).rebuild("updates")
+        second = Rebuild(other._journal, recorded_every=1).rebuild("updates")
+        results = await asyncio.gather(first, second, return_exceptions=True)
+    won = [each for each in results if isinstance(each, foldlog.RebuildReport)]
+    lost = [each for each in results if isinstance(each, foldlog.ConfigurationError)]
+    assert (len(won), len(lost)) == (1, 1)
+    assert won[0].views == 4
+    assert (await store.verify()).is_good
+
+
+# --- verifying ----------------------------------------------------------------------------------
+
+
+async def test_verifying_changes_nothing(store: foldlog.Store, log: MemoryLog) -> None:
+    await save_updates(store, LONG)
+    await store.list_updates("s")
+    await wait_for_snapshots(store)
+    before = dict(log.snapshots.stored), dict(log._heads and log._stored)
+    report = await store.verify()
+    assert report.is_good
+    assert report.projections["updates"] == 1
+    assert report.envelopes >= LONG
+    assert (dict(log.snapshots.stored), dict(log._stored)) == before
+    assert store._views.is_hot(store._journal.subject(updates, "s"))
+
+
+async def test_what_cannot_be_read_is_reported_with_its_position(
+    store: foldlog.Store, log: MemoryLog
+) -> None:
+    await save_updates(store, 3)
+    await store.save_memory_state("key", {"n": 1})
+    subject = store._journal.subject(updates, "s")
+    seq, time, _ = log._stored[subject][0]
+    log._stored[subject][0] = (seq, time, b"\xff")
+    report = await store.verify()
+    assert not report.is_good
+    [finding] = report.findings
+    assert (finding.where, finding.sequence) == (subject.name, seq)
+    assert report.projections["memory"] == 1
+
+
+async def test_records_that_are_counted_and_not_given_are_reported(
+    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        await store.save_update(update(n))
+    counts = log.counts
+
+    async def more(shard: int) -> dict[str, int]:
+        return {name: count + 1 for name, count in (await counts(shard)).items()}
+
+    monkeypatch.setattr(log, "counts", more)
+    [finding] = (await store.verify("updates")).findings
+    assert finding.reason == "1 of 4 records cannot be read"
+    assert finding.where == store._journal.subject(updates, "s").name
+
+
+async def test_an_unknown_projection_is_refused(store: foldlog.Store) -> None:
+    with pytest.raises(foldlog.ConfigurationError, match="weather"):
+        await store.verify("weather")
+
+
+def test_a_namespace_of_several_shards_is_rebuilt_whole() -> None:
+    async def run() -> SimpleNamespace:
+        async with foldlog.memory_store(shards=4) as store:
+            for session in map(str, range(20)):
+                await save_updates(store, 3, session)
+            report = await store.rebuild()
+            return SimpleNamespace(views=report.projections["updates"], good=await store.verify())
+
+    result = asyncio.run(run())
+    assert result.views == 20
+    assert result.good.is_good

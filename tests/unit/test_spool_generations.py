@@ -1,0 +1,119 @@
+"""What waited in a spool while its session was cleared does not bring the session back."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog.log.port import Append, StreamInfo
+from foldlog.store.spool.knowledge import Knowledge
+from foldlog.store.store import StoreOptions
+from foldlog.subjects import Namespace
+from tests.support.build import event, task, trajectory, update
+from tests.support.flaky import FlakyLog, spooling
+
+
+def others(log: FlakyLog) -> foldlog.Store:
+    """A store of another process, which the outage does not concern."""
+    return foldlog.Store(log, log.blobs, StoreOptions())
+
+
+async def test_what_was_spooled_before_a_clearing_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with spooling(tmp_path) as process:
+        await process.store.save_update(update("known"))
+        await process.store.save_update(update("known", "other"))
+        process.log.state = "away"
+        await process.store.save_update(update("late"))
+        await process.store.save_task(task())
+        await process.store.save_update(update("late", "other"))
+        process.log.state = "up"
+        await others(process.log).clear_session("session")
+        await process.drained()
+        assert process.counts == (0, 3, 1, 2)
+        assert await process.log.ids("updates", "other") == ["known", "late"]
+        # Its tasks were empty when it was cleared: the session's own tombstone tells.
+        assert await process.store.list_updates("session", consistency="strong") == []
+        assert await process.store.list_tasks("session") == []
+    refused = [r for r in caplog.records if r.message == "statestore_spool_refused"]
+    assert {r.levelno for r in refused} == {logging.ERROR}
+    assert ["was cleared at sequence" in r.__dict__["exception"] for r in refused] == [True] * 2
+
+
+async def test_a_trace_that_was_cleared_is_told_by_its_own_tombstone(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as process:
+        await process.store.save_trajectory("trace", "session", trajectory())
+        await process.store.save_event(event("trace", 1.0))
+        process.log.state = "away"
+        await process.store.save_event(event("trace", 2.0))
+        await process.store.save_trajectory("trace", "session", trajectory("late"))
+        process.log.state = "up"
+        await others(process.log).clear_session("session")
+        await process.drained()
+        assert process.counts == (0, 3, 0, 3)
+        assert await process.store.load_history("trace", consistency="strong") == []
+        assert await process.store.get_trajectory("trace", "session") is None
+
+
+async def test_an_atomic_block_is_refused_as_a_whole(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as process:
+        await process.store.save_update(update("known"))
+        process.log.state = "away"
+        async with process.store.atomic():
+            await process.store.save_update(update("late"))
+            await process.store.save_update(update("late", "other"))
+        process.log.state = "up"
+        await others(process.log).clear_session("session")
+        await process.drained()
+        assert process.counts == (0, 2, 0, 2)
+        assert await process.store.list_updates("other") == []
+
+
+async def test_who_cleared_the_session_or_has_seen_it_cleared_begins_it_anew(
+    tmp_path: Path,
+) -> None:
+    async with spooling(tmp_path) as process:
+        await process.store.save_update(update("old"))
+        await process.store.clear_session("session")
+        process.log.state = "away"
+        await process.store.save_update(update("new"))
+        await process.drained()
+        await others(process.log).clear_session("session")
+        assert await process.store.list_updates("session", consistency="strong") == []
+        process.log.state = "away"
+        await process.store.save_update(update("newer"))
+        await process.drained()
+        assert await process.log.ids() == [(await process.log.ids())[0], "newer"]
+        assert process.counts == (0, 2, 2, 0)
+
+
+async def test_a_writer_that_never_saw_the_log_is_not_judged(tmp_path: Path) -> None:
+    log = FlakyLog()
+    await others(log).save_update(update("old"))
+    await others(log).clear_session("session")
+    async with spooling(tmp_path, log) as process:
+        process.log.state = "away"
+        await process.store.save_update(update("new"))
+        await process.drained()
+        assert process.counts == (0, 1, 1, 0)
+
+
+def test_knowledge_grows_and_is_of_one_shard() -> None:
+    namespace = Namespace(shards=2)
+    one, two = (
+        next(s for n in range(99) if (s := namespace.subject("updates", str(n))).shard == shard)
+        for shard in (0, 1)
+    )
+    knowledge = Knowledge()
+    assert knowledge.of(one) is None
+    knowledge.stored([Append(one, ())], [7])
+    knowledge.stored([Append(one, ())], [5])
+    assert (knowledge.of(one), knowledge.of(two)) == (7, None)
+    knowledge.seen([StreamInfo("s", 1, 0, 0, 0, 0, 9, 1, None, {})])
+    assert knowledge.of(two) == 9
+    knowledge.cleared_at = {one: 8, two: 8}.__getitem__
+    assert (knowledge.of(one), knowledge.of(two)) == (8, 9)

@@ -1,0 +1,77 @@
+"""The appends of a degrading store stay in the order of their calls, and share what they can."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.build import task, update
+from tests.support.flaky import FlakyLog, spooling
+
+
+async def test_a_later_save_never_overtakes_one_that_fails(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.gate, log.state = asyncio.Event(), "away"
+        first = asyncio.create_task(process.store.save_task(task(description="running")))
+        await asyncio.sleep(0)
+        log.state = "up"  # the log is back before the first has failed
+        later = [
+            asyncio.create_task(process.store.save_task(task(description=text)))
+            for text in ("almost", "done")
+        ]
+        both = asyncio.create_task(process.store.save_update(update("a")))
+        await asyncio.sleep(0)
+        log.gate.set()
+        await asyncio.gather(first, *later, both)
+        await process.drained()
+        assert len(await log.ids("tasks")) == 3
+        [found] = await process.store.list_tasks("session")
+        assert found.description == "done"
+
+
+async def test_saves_of_one_subject_go_together(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        await asyncio.gather(*(process.store.save_update(update(f"{n}")) for n in range(100)))
+        assert len(log.calls) == 2  # the first, and all that came meanwhile
+        assert await log.ids() == [f"{n}" for n in range(100)]
+
+
+async def test_subjects_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.gate = asyncio.Event()
+        saves = [
+            asyncio.create_task(process.store.save_update(update("a", f"{n}"))) for n in range(9)
+        ]
+        await asyncio.sleep(0)
+        assert len(log.calls) == 9
+        log.gate.set()
+        await asyncio.gather(*saves)
+
+
+async def test_one_save_that_is_refused_is_not_the_others_fault(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as process:
+        large = update("large", content={"x": "x" * 9 * 1024 * 1024})
+        await asyncio.gather(
+            *(process.store.save_update(u) for u in (update("a"), update("b"), large, update("c")))
+        )
+        assert process.counts == (0, 0, 0, 0)
+        assert process.store.degraded == {"save_update": 1}
+        assert await process.log.ids() == ["a", "b", "c"]
+
+
+async def test_who_is_cancelled_while_waiting_holds_nobody_up(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.gate = asyncio.Event()
+        saves = [asyncio.create_task(process.store.save_update(update(f"{n}"))) for n in range(4)]
+        await asyncio.sleep(0)
+        for n in (0, 2):
+            saves[n].cancel()
+        await asyncio.sleep(0)
+        log.gate.set()
+        await asyncio.gather(*saves, return_exceptions=True)
+        assert [save.cancelled() for save in saves] == [True, False, True, False]
+        assert await log.ids() == ["1", "3"]
