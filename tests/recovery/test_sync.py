@@ -23,7 +23,12 @@ from foldlog.recovery import (
     SyncStateBackend,
 )
 from tests.recovery.build import event, snapshot
-from tests.recovery.foreign import ForeignState
+from tests.recovery.foreign import (
+    ForeignEventType,
+    ForeignMetadata,
+    ForeignState,
+    ForeignStatus,
+)
 from tests.support.stores import fresh_namespace
 
 
@@ -158,6 +163,25 @@ def test_a_process_that_never_closes_ends_and_leaves_what_it_saved(
     assert states.load_state("s") == given
 
 
+def test_a_call_from_its_own_thread_is_an_error_and_not_the_end(place: dict[str, Any]) -> None:
+    migrations = Migrations("1.1.0")
+    refused: list[str] = []
+
+    @migrations.step("1.0.0", "1.1.0")
+    def look(old: StateSnapshot) -> StateSnapshot:
+        for call in (lambda: states.load_state("other"), states.close):
+            with pytest.raises(foldlog.ConfigurationError) as error:
+                call()
+            refused.append(str(error.value))
+        return old
+
+    with SyncStateBackend(**place, migrations=migrations) as states:
+        states.save_state(snapshot("s"))
+        assert states.load_state("s") is not None
+    assert len(refused) == 2
+    assert "own thread" in refused[0]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_has_a_store_of_its_own(states: SyncStateBackend) -> None:
@@ -180,18 +204,27 @@ def test_a_forked_child_has_a_store_of_its_own(states: SyncStateBackend) -> None
 def test_an_execution_of_another_library_is_saved_and_loaded(
     states: SyncStateBackend, artifacts: SyncArtifactBackend
 ) -> None:
-    began = ForeignState(state_backend=states, artifact_backend=artifacts)
-    began.record("search", {"flights": 3})
+    began = ForeignState(execution_stack=["agent"]).use(states, artifacts)
+    began.run("search", ForeignEventType.TOOL_CALL, lambda: {"flights": 3, "legs": (1, 2)})
     began.storage.data["seat"] = "12A"
     began.storage.artifacts["model"] = snapshot("an object of theirs")
     assert began.save_checkpoint() is True
-    began.record("book", "ok")
-    assert began.save_checkpoint("paused") is True
+    began.run("book", ForeignEventType.LLM_CALL, lambda: "ok")
+    assert began.save_checkpoint(ForeignStatus.PAUSED, ForeignMetadata(tags=["vip"])) is True
 
     found = ForeignState.load_from_state_id(began.state_id, states, artifacts)
     assert found is not None
-    assert found.history.events == began.history.events
-    assert found.storage.data == {"seat": "12A"}
+    assert found.model_dump(mode="json") == began.model_dump(mode="json")
     assert found.storage.artifacts == {"model": snapshot("an object of theirs")}
-    assert [s.state_id for s in states.list_states(status=StateStatus.PAUSED)] == [began.state_id]
+    [paused] = states.list_states(tags=["vip"], status=StateStatus.PAUSED)
+    assert paused.state_id == began.state_id
     assert ForeignState.load_from_state_id("unknown", states) is None
+    assert ForeignState().save_checkpoint() is False
+
+
+def test_what_another_library_cannot_write_either_is_refused(states: SyncStateBackend) -> None:
+    began = ForeignState().use(states)
+    began.run("search", ForeignEventType.TOOL_CALL, object)
+    with pytest.raises(foldlog.PayloadError, match="object"):
+        began.save_checkpoint()
+    assert states.list_states() == []

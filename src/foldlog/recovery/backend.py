@@ -26,7 +26,6 @@ from foldlog.recovery.models import (
 from foldlog.recovery.publishing import EventBus, Publisher
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
-from foldlog.store.clearing import clear_subject
 from foldlog.subjects import checked_id
 from foldlog_projections import states
 from foldlog_projections.states import State
@@ -131,10 +130,7 @@ class StateBackend:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: it may still be there; deleting again is safe.
         """
-        journal = self._ledger.journal
-        held = await clear_subject(journal, states, state_id, remember=False)
-        await self._ledger.unlist(state_id)
-        return held.value is not None
+        return (await self._ledger.remove(state_id)).value is not None
 
     def execution(
         self,
@@ -156,10 +152,12 @@ class StateBackend:
         Args:
             state_id: None: a new one.
             metadata: None: as it was.
-            version: of the schema of what `storage` holds. None: as it was, 1.0.0 at first.
+            version: of the schema of what `storage` holds. None: as it was; at first the current
+                one of the migrations, or 1.0.0.
             replay_mode: VALIDATION takes nothing over and records nothing.
             resume_from_address: this step and all that were first begun after it are void, and
-                done again. They stay on the log.
+                done again. They stay on the log. Asking for it twice is asking for it once, until
+                the step has begun anew.
             event_bus: what has a `publish(event)`, plain or async.
             auto_checkpoint_config: None: checkpoints at the end, and where they are asked for.
             artifacts: where its artifacts go; None: `store.recovery.artifacts`. Another one of its

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 from foldlog import codec
 from foldlog.envelope import Draft
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.recovery import records
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.comparison import Comparison
+from foldlog.recovery.endings import consists_of, finished
 from foldlog.recovery.errors import ExecutionPaused, ResultMissing, StepUnknown
 from foldlog.recovery.models import (
     AutoCheckpointConfig,
@@ -26,7 +28,7 @@ from foldlog.recovery.publishing import Publisher
 from foldlog.recovery.replay import Decision, Validation, decide
 from foldlog.recovery.tenure import Tenure
 from foldlog.subjects import checked_id
-from foldlog_projections.states import Step
+from foldlog_projections.states import State, Step
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -63,7 +65,7 @@ class Execution:
         self._auto_checkpoint = auto_checkpoint
         self._comparison = Comparison()
         self._running: set[str] = set()
-        self._is_entered = False
+        self._phase = _Phase.NEW
 
     @property
     def state_id(self) -> str:
@@ -92,13 +94,13 @@ class Execution:
         return self._comparison.found(self._tenure.steps)
 
     async def __aenter__(self) -> Self:
-        if self._is_entered:
+        if self._phase is not _Phase.NEW:
             raise ConfigurationError("an Execution is entered once; make another one to resume")
         if self._mode is ReplayMode.VALIDATION:
             await self._tenure.look()
         else:
             await self._tenure.begin(self._resume_from)
-        self._is_entered = True
+        self._phase = _Phase.ENTERED
         return self
 
     async def __aexit__(
@@ -107,10 +109,13 @@ class Execution:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.checkpoint(StateStatus.COMPLETED)
-        elif isinstance(error, Exception) and not isinstance(error, ExecutionPaused):
-            await self.checkpoint(StateStatus.FAILED)
+        try:
+            if error is None:
+                await self.checkpoint(StateStatus.COMPLETED)
+            elif isinstance(error, Exception) and not consists_of(error, ExecutionPaused):
+                await self.checkpoint(StateStatus.FAILED)
+        finally:
+            self._phase = _Phase.LEFT
 
     def should_skip(self, address: str) -> bool:
         """Return whether `run` would return the result on record."""
@@ -154,7 +159,8 @@ class Execution:
 
         Raises:
             StepUnknown: it began before, and its end is not on record. It was not called.
-            ConfigurationError: a step of this address is under way.
+            ConfigurationError: a step of this address is under way; or the execution is not
+                entered, or was left.
             InvalidId: the address is empty. It was not called.
             PayloadError: what it gave cannot be held. Its outcome is unknown from now on.
             AppendConflict: another owner has taken over. If it was called, nothing is on record.
@@ -162,7 +168,9 @@ class Execution:
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`; if it was called,
                 its outcome is unknown. What it raises itself, after that is on record.
         """
-        if checked_id(address, "address") in self._running:
+        checked_id(address, "address")
+        self._check_entered()
+        if address in self._running:
             raise ConfigurationError(f"step {address!r:.80} is under way; addresses name one step")
         self._running.add(address)
         try:
@@ -191,55 +199,54 @@ class Execution:
             PayloadError: the request cannot be held. Others as `run`.
         """
         checked_id(address, "address")
+        self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
             recorded = self._tenure.steps.get(address)
         else:
             recorded = await self._tenure.refreshed(address)
-        if recorded is not None and recorded.phase == "done":
-            return await self._replayed(recorded)
-        if self._mode is not ReplayMode.VALIDATION:
-            waiting = records.waiting(address, request)
-            await self._tenure.write(waiting, status=StateStatus.PAUSED)
-            await self._publisher.publish(address, EventType.USER, ExecutionStatus.AWAITING)
-        raise ExecutionPaused(self.state_id, address, request)
+        if recorded is None or recorded.phase != "done":
+            recorded = await self._asked(address, request, recorded)
+        return await self._replayed(recorded)
 
     async def confirm(self, address: str, result: Any = None) -> None:
         """Put on record that a step whose outcome was unknown has happened, and gave this.
 
         Raises:
-            ConfigurationError: its outcome is not unknown. PayloadError: the result cannot be
-                held. Others as `Tenure.write`.
+            ConfigurationError: its outcome is not unknown, or is on record by now.
+            PayloadError: the result cannot be held. Others as `Tenure.write`.
         """
-        self._check_unknown(address)
-        await self._tenure.write(records.done(address, 0.0, codec.encode(result, "result")))
+        await self._settle(address, records.done(address, 0.0, codec.encode(result, "result")))
 
     async def retract(self, address: str) -> None:
         """Put on record that a step whose outcome was unknown has not happened: `run` does it.
 
         Errors as `confirm`.
         """
-        self._check_unknown(address)
-        await self._tenure.write(records.retracted(address))
+        await self._settle(address, records.retracted(address))
 
     async def checkpoint(self, status: StateStatus = StateStatus.RUNNING) -> None:
         """Save storage, metadata and status; steps are on record already. VALIDATION saves nothing.
 
         Raises:
-            PayloadError: the storage or the metadata cannot be held. Others as `Tenure.write`.
+            PayloadError: the storage or the metadata cannot be held. ConfigurationError: the
+            execution is not entered, or was left. Others as `Tenure.write`.
         """
+        self._check_entered()
         if self._mode is not ReplayMode.VALIDATION:
             await self._tenure.write(status=status)
 
     async def put_artifact(self, name: str, artifact: Any) -> str:
         """Save an artifact that the execution knows by this name; return its id.
 
-        The next checkpoint refers to it, which is this one if they are automatic after artifacts.
-        VALIDATION saves nothing. Errors as `save_artifact` and `checkpoint`.
+        That it does is on record at once; the rest of a checkpoint only if they are automatic
+        after artifacts. VALIDATION saves nothing. Errors as `save_artifact` and `checkpoint`.
         """
+        self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
             return self._artifacts.artifact_id(artifact)
         artifact_id = await self._artifacts.add_artifact(artifact)
-        self._tenure.snapshot.artifact_refs[name] = artifact_id
+        # At once: the garbage collection may come before the next checkpoint.
+        await self._tenure.refer(name, artifact_id)
         if self._auto_checkpoint.applies_to("", is_artifact=True):
             await self.checkpoint()
         return artifact_id
@@ -255,6 +262,30 @@ class Execution:
             # It may be this process that was not told how its own append ended.
             return await self._tenure.refreshed(address)
         return recorded
+
+    async def _asked(self, address: str, request: Any, before: Step | None) -> Step:
+        """Stop here; or return the answer, if it has come in the meantime."""
+        if self._mode is not ReplayMode.VALIDATION:
+            encoded = codec.encode(request, "request")
+            waiting = records.waiting(address, encoded)
+            if not await self._tenure.write(
+                waiting, status=StateStatus.PAUSED, when=lambda state: not _is_done(state, address)
+            ):
+                answered = await self._tenure.refreshed(address)
+                if answered is not None:
+                    return answered
+            if before is None or (before.phase, before.request) != ("waiting", encoded):
+                await self._publisher.publish(address, EventType.USER, ExecutionStatus.AWAITING)
+        raise ExecutionPaused(self.state_id, address, request)
+
+    async def _settle(self, address: str, said: Draft) -> None:
+        """Put on record what somebody says of a step whose outcome is unknown there, too."""
+        self._check_entered()
+        if address in self.unknown:
+            if await self._tenure.write(said, when=lambda state: _is_begun(state, address)):
+                return
+            await self._tenure.refreshed(address)
+        raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
 
     async def _replayed(self, recorded: Step) -> Any:
         result = await self._result(recorded)
@@ -282,17 +313,21 @@ class Execution:
         # 1. That it is about to happen. 2. Its effect. 3. What became of it. Whatever is cut
         # short between the first and the last leaves a step whose outcome is unknown.
         await self._tenure.write(records.intended(address, event_type))
-        await self._publisher.publish(address, event_type, ExecutionStatus.STARTED)
+        try:
+            await self._publisher.publish(address, event_type, ExecutionStatus.STARTED)
+        except Exception:
+            await finished(self._tenure.write(records.retracted(address)))  # it was not called
+            raise
         began = time.perf_counter()
         try:
             result = await step(*args)
-        except (ExecutionPaused, StepUnknown):
-            # A step within stops the execution; it comes here again.
-            await self._tenure.write(records.retracted(address))
-            raise
         except Exception as error:
             seconds = time.perf_counter() - began
-            await self._tenure.write(records.failed(address, seconds, error))
+            if consists_of(error, ExecutionPaused, StepUnknown):
+                # A step within stops the execution; it comes here again.
+                await finished(self._tenure.write(records.retracted(address)))
+                raise
+            await finished(self._tenure.write(records.failed(address, seconds, error)))
             await self._publisher.publish(
                 address,
                 event_type,
@@ -302,13 +337,24 @@ class Execution:
             )
             raise
         seconds = time.perf_counter() - began
-        done, is_artifact = await self._done(address, seconds, result, artifact=artifact)
-        due = self._auto_checkpoint.applies_to(event_type, is_artifact=is_artifact)
-        await self._tenure.write(done, status=StateStatus.RUNNING if due else None)
+        await finished(self._record(address, event_type, seconds, result, artifact=artifact))
         await self._publisher.publish(
             address, event_type, ExecutionStatus.COMPLETED, result=result, seconds=seconds
         )
         return result
+
+    async def _record(
+        self, address: str, event_type: str, seconds: float, result: Any, *, artifact: bool
+    ) -> None:
+        done, is_artifact = await self._done(address, seconds, result, artifact=artifact)
+        if not self._auto_checkpoint.applies_to(event_type, is_artifact=is_artifact):
+            await self._tenure.write(done)
+            return
+        try:
+            await self._tenure.write(done, status=StateStatus.RUNNING)
+        except PayloadError:  # of the storage: what the step gave is on record all the same
+            await self._tenure.write(done)
+            raise
 
     async def _done(
         self, address: str, seconds: float, result: Any, *, artifact: bool
@@ -328,16 +374,34 @@ class Execution:
     ) -> T:
         try:
             result = await step(*args)
-        except ExecutionPaused:
-            raise
         except Exception as error:
-            self._comparison.raised(address, recorded, error)
+            if not consists_of(error, ExecutionPaused):
+                self._comparison.raised(address, recorded, error)
             raise
         is_done = recorded is not None and recorded.phase == "done"
         expected = await self._result(recorded) if recorded is not None and is_done else None
         self._comparison.gave(address, recorded, expected, result)
         return result
 
-    def _check_unknown(self, address: str) -> None:
-        if address not in self.unknown:
-            raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
+    def _check_entered(self) -> None:
+        if self._phase is not _Phase.ENTERED:
+            raise ConfigurationError(
+                "an Execution is used within `async with`: before, it has no owner; "
+                "afterwards, how it ended is on record"
+            )
+
+
+class _Phase(Enum):
+    NEW = "new"
+    ENTERED = "entered"
+    LEFT = "left"
+
+
+def _is_done(state: State, address: str) -> bool:
+    step = state.steps.get(address)
+    return step is not None and step.phase == "done"
+
+
+def _is_begun(state: State, address: str) -> bool:
+    step = state.steps.get(address)
+    return step is not None and step.phase == "intended"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import AppendConflict
 from foldlog.log.port import Append
+from foldlog.store.clearing import clear_subject
 from foldlog.store.journal import Journal, with_keys
 from foldlog.store.payloads import dump
 from foldlog.subjects import Subject
@@ -77,10 +78,16 @@ class Ledger:
                 continue
             return True
 
-    async def unlist(self, state_id: str) -> None:
-        """Take a state off the list. Errors as `write`."""
+    async def remove(self, state_id: str) -> State:
+        """Empty a state and take it off the list, in one moment; return what it held.
+
+        Raises:
+            InvalidId: the id is empty.
+            LogUnavailable, AppendUnknown: it may still be there; removing again is safe.
+        """
         shard = self.journal.subject(states, state_id).shard
-        await self._append([self._listing(shard, statelist.UNLISTED, Unlisted(state_id))])
+        unlisted = self._listing(shard, statelist.UNLISTED, Unlisted(state_id))
+        return await clear_subject(self.journal, states, state_id, remember=False, also=[unlisted])
 
     async def listed(self) -> list[Listed]:
         """Return the list, as of now. Errors as `read`."""

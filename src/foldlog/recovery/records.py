@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Final
 
 import msgspec
 
-from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft, upsert_id
 from foldlog.recovery.snapshots import now
 from foldlog.store.payloads import dump
 from foldlog_projections import states
 from foldlog_projections.states import Addressed, Done, Failed, Intended, Owned, State, Waiting
+
+MAX_MESSAGE: Final = 16 * 1024
+"""Characters of an exception's message that are kept: it must not be what fails to be recorded."""
 
 
 def owned(epoch: int, owner: str) -> Draft:
@@ -51,23 +53,19 @@ def retracted(address: str) -> Draft:
     return _drafted(states.RETRACTED, Addressed(address))
 
 
-def waiting(address: str, request: Any) -> Draft:
-    """The execution waits here for an answer.
-
-    Raises:
-        PayloadError: the request cannot be held.
-    """
-    raw = msgspec.Raw(codec.encode(request, "request"))
-    return _drafted(states.WAITING, Waiting(address, raw))
+def waiting(address: str, request: bytes) -> Draft:
+    """The execution waits here for an answer to this: an encoded payload."""
+    return _drafted(states.WAITING, Waiting(address, msgspec.Raw(request)))
 
 
 def told(error: Exception) -> tuple[str, str]:
-    """An exception's type and message, as text that the log can hold."""
+    """An exception's type and message, as text that the log can hold: the beginning, if long."""
     try:
         message = str(error)
     except Exception as fault:  # noqa: BLE001 - its `__str__` is the caller's code, too
         message = f"no message: {type(fault).__name__}"
-    return type(error).__qualname__, message.encode(errors="replace").decode()
+    text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} ..."
+    return type(error).__qualname__, text.encode(errors="replace").decode()
 
 
 def folded(state: State, envelope: Draft) -> State:

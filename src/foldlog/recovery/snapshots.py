@@ -45,15 +45,33 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 def valued(snapshot: Any) -> Value:
     """Return a snapshot as a value. Another library's of the same shape will do.
 
+    What another library's snapshot has that cannot be held exactly, a path for instance, is held as
+    pydantic writes it in JSON: its own backends would do no more.
+
     Raises:
         PayloadError: it has not that shape, or a part cannot be held.
         InvalidId: the state id is empty.
     """
-    if not isinstance(snapshot, StateSnapshot):
+    if isinstance(snapshot, StateSnapshot):
+        return _checked(snapshot)
+    try:
+        return _checked(_adopted(snapshot.model_dump(warnings=False)))
+    except PayloadError as refused:
         try:
-            snapshot = StateSnapshot.model_validate(snapshot.model_dump(warnings=False))
-        except ValidationError as error:
-            raise PayloadError("snapshot", str(error)) from error
+            return _checked(_adopted(snapshot.model_dump(mode="json", warnings=False)))
+        except ValueError as error:  # pydantic's own, or another PayloadError
+            reason = f"{refused.reason}; and as JSON: {error}"
+            raise PayloadError(refused.path, reason) from error
+
+
+def _adopted(dumped: object) -> StateSnapshot:
+    try:
+        return StateSnapshot.model_validate(dumped)
+    except ValidationError as error:
+        raise PayloadError("snapshot", str(error)) from error
+
+
+def _checked(snapshot: StateSnapshot) -> Value:
     checked_id(snapshot.state_id, "state_id")
     value: Value = native(snapshot.model_dump(warnings=False), "snapshot")
     return value

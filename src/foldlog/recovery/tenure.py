@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from foldlog.envelope import Draft
 from foldlog.errors import AppendConflict, ConfigurationError
@@ -13,7 +13,7 @@ from foldlog.recovery import records
 from foldlog.recovery.ledger import Entry, Ledger
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
-from foldlog.recovery.snapshots import listing, now, restored, saving, valued
+from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
 from foldlog_projections import states
 from foldlog_projections.states import State, Step
 
@@ -35,8 +35,8 @@ class Tenure:
         migrations: Migrations | None,
     ) -> None:
         self.state_id: Final = state_id
-        self.snapshot = _new(state_id)
         self._migrations = migrations
+        self.snapshot = self._new()
         self._ledger = ledger
         self._owner = owner
         self._metadata = metadata
@@ -66,7 +66,7 @@ class Tenure:
         """
 
         def take_over(state: State, head: int) -> Entry:
-            if resume_from is not None and resume_from not in state.steps:
+            if resume_from is not None and resume_from not in {*state.steps, state.rewound} - {""}:
                 raise ConfigurationError(
                     f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
                 )
@@ -107,52 +107,86 @@ class Tenure:
             self._state.steps[address] = step
         return step
 
-    async def write(self, *drafts: Draft, status: StateStatus | None = None) -> None:
-        """Append envelopes; with `status`, in the same moment a checkpoint.
+    async def write(
+        self,
+        *drafts: Draft,
+        status: StateStatus | None = None,
+        when: Callable[[State], bool] = lambda state: True,
+    ) -> bool:
+        """Append envelopes; with `status`, in the same moment a checkpoint. Returns True.
+
+        `when` is asked of what is on record at that moment; where it says no, nothing is appended
+        and this returns False.
 
         Raises:
             AppendConflict: another owner has taken over. Nothing was appended.
-            PayloadError: what is to be saved cannot be held. Others as `Ledger.write`.
+            PayloadError: what is to be saved cannot be held. Nothing was appended.
+            Others as `Ledger.write`.
         """
         async with self._turn:
             value = None if status is None else self._value(status)
 
-            def decide(state: State, head: int) -> Entry:
-                if state.tenure != self._state.tenure:
-                    subject = self._ledger.journal.subject(states, self.state_id)
-                    raise AppendConflict(subject.name, self._head, head)
-                self._head = head
+            def decide(state: State, head: int) -> Entry | None:
+                self._check_owner(state, head)
+                if not when(state):
+                    return None
                 if value is None:
                     return Entry(list(drafts))
                 return Entry([*drafts, *saving(state, value)], listing(state, value))
 
+            written = await self._ledger.write(self.state_id, decide)
+            if written:
+                self._state = _folded(self._state, drafts)
+            return written
+
+    async def refer(self, name: str, artifact_id: str) -> None:
+        """Put on record, ahead of the next checkpoint, that the execution knows an artifact.
+
+        Errors as `write`.
+        """
+        ref = native({name: artifact_id}, "artifact_refs")
+        async with self._turn:
+            self.snapshot.artifact_refs |= ref
+
+            def decide(state: State, head: int) -> Entry:
+                self._check_owner(state, head)
+                saved = cast(dict[str, Any], state.value)  # there is one since its owner began
+                refs = saved["artifact_refs"] | ref
+                return Entry(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
+
             await self._ledger.write(self.state_id, decide)
-            self._state = _folded(self._state, drafts)
 
     def _adopt(self, state: State, head: int) -> None:
         snapshot = restored(self.state_id, State(state.value))
-        if snapshot is not None:
-            if self._migrations is not None:
-                snapshot = self._migrations.migrate(snapshot)
-            self.snapshot = _held(snapshot)
+        if snapshot is None:
+            snapshot = self._new()
+        elif self._migrations is not None:
+            snapshot = self._migrations.migrate(snapshot)
+        self.snapshot = _held(snapshot)
         self._state = replace(state, value=None, steps=dict(state.steps))
         self._head = head
+
+    def _check_owner(self, state: State, head: int) -> None:
+        if state.tenure != self._state.tenure:
+            subject = self._ledger.journal.subject(states, self.state_id)
+            raise AppendConflict(subject.name, self._head, head)
+        self._head = head
+
+    def _new(self) -> StateSnapshot:
+        """What an execution begins with: at today's version, which is that of its code."""
+        return StateSnapshot(
+            state_id=self.state_id,
+            created_at=now(),
+            updated_at=now(),
+            version=SCHEMA_VERSION if self._migrations is None else self._migrations.current,
+            status=StateStatus.RUNNING,
+            execution_state={"storage": {"data": {}}},
+        )
 
     def _value(self, status: StateStatus) -> dict[str, Any]:
         self.snapshot.status = status
         self.snapshot.updated_at = now()
         return valued(self.snapshot)
-
-
-def _new(state_id: str) -> StateSnapshot:
-    return StateSnapshot(
-        state_id=state_id,
-        created_at=now(),
-        updated_at=now(),
-        version=SCHEMA_VERSION,
-        status=StateStatus.RUNNING,
-        execution_state={"storage": {"data": {}}},
-    )
 
 
 def _held(snapshot: StateSnapshot) -> StateSnapshot:

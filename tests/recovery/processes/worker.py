@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 # Run as a script, so that a worker costs one interpreter and no pytest.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import foldlog
 from foldlog.recovery import (

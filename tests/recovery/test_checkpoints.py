@@ -1,0 +1,241 @@
+"""What an execution saves beside its steps, on every backend."""
+
+from __future__ import annotations
+
+import pytest
+
+import foldlog
+from foldlog.recovery import (
+    AutoCheckpointConfig,
+    EventType,
+    Migrations,
+    ResultMissing,
+    StateMetadata,
+    StateSnapshot,
+    StateStatus,
+)
+from tests.conftest import OpenStore
+from tests.recovery.running import Steps, history, loaded
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+async def test_storage_and_metadata_are_saved_with_a_checkpoint(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    metadata = StateMetadata(tags=["vip"], pipeline_name="booking", parent_state_id="p")
+    async with store.recovery.execution("s", metadata=metadata, version="1.2.0") as run:
+        assert (await loaded(store, "s")).metadata == metadata
+        run.storage["n"] = 1
+        await run.checkpoint()
+        run.metadata.tags.append("urgent")
+        found = await loaded(store, "s")
+        assert found.execution_state["storage"]["data"] == {"n": 1}
+        assert found.status is StateStatus.RUNNING
+    other = await reopen()
+    async with other.recovery.execution("s") as run:
+        assert run.storage == {"n": 1}
+        assert run.metadata.tags == ["vip", "urgent"]
+    [found] = await other.recovery.list_states(tags=["urgent"], parent_state_id="p")
+    assert (found.version, found.metadata.pipeline_name) == ("1.2.0", "booking")
+    assert found.updated_at > found.created_at
+
+
+AUTO = AutoCheckpointConfig(enabled=True, checkpoint_after_events=["review"])
+
+
+@pytest.mark.parametrize(
+    ("event_type", "artifact", "saved"),
+    [
+        (EventType.LLM, False, True),
+        (EventType.TOOL, False, True),
+        ("review", False, True),
+        (EventType.STEP, True, True),
+        (EventType.STEP, False, False),
+    ],
+)
+async def test_checkpoints_come_by_themselves_after_some_steps(
+    store: foldlog.Store, steps: Steps, event_type: str, artifact: bool, saved: bool
+) -> None:
+    async with store.recovery.execution("s", auto_checkpoint_config=AUTO) as run:
+        run.storage["n"] = 1
+        await run.run("a", steps.giving("a", 1), event_type=event_type, artifact=artifact)
+        data = (await loaded(store, "s")).execution_state["storage"]["data"]
+        assert data == ({"n": 1} if saved else {})
+
+
+async def test_a_checkpoint_repeats_nothing_of_the_history(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async def stored() -> int:
+        return sum(stream.bytes for stream in (await store.health()).streams)
+
+    async with store.recovery.execution("s", auto_checkpoint_config=AUTO) as run:
+        before = await stored()
+        for n in range(60):
+            run.storage["n"] = n
+            await run.run(f"{n}", steps.giving("", "x" * 1000), event_type=EventType.LLM)
+        assert await stored() - before < 2.5 * 60 * 1000
+
+
+async def test_what_others_save_meanwhile_does_not_disturb_an_execution(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async with store.recovery.execution("s") as run:
+        await run.run("a", steps.giving("a", 1))
+        described = await loaded(store, "s")
+        described.execution_state["history"] = {"events": []}
+        described.metadata.description = "theirs"
+        await store.recovery.update_state(described)
+        assert history(await loaded(store, "s")) == [("a", "completed")]
+        await run.run("b", steps.giving("b", 2))
+    assert history(await loaded(store, "s")) == [("a", "completed"), ("b", "completed")]
+
+
+async def test_what_others_save_of_an_execution_repeats_nothing_of_its_steps(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async with store.recovery.execution("s") as run:
+        await run.run("a", steps.giving("a", "x" * 100_000))
+        await run.run("b", steps.giving("b", b"y"), artifact=True)
+        found = await loaded(store, "s")
+        found.metadata.description = "theirs"
+        before = sum(stream.bytes for stream in (await store.health()).streams)
+        await store.recovery.update_state(found)
+        after = sum(stream.bytes for stream in (await store.health()).streams)
+        assert after - before < 1000
+    async with store.recovery.execution("s", resume_from_address="b"):
+        pass
+    void = found.artifact_refs["b"]
+    assert (await store.recovery.artifacts.collect_garbage(older_than=0)).artifact_ids == (void,)
+
+
+async def test_a_storage_that_cannot_be_saved_costs_no_result(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    run = await store.recovery.execution("s", auto_checkpoint_config=AUTO).__aenter__()
+    run.storage["n"] = object()
+    with pytest.raises(foldlog.PayloadError):
+        await run.run("a", steps.giving("a", 1), event_type=EventType.LLM)
+    async with store.recovery.execution("s") as run:
+        assert await run.run("a", steps.giving("a", 2)) == 1
+    assert steps.called == ["a"]
+
+
+# --- artifacts ------------------------------------------------------------------------------------
+
+
+async def test_a_large_result_is_restored_and_not_computed_again(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    large = b"x" * 400_000
+    async with store.recovery.execution("s") as run:
+        await run.run("small", steps.giving("small", b"y"), artifact=True)
+        await run.run("large", steps.giving("large", large))
+        named = await run.put_artifact("map", {"rows": [1]})
+    other = await reopen()
+    async with other.recovery.execution("s") as run:
+        assert await run.run("small", steps.giving("again", b"")) == b"y"
+        assert await run.run("large", steps.giving("again", b"")) == large
+        assert await run.get_artifact("map") == {"rows": [1]}
+        assert await run.get_artifact("other") is None
+    assert steps.called == ["small", "large"]
+    refs = (await loaded(store, "s")).artifact_refs
+    assert set(refs) == {"small", "large", "map"}
+    assert refs["map"] == named
+    assert await other.recovery.artifacts.load_artifact(refs["large"]) == large
+    assert (await other.recovery.artifacts.collect_garbage(older_than=0)).artifact_ids == ()
+
+
+async def test_what_was_put_is_no_garbage_before_the_next_checkpoint(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    async with store.recovery.execution("s") as run:
+        run.storage["half"] = "done"
+        await run.put_artifact("map", b"x")
+        collector = (await reopen()).recovery.artifacts
+        assert await collector.collect_garbage(older_than=0) == ((), 0)
+        assert await run.get_artifact("map") == b"x"
+        found = await loaded(store, "s")
+        assert (set(found.artifact_refs), found.execution_state["storage"]["data"]) == (
+            {"map"},
+            {},
+        )
+        with pytest.raises(foldlog.PayloadError):
+            await run.put_artifact("\ud800", b"x")
+    assert (await loaded(store, "s")).execution_state["storage"]["data"] == {"half": "done"}
+
+
+async def test_what_steps_gave_that_are_void_is_garbage(store: foldlog.Store, steps: Steps) -> None:
+    async with store.recovery.execution("s") as run:
+        await run.run("a", steps.giving("a", b"one"), artifact=True)
+        await run.run("b", steps.giving("b", b"two"), artifact=True)
+    void = (await loaded(store, "s")).artifact_refs["b"]
+    async with store.recovery.execution("s", resume_from_address="b"):
+        pass
+    assert (await store.recovery.artifacts.collect_garbage(older_than=0)).artifact_ids == (void,)
+
+
+async def test_a_result_that_was_deleted_is_missing_and_not_none(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async with store.recovery.execution("s") as run:
+        await run.run("nothing", steps.giving("nothing", None), artifact=True)
+        await run.run("a", steps.giving("a", b"x"), artifact=True)
+        assert await run.get_event_result("nothing") is None
+        await store.recovery.artifacts.delete_artifact(
+            (await loaded(store, "s")).artifact_refs["a"]
+        )
+        with pytest.raises(ResultMissing):
+            await run.run("a", steps.giving("a", b"x"))
+
+
+async def test_an_execution_may_keep_objects_as_pickles(store: foldlog.Store, steps: Steps) -> None:
+    pickles = store.recovery.artifacts.with_codec("pickle")
+    given = StateMetadata(tags=["an object"])
+    for _ in range(2):
+        async with store.recovery.execution("s", artifacts=pickles) as run:
+            assert await run.run("a", steps.giving("a", given), artifact=True) == given
+    assert steps.called == ["a"]
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+async def test_an_execution_goes_on_at_todays_version(store: foldlog.Store) -> None:
+    async with store.recovery.execution("s") as run:
+        run.storage["seat"] = "12A"
+    migrations = Migrations("1.1.0")
+
+    @migrations.step("1.0.0", "1.1.0")
+    def rename(old: StateSnapshot) -> StateSnapshot:
+        data = old.execution_state["storage"]["data"]
+        data["seat_number"] = data.pop("seat")
+        return old
+
+    async with store.recovery.with_migrations(migrations).execution("s") as run:
+        assert run.storage == {"seat_number": "12A"}
+    found = await loaded(store, "s")
+    assert (found.version, found.execution_state["storage"]["data"]) == (
+        "1.1.0",
+        {"seat_number": "12A"},
+    )
+
+
+async def test_an_execution_that_begins_is_of_todays_version(store: foldlog.Store) -> None:
+    migrations = Migrations("1.1.0")
+
+    @migrations.step("1.0.0", "1.1.0")
+    def rename(old: StateSnapshot) -> StateSnapshot:
+        old.execution_state["storage"]["data"]["seat_number"] = "of an old version"
+        return old
+
+    states = store.recovery.with_migrations(migrations)
+    async with states.execution("s") as run:
+        run.storage["seat_number"] = "12A"
+    found = await states.load_state("s")
+    assert found is not None
+    assert (found.version, found.execution_state["storage"]["data"]) == (
+        "1.1.0",
+        {"seat_number": "12A"},
+    )

@@ -1,0 +1,226 @@
+"""Steps, on every backend: on record before and after their effect, and done once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import foldlog
+from foldlog.recovery import (
+    EventType,
+    ExecutionEvent,
+    StateStatus,
+    StepUnknown,
+)
+from tests.conftest import OpenStore
+from tests.recovery.build import event, snapshot
+from tests.recovery.running import Steps, history, loaded, stopped_within
+from tests.support.stores import appended
+
+
+async def test_a_step_is_done_once_and_its_result_is_on_record(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    result = {"flights": [1, (2, b"x")]}
+    async with store.recovery.execution("s") as run:
+        assert await run.run("search", steps.giving("search", result)) == result
+        assert await run.run("search", steps.giving("again", None)) == result
+    async with (await reopen()).recovery.execution("s") as resumed:
+        assert resumed.should_skip("search")
+        assert resumed.has_completed_event("search")
+        assert await resumed.get_event_result("search") == result
+        assert await resumed.run("search", steps.giving("later", None)) == result
+        assert not resumed.should_skip("book")
+        assert await resumed.get_event_result("book") is None
+        await resumed.run("book", steps.giving("book", "ok"))
+    assert steps.called == ["search", "book"]
+    found = await loaded(store, "s")
+    assert found.status is StateStatus.COMPLETED
+    assert history(found) == [("search", "completed"), ("book", "completed")]
+    assert found.execution_state["history"]["events"][0]["result"] == result
+
+
+async def test_a_step_is_on_record_as_intended_before_its_effect(store: foldlog.Store) -> None:
+    async def look() -> list[tuple[str, str]]:
+        return history(await loaded(store, "s"))
+
+    async with store.recovery.execution("s") as run:
+        assert await run.run("look", look) == [("look", "started")]
+
+
+async def test_a_step_that_failed_is_done_again(store: foldlog.Store, steps: Steps) -> None:
+    async def sold_out() -> None:
+        async with store.recovery.execution("s") as run:
+            await run.run("search", steps.giving("search", 1))
+            await run.run("book", steps.raising("book", ValueError("sold out")))
+
+    with pytest.raises(ValueError, match="sold out"):
+        await sold_out()
+    failed = await loaded(store, "s")
+    assert failed.status is StateStatus.FAILED
+    assert history(failed) == [("search", "completed"), ("book", "failed")]
+    assert failed.execution_state["history"]["events"][1]["error"] == "ValueError"
+    assert failed.execution_state["history"]["events"][1]["message"] == "sold out"
+
+    async with store.recovery.execution("s") as run:
+        await run.run("search", steps.giving("search", 1))
+        assert await run.run("book", steps.giving("book again", 2)) == 2
+    assert steps.called == ["search", "book", "book again"]
+    retried = await loaded(store, "s")
+    assert retried.status is StateStatus.COMPLETED
+    assert retried.execution_state["history"]["events"][1]["attempt"] == 2
+
+
+async def test_a_step_that_was_cut_short_is_unknown_until_somebody_says(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    await stopped_within(store, "s", "pay")
+    assert (await loaded(store, "s")).status is StateStatus.RUNNING
+    execution = (await reopen()).recovery.execution("s")
+
+    async def pay() -> None:
+        async with execution as run:
+            assert run.unknown == ("pay",)
+            await run.run("pay", steps.giving("pay", "paid"))
+
+    with pytest.raises(StepUnknown) as unknown:
+        await pay()
+    assert (unknown.value.state_id, unknown.value.address) == ("s", "pay")
+    assert unknown.value.attempt == 1
+    assert steps.called == []
+
+    async with store.recovery.execution("s") as run:
+        await run.confirm("pay", "receipt 7")
+        assert run.unknown == ()
+        assert await run.run("pay", steps.giving("pay", "paid")) == "receipt 7"
+        with pytest.raises(foldlog.ConfigurationError):
+            await run.retract("pay")
+    assert steps.called == []
+
+
+async def test_a_step_that_did_not_happen_is_done_after_all(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    await stopped_within(store, "s", "pay")
+    async with store.recovery.execution("s") as run:
+        await run.retract("pay")
+        assert await run.run("pay", steps.giving("pay", "paid")) == "paid"
+    assert steps.called == ["pay"]
+
+
+async def test_a_repeatable_step_is_repeated(store: foldlog.Store, steps: Steps) -> None:
+    await stopped_within(store, "s", "search")
+    async with store.recovery.execution("s") as run:
+        found = await run.run("search", steps.giving("search", 1), repeatable=True)
+    assert (found, steps.called) == (1, ["search"])
+
+
+async def test_steps_take_arguments_and_run_side_by_side(store: foldlog.Store) -> None:
+    meeting = asyncio.Barrier(4)
+
+    async def double(number: int, of: str) -> str:
+        await meeting.wait()
+        return f"{of}{number * 2}"
+
+    async with store.recovery.execution("s") as run:
+        given = await asyncio.gather(
+            *(run.run(f"double::{n}", double, n, "x", event_type=EventType.TOOL) for n in range(4))
+        )
+    assert given == ["x0", "x2", "x4", "x6"]
+    found = await loaded(store, "s")
+    assert sorted(history(found)) == [(f"double::{n}", "completed") for n in range(4)]
+    assert found.execution_state["history"]["events"][0]["event_type"] == "tool"
+
+
+async def test_an_address_names_one_step_at_a_time(store: foldlog.Store) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await end.wait()
+
+    async with store.recovery.execution("s") as run:
+        first = asyncio.create_task(run.run("a", slow))
+        await begun.wait()
+        assert run.unknown == ()
+        with pytest.raises(foldlog.ConfigurationError, match="under way"):
+            await run.run("a", slow)
+        end.set()
+        await first
+    with pytest.raises(foldlog.InvalidId):
+        await run.run("", slow)
+
+
+async def test_a_result_that_cannot_be_held_leaves_the_outcome_unknown(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    with pytest.raises(foldlog.PayloadError):
+        async with store.recovery.execution("s") as run:
+            await run.run("a", steps.giving("a", object()))
+    async with store.recovery.execution("s") as run:
+        assert run.unknown == ("a",)
+
+
+async def test_an_execution_is_entered_once(store: foldlog.Store) -> None:
+    run = store.recovery.execution("s")
+    async with run:
+        pass
+    with pytest.raises(foldlog.ConfigurationError):
+        await run.__aenter__()
+
+
+async def test_a_state_with_a_history_of_its_own_is_left_alone(store: foldlog.Store) -> None:
+    await store.recovery.save_state(snapshot("theirs", event("a")))
+    with pytest.raises(foldlog.ConfigurationError):
+        await store.recovery.execution("theirs").__aenter__()
+    assert await loaded(store, "theirs") == snapshot("theirs", event("a"))
+
+
+async def test_an_execution_is_used_within_its_block(store: foldlog.Store, steps: Steps) -> None:
+    """Before, nobody could be kept from writing beside it."""
+    await store.recovery.save_state(snapshot("s"))
+    before = await appended(store)
+    run = store.recovery.execution("s")
+    for use in (
+        lambda: run.run("a", steps.giving("a", 1)),
+        lambda: run.ask("a"),
+        lambda: run.checkpoint(),
+        lambda: run.put_artifact("a", b"x"),
+        lambda: run.confirm("a"),
+    ):
+        with pytest.raises(foldlog.ConfigurationError, match="async with"):
+            await use()
+    assert await appended(store) == before
+    async with run:
+        pass
+    with pytest.raises(foldlog.ConfigurationError, match="async with"):
+        await run.run("a", steps.giving("a", 1))
+    assert steps.called == []
+
+
+async def test_a_failure_with_a_long_message_is_on_record(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    with pytest.raises(ValueError, match="xxx"):
+        async with store.recovery.execution("s") as run:
+            await run.run("a", steps.raising("a", ValueError("x" * 20_000_000)))
+    [failed] = (await loaded(store, "s")).execution_state["history"]["events"]
+    assert (failed["execution_status"], failed["error"]) == ("failed", "ValueError")
+    assert failed["message"].startswith("xxx")
+
+
+async def test_a_bus_that_fails_before_a_step_leaves_it_to_be_done(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    class Broken:
+        def publish(self, told: ExecutionEvent) -> None:
+            raise OSError("no bus")
+
+    with pytest.raises(OSError, match="no bus"):
+        async with store.recovery.execution("s", event_bus=Broken()) as run:
+            await run.run("a", steps.giving("a", 1))
+    assert history(await loaded(store, "s")) == [("a", "retracted")]
+    async with store.recovery.execution("s") as run:
+        assert await run.run("a", steps.giving("a", 1)) == 1
+    assert steps.called == ["a"]
