@@ -1,0 +1,50 @@
+"""Agent state that commits by turns, is shared by tokens, and can be exported and watched.
+
+`store.agents` is the StateManager of an open store, `store.agents.repository` makes others.
+"""
+
+from foldlog.agents.errors import IncompatibleAgentState, ShareRefused, StateAbsent, TurnEnded
+from foldlog.agents.manager import AgentStates
+from foldlog.agents.models import (
+    RUNTIME_SCOPE,
+    AgentAddress,
+    AgentStateEntry,
+    Difference,
+    KeyChange,
+    ShareToken,
+    StateChange,
+    StateVersion,
+)
+from foldlog.agents.opening import InMemoryStateRepository, LogStateRepository, StoreAgents
+from foldlog.agents.protocols import (
+    ExportableStateManager,
+    StateContext,
+    StateManager,
+    StateRepository,
+)
+from foldlog.agents.turns import TurnStateContext, TypedStateContext
+
+__all__ = [
+    "RUNTIME_SCOPE",
+    "AgentAddress",
+    "AgentStateEntry",
+    "AgentStates",
+    "Difference",
+    "ExportableStateManager",
+    "InMemoryStateRepository",
+    "IncompatibleAgentState",
+    "KeyChange",
+    "LogStateRepository",
+    "ShareRefused",
+    "ShareToken",
+    "StateAbsent",
+    "StateChange",
+    "StateContext",
+    "StateManager",
+    "StateRepository",
+    "StateVersion",
+    "StoreAgents",
+    "TurnEnded",
+    "TurnStateContext",
+    "TypedStateContext",
+]

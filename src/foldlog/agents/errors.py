@@ -1,0 +1,51 @@
+"""What agent state raises beside `foldlog.errors`. All of them are FoldlogErrors."""
+
+from __future__ import annotations
+
+from foldlog.errors import FoldlogError
+
+
+class StateAbsent(FoldlogError):
+    """An agent has no state under that key, and its model cannot begin without values."""
+
+    def __init__(self, scope: str, key: str, model: str) -> None:
+        super().__init__(
+            f"{scope!r:.80} has no state {key!r:.80}, and {model} has fields without a default: "
+            "give the state to begin with as default="
+        )
+        self.scope = scope
+        self.key = key
+
+
+class IncompatibleAgentState(FoldlogError):
+    """What is stored was written by another model, or by another version of it.
+
+    `stored` and `wanted` are the names of the models with their versions, as in `Cart 2`.
+    """
+
+    def __init__(self, scope: str, key: str, stored: str, wanted: str, reason: str) -> None:
+        super().__init__(
+            f"state {key!r:.80} of {scope!r:.80} was written as {stored} and cannot be read as "
+            f"{wanted}: {reason}"
+        )
+        self.scope = scope
+        self.key = key
+        self.stored = stored
+        self.wanted = wanted
+        self.reason = reason
+
+
+class ShareRefused(FoldlogError):
+    """A token that opens nothing, or not for this. `reason` says why; the token is not told."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the token is refused: {reason}")
+        self.reason = reason
+
+
+class TurnEnded(FoldlogError):
+    """The context of a turn was used after the turn had ended."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"the turn of {scope!r:.80} has ended; what it had is gone")
+        self.scope = scope

@@ -1,0 +1,292 @@
+"""The state manager: turns, entries, history, shares and exports over a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from foldlog.agents.backend import Backend, Commit, Write
+from foldlog.agents.evolution import plain, read, stored_in
+from foldlog.agents.exporting import exported, imported, replacing
+from foldlog.agents.models import (
+    RUNTIME_SCOPE,
+    AgentStateEntry,
+    Difference,
+    KeyChange,
+    Scope,
+    ShareToken,
+    StateChange,
+    StateVersion,
+    scope_text,
+)
+from foldlog.agents.turns import TurnStateContext
+from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.recovery.replay import differences
+from foldlog.views import Consistency
+from foldlog_projections.agentstates import Entry
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+V = TypeVar("V")
+
+_RUNTIME_KEY: Final = "state"
+
+_MOST_PAUSE: Final = 0.05
+"""Seconds that a turn which met a conflict waits at most before its next attempt."""
+
+
+class AgentStates(Generic[R]):
+    """The states of a runtime's agents: an ExportableStateManager. Lives as long as its backend.
+
+    Every call acts at once, also inside `store.atomic()`, and raises also where the store was told
+    to degrade: a turn that only seems to be complete is worse than none.
+    """
+
+    def __init__(self, backend: Backend, runtime_state_type: type[R]) -> None:
+        self._backend = backend
+        self._runtime_state_type = runtime_state_type
+
+    @asynccontextmanager
+    async def turn(
+        self,
+        scope: Scope,
+        *,
+        label: str = "",
+        consistency: Consistency = "session",
+        expected: int | None = None,
+    ) -> AsyncIterator[TurnStateContext]:
+        """Begin a turn: `async with manager.turn("writer/1") as ctx:`. It completes with the block.
+
+        If the block raises or is cancelled, nothing was stored. A turn that is cancelled while
+        it completes may or may not have been.
+
+        Args:
+            label: what the turn is, for whoever reads the history.
+            consistency: of the reads. A turn on something stale is never stored, whatever it says.
+            expected: the version that the scope must be at. None: whatever it is at.
+
+        Raises:
+            AppendConflict: somebody has changed the scope since the turn has read it, or it is
+                not at `expected`. Nothing was stored.
+            Others as `TurnStateContext.complete`.
+        """
+        ctx = TurnStateContext(self._backend, scope_text(scope), consistency, expected)
+        try:
+            yield ctx
+            await ctx.complete(label)
+        finally:
+            ctx.end()
+
+    async def run_turn(
+        self,
+        scope: Scope,
+        body: Callable[[TurnStateContext], Awaitable[V]],
+        *,
+        label: str = "",
+        attempts: int | None = None,
+    ) -> V:
+        """Run a turn, and again on what stands then as long as others come first.
+
+        Args:
+            body: is called with a new context each time; what else it does, it does again.
+            attempts: how often at most. None: until it is through.
+
+        Raises:
+            AppendConflict: the last attempt met one, too. Others as `turn`, at once.
+        """
+        if attempts is not None and attempts < 1:
+            raise ConfigurationError(f"attempts is at least 1, not {attempts}")
+        tried = 0
+        while True:
+            try:
+                # What a cold or stale view shows would only conflict again.
+                consistency: Consistency = "strong" if tried else "session"
+                async with self.turn(scope, label=label, consistency=consistency) as ctx:
+                    return await body(ctx)
+            except AppendConflict:
+                tried += 1
+                if tried == attempts:
+                    raise
+            await asyncio.sleep(random.uniform(0, min(0.001 * 2 ** min(tried, 9), _MOST_PAUSE)))
+
+    async def get_agent_state(
+        self, scope: Scope, key: str, model: type[T], *, consistency: Consistency = "session"
+    ) -> AgentStateEntry[T] | None:
+        """Return one key of a scope, or None. `key` may be a token. Errors as `get` in a turn."""
+        ctx = TurnStateContext(self._backend, scope_text(scope), consistency, None)
+        return await ctx.get_entry(key, model)
+
+    async def set_agent_state(self, entry: AgentStateEntry[T]) -> AgentStateEntry[T]:
+        """Store an entry, if its key still is at its version; return it as it is then.
+
+        Raises:
+            AppendConflict: somebody has written the key since, or writes another of the scope at
+                this moment. Nothing was stored.
+            Others as `TurnStateContext.complete`.
+        """
+        async with self.turn(entry.scope, consistency="strong") as ctx:
+            actual = await ctx.version_of(entry.key)
+            if actual != entry.version:
+                raise AppendConflict(f"{entry.scope} {entry.key}", entry.version, actual)
+            ctx.update(entry.key, entry.state)
+        now = await self.get_agent_state(entry.scope, entry.key, entry.type)
+        return entry if now is None else now
+
+    async def runtime_state(self) -> R:
+        """Return the runtime's own state; its defaults where there is none. Errors as `get`."""
+        ctx = TurnStateContext(self._backend, RUNTIME_SCOPE, "session", None)
+        return await ctx.get(_RUNTIME_KEY, self._runtime_state_type)
+
+    async def set_runtime_state(self, state: R) -> None:
+        """Store the runtime's own state; the last one stands. Errors as `turn`."""
+
+        async def body(ctx: TurnStateContext) -> None:
+            ctx.update(_RUNTIME_KEY, state)
+
+        await self.run_turn(RUNTIME_SCOPE, body)
+
+    async def scopes(self) -> list[str]:
+        """Return the scopes that have had state, the runtime's included."""
+        return await self._backend.scopes()
+
+    async def revoke(self, token: ShareToken) -> None:
+        """Have a token open nothing, from when this returns. Whoever has the token may revoke it.
+
+        Raises:
+            AppendFailed, LogUnavailable, AppendUnknown: it may still open; revoking again is safe.
+        """
+        await self._backend.revoke(token.digest)
+
+    async def watch(self, scope: Scope, *, since: int | None = None) -> AsyncGenerator[StateChange]:
+        """Yield each turn that completes, with what it has changed. Without end; use `aclosing`.
+
+        Args:
+            since: begin with the turns after this version. None: with the next one.
+
+        Raises:
+            LogCorrupt, StoreClosed: it cannot be read any more. An outage is waited out.
+        """
+        text = scope_text(scope)
+        async with aclosing(self._backend.watch(text, since)) as commits:
+            async for commit in commits:
+                yield StateChange(text, commit.version, commit.ts, commit.label, _changes(commit))
+
+    async def versions(self, scope: Scope) -> list[StateVersion]:
+        """Return the history of a scope, in order. It reads all of it.
+
+        Raises:
+            LogUnavailable, LogCorrupt: it could not be read.
+        """
+        text = scope_text(scope)
+        async with aclosing(self._backend.commits(text)) as commits:
+            return [
+                StateVersion(text, c.version, c.ts, c.label, tuple(c.keys)) async for c in commits
+            ]
+
+    async def get_agent_states(
+        self, scope: Scope, model: type[T], *, version: int | None = None
+    ) -> dict[str, AgentStateEntry[T]]:
+        """Return all keys of a scope whose states are of one model, as of now.
+
+        With a version: as they were when the scope stood there, which reads its history. Errors
+        as `get_agent_state`.
+        """
+        text = scope_text(scope)
+        entries: Mapping[str, Entry]
+        if version is None:
+            entries = (await self._backend.load(text, "strong")).entries
+        else:
+            [entries] = await self._at(text, version)
+        return {
+            key: AgentStateEntry(
+                text, key, model, entry.version, read(stored_in(entry, text, key), model, text, key)
+            )
+            for key, entry in entries.items()
+        }
+
+    async def compare(self, scope: Scope, old: int, new: int) -> tuple[KeyChange, ...]:
+        """Return what differs between two versions of a scope. Errors as `versions`."""
+        first, last = await self._at(scope_text(scope), old, new)
+        keys = {
+            key: (first.get(key), last.get(key))
+            for key in dict.fromkeys([*first, *last])
+            if first.get(key) != last.get(key)
+        }
+        return _changes(Commit(new, 0.0, "", keys))
+
+    @property
+    def is_exportable(self) -> bool:
+        """True: it has `dump_state` and `load_state`."""
+        return True
+
+    async def dump_state(self) -> dict[str, Any]:
+        """Return all states of one moment, by scope and key, as what JSON holds.
+
+        Each comes with its model's name and version. One that JSON cannot hold exactly, or whose
+        model says `state_exportable = False`, comes with an empty state.
+
+        Raises:
+            LogUnavailable, LogCorrupt: they could not be read.
+        """
+        dump = {}
+        moment = await self._backend.moment()
+        for scope in await self._backend.scopes():
+            version, entries = await self._backend.load(scope, "strong")
+            if version > moment:
+                # A turn has come in between. It may have changed a scope that was looked at before.
+                [entries] = await self._at(scope, moment)
+            if entries:
+                dump[scope] = exported(scope, entries)
+        return dump
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Make the states of a dump all there are, at once. Those that came empty stay as they are.
+
+        Raises:
+            PayloadError: it is no dump. Nothing was stored.
+            AppendConflict: a turn was completed meanwhile. Nothing was stored.
+            Others as `TurnStateContext.complete`.
+        """
+        states = imported(state)
+        writes = []
+        for scope in dict.fromkeys([*await self._backend.scopes(), *states]):
+            loaded = await self._backend.load(scope_text(scope), "strong")
+            wanted = states.get(scope, {})
+            kept = set(state.get(scope, {})) - set(wanted)
+            changes = replacing(scope, loaded.entries, wanted, kept)
+            if changes:
+                is_first = not loaded.entries
+                writes.append(Write(scope, loaded.version, changes, is_first=is_first))
+        if writes:
+            await self._backend.commit(writes, [], "loaded")
+
+    async def _at(self, scope: str, *versions: int) -> list[dict[str, Entry]]:
+        """What a scope held at each of some versions."""
+        found: list[dict[str, Entry]] = [{} for _ in versions]
+        async with aclosing(self._backend.commits(scope)) as commits:
+            async for commit in commits:
+                for version, entries in zip(versions, found, strict=True):
+                    if commit.version > version:
+                        continue
+                    for key, (_, after) in commit.keys.items():
+                        if after is None:
+                            entries.pop(key, None)
+                        else:
+                            entries[key] = after
+        return found
+
+
+def _changes(commit: Commit) -> tuple[KeyChange, ...]:
+    changes = []
+    for key, (before, after) in commit.keys.items():
+        entry = after or before
+        old, new = plain(before), plain(after)
+        found = differences({} if old is None else old, {} if new is None else new, "state")
+        diff = tuple(Difference(*difference) for difference in found)
+        changes.append(KeyChange(key, entry.type if entry else "", old, new, diff))
+    return tuple(changes)

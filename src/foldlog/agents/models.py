@@ -1,0 +1,130 @@
+"""The words of agent state: entries, changes, versions and tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel
+
+from foldlog.errors import InvalidId
+from foldlog.subjects import checked_id
+
+T = TypeVar("T", bound=BaseModel)
+
+RUNTIME_SCOPE: Final = "runtime"
+"""The scope of the runtime's own state, beside those of its agents."""
+
+
+@runtime_checkable
+class AgentAddress(Protocol):
+    """An agent id as runtimes have it."""
+
+    @property
+    def type(self) -> str:
+        """Which kind of agent it is."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Which agent of that kind."""
+        ...
+
+
+Scope = str | AgentAddress
+"""Whose state it is: an agent id, as an object or as `type/key`; or any other text."""
+
+
+def scope_text(scope: Scope) -> str:
+    """Return a scope as text.
+
+    Raises:
+        InvalidId: it is empty, or neither text nor an agent id.
+    """
+    if isinstance(scope, str):
+        return checked_id(scope, "scope")
+    if not isinstance(scope, AgentAddress):
+        raise InvalidId("scope", scope, "a text or an agent id is needed")
+    return checked_id(f"{scope.type}/{scope.key}", "scope")
+
+
+class ShareToken(str):
+    """What opens one key of one agent's state to whoever has it: a secret, as text.
+
+    It may travel in a message. `ShareToken(text)` makes a token of it again.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def new(cls) -> ShareToken:
+        """Return a token that nobody can guess: 256 random bits."""
+        return cls(secrets.token_urlsafe(32))
+
+    @property
+    def digest(self) -> str:
+        """What the log knows it by. It opens nothing."""
+        return hashlib.sha256(self.encode(errors="replace")).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"ShareToken({self[:4]}...)"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStateEntry(Generic[T]):
+    """One key of an agent's state. `version` is the log position at which it was written, 0 for
+    what was never written. `state` is the reader's own.
+    """
+
+    scope: str
+    key: str
+    type: type[T]
+    version: int
+    state: T
+
+
+class Difference(NamedTuple):
+    """Where two values differ: the path, as in `state.items[2].price`, and either side.
+
+    A side that has nothing there is `foldlog.recovery.ABSENT`.
+    """
+
+    path: str
+    before: Any
+    after: Any
+
+
+class KeyChange(NamedTuple):
+    """What a turn made of one key. `before` or `after` is None where the key had no state.
+
+    Values are plain data, as the model was dumped; `type` is the model's name.
+    """
+
+    key: str
+    type: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    diff: tuple[Difference, ...]
+
+
+class StateChange(NamedTuple):
+    """A turn that is complete. `version` is its log position, `ts` the writer's clock."""
+
+    scope: str
+    version: int
+    ts: float
+    label: str
+    changes: tuple[KeyChange, ...]
+
+
+class StateVersion(NamedTuple):
+    """A point in an agent's history: which keys a turn changed, and what it was called."""
+
+    scope: str
+    version: int
+    ts: float
+    label: str
+    keys: tuple[str, ...]

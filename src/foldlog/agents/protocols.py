@@ -1,0 +1,91 @@
+"""Agent state as its users see it: a context in a turn, a manager around the turns.
+
+The shape is that of AutoGen's state management proposal: keyed state, per turn, by a manager that
+a repository makes for a runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel
+
+from foldlog.agents.models import AgentStateEntry, Scope, StateChange
+from foldlog.agents.turns import TurnStateContext
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+RuntimeState_co = TypeVar("RuntimeState_co", bound=BaseModel, covariant=True)
+
+
+class StateContext(Protocol[T]):
+    """An agent's states of one model, in one turn: `TurnStateContext.of(model)`."""
+
+    async def get(self, key: str) -> T:
+        """Return the state of a key as the turn sees it: the caller's own."""
+        ...
+
+    def update(self, key: str, state: T) -> None:
+        """Have a key hold this. The turn sees it at once, everybody else when it completes."""
+        ...
+
+    def reset(self, key: str) -> None:
+        """Go back to what the key held when the turn began."""
+        ...
+
+
+@runtime_checkable
+class StateManager(Protocol[RuntimeState_co]):
+    """The states of a runtime's agents, and its own."""
+
+    def turn(self, scope: Scope) -> AbstractAsyncContextManager[TurnStateContext]:
+        """Begin a turn of an agent: `async with manager.turn("writer/1") as ctx:`."""
+        ...
+
+    async def get_agent_state(
+        self, scope: Scope, key: str, model: type[T]
+    ) -> AgentStateEntry[T] | None:
+        """Return one key of an agent's state, or None."""
+        ...
+
+    async def set_agent_state(self, entry: AgentStateEntry[T]) -> AgentStateEntry[T]:
+        """Store an entry, if the key still is at the entry's version; return it as it is then."""
+        ...
+
+    async def runtime_state(self) -> RuntimeState_co:
+        """Return the runtime's own state."""
+        ...
+
+    def watch(self, scope: Scope) -> AsyncGenerator[StateChange]:
+        """Yield every turn of an agent that completes, without end."""
+        ...
+
+    @property
+    def is_exportable(self) -> bool:
+        """Whether it is an ExportableStateManager."""
+        ...
+
+
+@runtime_checkable
+class ExportableStateManager(StateManager[RuntimeState_co], Protocol[RuntimeState_co]):
+    """A manager whose states can be taken elsewhere."""
+
+    async def dump_state(self) -> Mapping[str, Any]:
+        """Return all states as what JSON can hold."""
+        ...
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Make these all the states there are, at once."""
+        ...
+
+
+class StateRepository(Protocol):
+    """Where managers come from."""
+
+    def create_manager(
+        self, runtime_state_type: type[R], name: str = "default"
+    ) -> ExportableStateManager[R]:
+        """Return the manager of a runtime by its name, whose own state is of that model."""
+        ...

@@ -1,0 +1,228 @@
+"""Checkpoints of a team: listed, compared, resumed from, and what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import MagenticOneGroupChat, RoundRobinGroupChat
+from autogen_core import SingleThreadedAgentRuntime
+
+import foldlog
+from foldlog.errors import AppendConflict, ConfigurationError, LogUnavailable
+from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints
+from tests.integrations.autogen.agents import LINES, lines_of, make_team, no_halt
+from tests.integrations.autogen.agents import Model as Replay
+
+LAST = "Maximum number of messages 8 reached, current message count: 8"
+
+
+@asynccontextmanager
+async def attached(
+    store: foldlog.Store, run_id: str = "r", **options: Any
+) -> AsyncIterator[TeamCheckpoints]:
+    """A team with its checkpoints, on a runtime that runs."""
+    runtime = SingleThreadedAgentRuntime()
+    team, condition = make_team(runtime, **options)
+    checkpoints = await TeamCheckpoints.attach(store, run_id, team, runtime, condition)
+    runtime.start()
+    yield checkpoints
+    await runtime.stop_when_idle()
+
+
+async def whole_run(store: foldlog.Store, run_id: str = "r") -> list[list[str]]:
+    async with attached(store, run_id) as checkpoints:
+        result = await checkpoints.run(task="a poem")
+    assert result.stop_reason == LAST
+    return lines_of([message.dump() for message in result.messages])
+
+
+async def test_a_team_runs_as_it_does_without_checkpoints(store: foldlog.Store) -> None:
+    runtime = SingleThreadedAgentRuntime()
+    team, _ = make_team(runtime)
+    runtime.start()
+    plain = await team.run(task="a poem")
+    await runtime.stop_when_idle()
+    assert await whole_run(store) == lines_of([message.dump() for message in plain.messages])
+    assert lines_of(await TeamCheckpoints(store, "r").transcript()) == await whole_run(store, "2")
+
+
+async def test_there_is_a_checkpoint_after_every_turn(store: foldlog.Store) -> None:
+    said = await whole_run(store)
+    checkpoints = TeamCheckpoints(store, "r")
+    listed = await checkpoints.list()
+    speakers = [source for source, _ in said[1:]]
+    assert [checkpoint.label for checkpoint in listed] == ["began", *speakers[:-1], "ended"]
+    changes = await checkpoints.compare(listed[1], listed[2])
+    [thread] = [
+        [difference.path for difference in change.diff]
+        for change in changes
+        if change.key == "agent:RoundRobinGroupChatManager"
+    ]
+    assert "state.state.message_thread[2]" in thread
+    assert "state.state.current_turn" in thread
+
+
+async def test_it_resumes_from_any_checkpoint_to_the_same_end(store: foldlog.Store) -> None:
+    said = await whole_run(store)
+    *listed, end = await TeamCheckpoints(store, "r").list()
+    for turns, checkpoint in enumerate(listed):
+        known = [{"source": source} for source, _ in said[1 : turns + 1]]
+        async with attached(store, said=known) as checkpoints:
+            restored = await checkpoints.restore(checkpoint)
+            assert restored is not None
+            assert len(await checkpoints.transcript()) == (turns and turns + 1)
+            result = await checkpoints.run()
+            assert result.stop_reason == LAST
+            assert lines_of(await checkpoints.transcript()) == said
+    known = [{"source": source} for source, _ in said[1:]]
+    async with attached(store, said=known) as checkpoints:
+        await checkpoints.restore(end)
+        assert lines_of(await checkpoints.transcript()) == said
+
+
+async def test_another_run_of_the_team_follows_the_first(store: foldlog.Store) -> None:
+    async with attached(store, said=[]) as checkpoints:
+        await checkpoints.run(task="a poem")
+        result = await checkpoints.run(task=[TextMessage(content="go on", source="user")])
+        assert result.stop_reason.startswith("Text 'APPROVE' mentioned")
+        transcript = await checkpoints.transcript()
+    assert lines_of(transcript) == [["user", "go on"], ["critic", "APPROVE"]]
+    async with attached(store, said=[{"source": "poet"}] * 4 + [{"source": "critic"}] * 4) as again:
+        assert await again.restore() is not None
+        assert await again.transcript() == transcript
+
+
+async def test_messages_are_heard_while_the_team_runs(store: foldlog.Store) -> None:
+    heard, recorded = [], []
+    async with attached(store) as checkpoints:
+        async for message in checkpoints.run_stream(task="a poem"):
+            heard.append(getattr(message, "content", "result"))
+            recorded.append(len(await checkpoints.list()))
+    assert heard[0] == "a poem"
+    assert heard[-1] == "result"
+    assert recorded[0] < recorded[-1] == 8
+
+
+async def test_a_second_process_cannot_run_the_team(store: foldlog.Store) -> None:
+    async def overtake(where: str, what: str) -> None:
+        if what == LINES["critic"][1] and not overtaken:
+            overtaken.append(what)
+            async with attached(store, said=[{"source": "poet"}] * 2 + [{"source": "critic"}]) as c:
+                await c.restore()
+                await c.run()
+
+    overtaken: list[str] = []
+    runtime = SingleThreadedAgentRuntime()
+    team, condition = make_team(runtime, halt=overtake)
+    checkpoints = await TeamCheckpoints.attach(store, "r", team, runtime, condition)
+    runtime.start()
+    with pytest.raises(AppendConflict):
+        await checkpoints.run(task="a poem")
+    await runtime.stop_when_idle()
+    assert overtaken
+
+
+async def test_a_checkpoint_that_cannot_be_saved_stops_the_team(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appends: list[Any] = []
+    original = store.log.append
+
+    async def failing(given: Any, **options: Any) -> Any:
+        appends.append(given)
+        if len(appends) == 3:
+            raise LogUnavailable("gone")
+        return await original(given, **options)
+
+    async with attached(store) as checkpoints:
+        monkeypatch.setattr(store.log, "append", failing)
+        with pytest.raises(LogUnavailable):
+            await checkpoints.run(task="a poem")
+    assert [checkpoint.label for checkpoint in await checkpoints.list()] == ["began", "poet"]
+
+
+async def test_a_participant_that_raises_is_the_teams_error(store: foldlog.Store) -> None:
+    async def broken(where: str, what: str) -> None:
+        if what == LINES["critic"][0]:
+            raise ZeroDivisionError("the model is gone")
+
+    async with attached(store, halt=broken) as checkpoints:
+        with pytest.raises(RuntimeError, match="the model is gone"):
+            await checkpoints.run(task="a poem")
+    async with attached(store, said=[{"source": "poet"}]) as checkpoints:
+        await checkpoints.restore()
+        assert (await checkpoints.run()).stop_reason == LAST
+
+
+async def test_what_cannot_be_attached_is_refused(store: foldlog.Store) -> None:
+    runtime, other = SingleThreadedAgentRuntime(), SingleThreadedAgentRuntime()
+    team, condition = make_team(runtime)
+    with pytest.raises(ConfigurationError, match="runtime that it was given"):
+        await TeamCheckpoints.attach(store, "r", team, other, condition)
+    with pytest.raises(ConfigurationError, match="before it first runs"):
+        await TeamCheckpoints.attach(store, "r", team, runtime, condition)
+
+
+async def test_a_team_whose_manager_does_not_select_speakers_is_refused(
+    store: foldlog.Store,
+) -> None:
+    runtime = SingleThreadedAgentRuntime()
+    agent = AssistantAgent("poet", model_client=Replay("poet", ["x"], no_halt))
+    model = Replay("orchestrator", ["x"], no_halt)
+    team = MagenticOneGroupChat([agent], model_client=model, runtime=runtime)
+    with pytest.raises(ConfigurationError, match="manager that selects speakers"):
+        await TeamCheckpoints.attach(store, "r", team, runtime)
+
+
+async def test_a_run_of_agents_is_no_teams(store: foldlog.Store) -> None:
+    runtime = SingleThreadedAgentRuntime()
+    agents = RuntimeCheckpoints(store, "r")
+    async with agents.attached(runtime):
+        await agents._save({"inbox": {"messages": []}}, "accepted")
+    async with attached(store) as checkpoints:
+        with pytest.raises(ConfigurationError, match="not a team's"):
+            await checkpoints.restore()
+
+
+async def test_a_team_without_a_condition_ends_after_its_turns(store: foldlog.Store) -> None:
+    async def run(lines: list[str], turns: int) -> tuple[TeamCheckpoints, Any]:
+        runtime = SingleThreadedAgentRuntime()
+        agent = AssistantAgent("poet", model_client=Replay("poet", lines, no_halt))
+        team = RoundRobinGroupChat([agent], max_turns=turns, runtime=runtime)
+        checkpoints = await TeamCheckpoints.attach(store, "r", team, runtime)
+        runtime.start()
+        listed = await checkpoints.list()
+        restored = await checkpoints.restore(listed[1]) if listed else None
+        result = await checkpoints.run(task=None if restored else "a poem")
+        await runtime.stop_when_idle()
+        return checkpoints, result
+
+    await run(LINES["poet"], 3)
+    checkpoints, result = await run(LINES["poet"][1:], 3)
+    assert result.stop_reason == "Maximum number of turns 3 reached."
+    assert len(await checkpoints.transcript()) == 4
+
+
+async def test_a_condition_is_reminded_of_the_turns_and_not_of_more(store: foldlog.Store) -> None:
+    await whole_run(store)
+    _, _, third, *_ = await TeamCheckpoints(store, "r").list()
+    runtime = SingleThreadedAgentRuntime()
+    team, _ = make_team(runtime, [{"source": "poet"}, {"source": "critic"}])
+    shown: list[int] = []
+
+    class Watched(MaxMessageTermination):
+        async def __call__(self, messages: Any) -> Any:
+            shown.append(len(messages))
+            return await super().__call__(messages)
+
+    condition = Watched(8)
+    checkpoints = await TeamCheckpoints.attach(store, "r", team, runtime, condition)
+    await checkpoints.restore(third)
+    assert shown == [1, 1, 1]
+    assert not condition.terminated

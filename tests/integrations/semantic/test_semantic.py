@@ -1,0 +1,146 @@
+"""Searches by meaning: the offline embedder, any other, and what both kinds of search find."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog.scoped import (
+    EmbedderFailed,
+    OfflineEmbedder,
+    Scope,
+    ScopedStore,
+    SearchOptions,
+)
+from foldlog.scoped.search import Mode
+from tests.docs.markdown import ROOT
+from tests.scoped.quality import fill, recall
+
+SCOPE = Scope.custom("colours")
+COLOURS = {"red": [1.0, 0.0, 0.0], "green": [0.0, 1.0, 0.0], "blue": [0.0, 0.0, 1.0]}
+
+
+class Painter:
+    """Knows three words, and counts what it is asked."""
+
+    name = "painter"
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        self.texts += texts
+        return [
+            [
+                sum(text.count(word) * vector[axis] for word, vector in COLOURS.items())
+                for axis in range(3)
+            ]
+            for text in texts
+        ]
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[foldlog.Store]:
+    async with foldlog.memory_store() as store:
+        yield store
+
+
+async def keys(scoped: ScopedStore, query: str, mode: Mode | None = None) -> list[str]:
+    found = await scoped.search_hinted(SCOPE, query, 10, SearchOptions(), mode=mode)
+    return [each.key for each in found]
+
+
+async def test_an_embedder_decides_what_is_near(store: foldlog.Store) -> None:
+    painter = Painter()
+    scoped = store.scoped.with_search(embedder=painter)
+    await scoped.write_many(
+        SCOPE, {"a": "red red", "b": "red green", "c": "blue", "d": "nothing", "e": "green"}
+    )
+    assert await keys(scoped, "red", "semantic") == ["a", "b"]
+    [first, second] = await scoped.search_hinted(SCOPE, "red", 5, SearchOptions(), mode="semantic")
+    assert first.score == pytest.approx(1.0)
+    assert second.score == pytest.approx(0.5**0.5, abs=1e-6)
+    assert second.snippet == "red green"
+    assert await keys(scoped, "nothing", "semantic") == []
+    assert await keys(scoped, "nothing red") == ["a", "b", "d"]  # by both
+    assert await keys(scoped, "nothing red", "text") != []
+    found = await scoped.search_hinted(SCOPE, "red", 5, SearchOptions(min_score=0.9))
+    assert [each.key for each in found] == ["a"]
+
+
+async def test_only_what_has_changed_is_embedded_again(
+    store: foldlog.Store, tmp_path: Path
+) -> None:
+    painter = Painter()
+    scoped = store.scoped.with_search(embedder=painter, path=tmp_path)
+    await scoped.write_many(SCOPE, {"a": "red", "b": "green"})
+    await keys(scoped, "red")
+    assert len(painter.texts) == 3
+    await scoped.write(SCOPE, "b", "blue")
+    await scoped.delete(SCOPE, "a")
+    assert await keys(scoped, "blue", "semantic") == ["b"]
+    assert painter.texts[3:] == ["b\nblue", "blue"]
+    another = store.scoped.with_search(embedder=Painter(), path=tmp_path)
+    assert await keys(another, "blue", "semantic") == ["b"]
+    assert painter.texts[3:] == ["b\nblue", "blue"]
+
+
+async def test_an_async_embedder_is_awaited(store: foldlog.Store) -> None:
+    async def embedder(texts: list[str]) -> list[list[float]]:
+        return Painter()(texts)
+
+    scoped = store.scoped.with_search(embedder=embedder)
+    await scoped.write(SCOPE, "a", "green")
+    assert await keys(scoped, "green", "semantic") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "given", [[[1.0]], [[1.0], [1.0], [1.0]], ["a", "b"], [1.0, 2.0], [[float("nan")]] * 2, None]
+)
+async def test_what_is_no_vector_for_each_text_is_refused(store: foldlog.Store, given: Any) -> None:
+    scoped = store.scoped.with_search(embedder=lambda texts: given)
+    await scoped.write_many(SCOPE, {"a": 1, "b": 2})
+    with pytest.raises(EmbedderFailed):
+        await keys(scoped, "a")
+    assert await keys(scoped, "a", "text") == ["a"]
+
+
+async def test_what_an_embedder_raises_is_told(store: foldlog.Store) -> None:
+    def broken(texts: list[str]) -> Any:
+        raise OSError("no model")
+
+    scoped = store.scoped.with_search(embedder=broken)
+    await scoped.write(SCOPE, "a", 1)
+    with pytest.raises(EmbedderFailed, match="OSError: no model"):
+        await keys(scoped, "a")
+
+
+async def test_the_offline_embedder_needs_no_network(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise AssertionError("it asked the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    scoped = store.scoped.with_search(embedder=OfflineEmbedder())
+    await scoped.write_many(SCOPE, {"a": "a dog barks", "b": "stock prices fell"})
+    assert (await keys(scoped, "a puppy makes noise", "semantic"))[0] == "a"
+
+
+async def test_the_docs_tell_the_recall_that_is_measured(store: foldlog.Store) -> None:
+    scoped = store.scoped.with_search(embedder=OfflineEmbedder())
+    await fill(scoped)
+    modes: tuple[Mode, ...] = ("text", "semantic", "both")
+    measured = {mode: await recall(scoped, mode) for mode in modes}
+    page = ROOT.joinpath("docs", "scoped.md").read_text("utf-8")
+    told = dict(re.findall(r"^\| (text|semantic|both) \| ([\d.]+) \|$", page, re.MULTILINE))
+    assert {mode: f"{value:.2f}" for mode, value in measured.items()} == told
+    assert measured["semantic"] > measured["text"]
+    assert measured["both"] >= max(measured["text"], measured["semantic"])
