@@ -1,0 +1,321 @@
+"""Keys on the log: what each holds, and what is appended to them and to their scope's index.
+
+A key's subject is the truth about it. The index is appended to in the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from foldlog import codec
+from foldlog.envelope import CLEARED, Draft, Position
+from foldlog.errors import (
+    AppendConflict,
+    AppendUnknown,
+    FoldlogError,
+    LogCorrupt,
+    PayloadError,
+)
+from foldlog.log.port import Append
+from foldlog.position import LogPosition
+from foldlog.scoped import records
+from foldlog.scoped.cache import Cache
+from foldlog.scoped.errors import VersionConflict
+from foldlog.scoped.models import Revision, StoreOptions
+from foldlog.scoped.records import Change, Held, Spilled
+from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.store.guards import restoring
+from foldlog.store.journal import Journal, with_keys
+from foldlog.store.scopes import clear_scope
+from foldlog.store.spills import SPILL_BYTES, Spills
+from foldlog.subjects import Subject
+from foldlog.views import Consistency
+from foldlog_projections import scoped, scopes
+from foldlog_projections.fold import Folded
+from foldlog_projections.scoped import Written
+from foldlog_projections.scopes import Entry, State
+
+_CONTENTION_PAUSE: Final = 0.002
+"""Seconds to let the write that a server saw in flight settle before looking again."""
+
+DIRECT_READS: Final = 32
+"""Reads of a scope that ask the keys themselves, before its index is loaded."""
+
+_BY_LEADER: Final = ("strong", "session", "eventual")
+"""What a look at the log's leader promises at least."""
+
+_SCOPES_REMEMBERED: Final = 10_000
+
+
+Moment = Position | LogPosition | dt.datetime
+"""A place on the log, or a time by its clock."""
+
+
+class Found(NamedTuple):
+    """What a key holds: the encoded value, and the hints with which it was written."""
+
+    payload: bytes
+    hints: Entry | Written
+
+
+class Keys:
+    """The keys of one store's scopes, for those who read and write them."""
+
+    def __init__(self, journal: Journal, spills: Spills, cache: Cache) -> None:
+        self.journal = journal
+        self.cache = cache
+        self._spills = spills
+        self._reads: Counter[Subject] = Counter()
+
+    def subject(self, scope: Scope, key: str) -> Subject:
+        """Where a key stands. Raises InvalidId: it is empty; PayloadError: no Scope."""
+        return self.journal.subject(scoped, checked_scope(scope).subject_key, key)
+
+    def index_subject(self, scope: Scope) -> Subject:
+        """Where a scope's index stands."""
+        return self.journal.subject(scopes, checked_scope(scope).subject_key)
+
+    async def index(self, scope: Scope, consistency: Consistency) -> Folded[State]:
+        """Return a scope's index. Use it before the next await; never change it.
+
+        Raises:
+            LogUnavailable, LogCorrupt: it could not be read.
+        """
+        key = checked_scope(scope).subject_key
+        return await self.journal.read(scopes, key, consistency=consistency)
+
+    async def last(self, scope: Scope, key: str) -> tuple[Held | None, int]:
+        """Return a key's last envelope, as of now, and the sequence at which the key ends.
+
+        Errors as `Log.last`.
+        """
+        record = await self.journal.log.last(self.subject(scope, key))
+        return records.held(record), record.seq if record is not None else 0
+
+    async def lasts(self, scope: Scope, keys: list[str]) -> dict[str, Held]:
+        """Return the last envelopes of some of these keys: a hint, see `Log.lasts`."""
+        found = await self.journal.log.lasts([self.subject(scope, key) for key in keys])
+        held = {each.keys[-1]: records.held(record) for each, record in found.items()}
+        return {key: each for key, each in held.items() if each is not None}
+
+    async def history(self, scope: Scope, key: str) -> list[Held]:
+        """Return all that was written to a key, in order. Errors as `Log.read`."""
+        found: dict[str, Held] = {}
+        async with aclosing(self.journal.log.read(self.subject(scope, key))) as pages:
+            async for page in pages:
+                for envelope in chain.from_iterable(record.envelopes for record in page):
+                    if envelope.type == CLEARED:
+                        found.clear()
+                    else:
+                        found.setdefault(envelope.id, records.read(envelope))
+        return list(found.values())
+
+    async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
+        """Return what a key held at a moment, or None; what was over then is None.
+
+        Raises:
+            PayloadError: it is no moment. Others as `Log.last`.
+        """
+        log, subject = self.journal.log, self.subject(scope, key)
+        if isinstance(at, dt.datetime) and at.tzinfo is not None:
+            place: tuple[int, float] = (await log.sequence_at(subject.shard, at), math.inf)
+        elif isinstance(at, LogPosition) and len(at.shards) == log.namespace.shards:
+            place = at.shards[subject.shard].place
+        elif isinstance(at, Position):
+            place = (at.seq, at.index)
+        else:
+            raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
+        found = records.held(await log.last(subject, upto=place[0]), place)
+        if found is None or found.written is None:
+            return None
+        if isinstance(at, dt.datetime):
+            return found if found.is_there(at.timestamp()) else None
+        stored = await log.stored(subject.shard, place[0])
+        time = dt.datetime.fromisoformat(stored.time).timestamp() if stored is not None else 0.0
+        return found if found.is_there(time) else None
+
+    async def version(self, scope: Scope, key: str, version: str) -> Held | None:
+        """Return the envelope that made a key's version, if it is still there."""
+        record = await self.journal.log.last(self.subject(scope, key))
+        for envelope in record.envelopes if record is not None else ():
+            if envelope.id == version:
+                return records.read(envelope)
+        found = (held for held in await self.history(scope, key) if held.version == version)
+        return next(found, None)
+
+    async def value(self, held: Held) -> Any:
+        """Return a value, a new object.
+
+        Raises:
+            LogCorrupt: its blob is gone, or damaged. LogUnavailable: it could not be read.
+        """
+        return None if held.written is None else _decoded(await self.payload(held), held)
+
+    async def payload(self, held: Held) -> bytes:
+        """Return an encoded value. Errors as `value`."""
+        written = held.written
+        assert written is not None, "what was deleted has no value"
+        if not written.blob:
+            return bytes(written.value)
+        data = await self._spills.get(written.blob, written.sha256)
+        if data is None:
+            reason = f"the blob {written.blob} of a value is missing or damaged"
+            raise LogCorrupt(scoped.name, held.envelope.seq, reason)
+        return data
+
+    async def revision(self, key: str, held: Held) -> Revision:
+        """Return an envelope as what a caller sees of it. Errors as `value`."""
+        return Revision(
+            key=key,
+            value=await self.value(held),
+            version=held.version,
+            position=held.envelope.position,
+            recorded_at=records.time_of(held.envelope),
+            options=records.options_of(held.written) if held.written else StoreOptions(),
+            deleted=held.written is None,
+        )
+
+    async def lookup(
+        self, scope: Scope, key: str, consistency: Consistency, *, keep: bool = True
+    ) -> Found | None:
+        """Return what a key holds, or None; with `keep`, its value may stay in memory.
+
+        Where the scope's index is in memory, it says whether the value in memory is the present
+        one. Else the key itself is asked, which costs the same however many keys there are; who
+        reads more than a few gets the index loaded.
+
+        Errors as `value`.
+        """
+        subject, index = self.subject(scope, key), self.index_subject(scope)
+        is_direct = consistency in _BY_LEADER and self._reads[index] < DIRECT_READS
+        if self.journal.views.is_hot(index) or not is_direct:
+            self._reads.pop(index, None)
+            entry = (await self.index(scope, consistency)).state.entries.get(key)
+            if entry is None or entry.is_over(self.journal.now()):
+                return None
+            payload = self.cache.get(subject, entry.version)
+            if payload is not None:
+                return Found(payload, entry)
+        else:
+            if len(self._reads) > _SCOPES_REMEMBERED:
+                self._reads.clear()
+            self._reads[index] += 1
+        return await self._ask(scope, key, keep=keep)
+
+    async def _ask(self, scope: Scope, key: str, *, keep: bool) -> Found | None:
+        held, _ = await self.last(scope, key)
+        while held is not None and held.written is not None and held.is_there(self.journal.now()):
+            written = held.written
+            try:
+                payload = await self.payload(held)
+            except LogCorrupt:
+                # Its scope may have been cleared meanwhile: look again.
+                again, _ = await self.last(scope, key)
+                if again == held:
+                    raise
+                held = again
+                continue
+            if keep:
+                subject = self.subject(scope, key)
+                self.cache.put(subject, held.version, payload, written.tier, written.salience)
+            return Found(payload, written)
+        return None
+
+    @asynccontextmanager
+    async def spilling(self) -> AsyncIterator[Callable[[bytes], Awaitable[Spilled | None]]]:
+        """Give a function that puts an encoded value into a blob if it is large.
+
+        If the block fails, and the log cannot come to name them, the blobs are removed again.
+        """
+        names: list[str] = []
+
+        async def spill(body: bytes) -> Spilled | None:
+            if len(body) <= SPILL_BYTES:
+                return None
+            name, sha256 = await self._spills.put(body)
+            names.append(name)
+            return Spilled(name, sha256, len(body))
+
+        try:
+            yield spill
+        except AppendUnknown:
+            raise
+        except FoldlogError:
+            for name in names:
+                await self._spills.delete(name)
+            raise
+
+    async def clear(self, scope: Scope) -> None:
+        """Erase a scope. Errors as `clear_scope`."""
+        await clear_scope(self.journal, self._spills, checked_scope(scope).subject_key)
+
+    async def append(self, changes: list[tuple[Scope, Change]]) -> None:
+        """Append changes, all or nothing.
+
+        Raises:
+            ConfigurationError: the scopes live on several shards. Nothing was appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        """
+        await self._append(changes, {})
+
+    async def compare_and_append(self, scope: Scope, change: Change, expected: str | None) -> None:
+        """Append a change of a key that is at the `expected` version; None: that is not there.
+
+        Raises:
+            VersionConflict: it is not. Nothing was appended. Others as `append`.
+        """
+        assert change.key is not None, "only keys have versions"
+        subject = self.subject(scope, change.key)
+        while True:
+            held, head = await self.last(scope, change.key)
+            is_there = held is not None and held.is_there(self.journal.now())
+            actual = held.version if held is not None and is_there else None
+            if actual != expected:
+                raise VersionConflict(change.key, expected, actual)
+            try:
+                await self._append([(scope, change)], {subject: head})
+            except AppendConflict as conflict:
+                if conflict.actual is None:
+                    await asyncio.sleep(_CONTENTION_PAUSE)
+                continue
+            return
+
+    async def append_at(self, scope: Scope, changes: list[Change], heads: dict[str, int]) -> bool:
+        """Append changes of keys that end at `heads`; return False if one does not."""
+        expected = {self.subject(scope, key): head for key, head in heads.items()}
+        try:
+            await self._append([(scope, change) for change in changes], expected)
+        except AppendConflict as conflict:
+            if conflict.actual is None:
+                await asyncio.sleep(_CONTENTION_PAUSE)
+            return False
+        return True
+
+    async def _append(self, changes: list[tuple[Scope, Change]], heads: dict[Subject, int]) -> None:
+        drafts: dict[Subject, list[Draft]] = {}
+        for scope, change in changes:
+            if change.key is not None and change.value is not None:
+                drafts.setdefault(self.subject(scope, change.key), []).append(change.value)
+            drafts.setdefault(self.index_subject(scope), []).append(change.indexed)
+        appends = [
+            Append(subject, with_keys(subject, each), heads.get(subject))
+            for subject, each in drafts.items()
+        ]
+        try:
+            seqs = await self.journal.log.append(appends, atomic=True)
+        except (AppendUnknown, asyncio.CancelledError):
+            self.journal.unsettled(appends)
+            raise
+        for append, seq in zip(appends, seqs, strict=True):
+            self.journal.views.acked(append.subject, seq)
+
+
+def _decoded(payload: bytes, held: Held) -> Any:
+    return restoring(lambda _: codec.decode(payload))(held.envelope)

@@ -1,0 +1,312 @@
+"""The words of scoped state: hints, links, results. Durations are in milliseconds.
+
+`to_json` and `from_json` speak the forms that layer0 writes: snake_case, None left out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import msgspec
+
+from foldlog.envelope import Position
+from foldlog.errors import PayloadError
+from foldlog.subjects import checked_id
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class MemoryTier(StrEnum):
+    """How long a value stays in memory: see `StoreOptions`."""
+
+    HOT = "hot"
+    WARM = "warm"
+    COLD = "cold"
+
+
+class Lifetime(StrEnum):
+    """How long a value lives: see `StoreOptions`."""
+
+    TRANSIENT = "transient"
+    SESSION = "session"
+    DURABLE = "durable"
+
+
+class ContentKind:
+    """What kind of memory a value is: one of the four, or `ContentKind.custom(name)`.
+
+    EPISODIC is what happened, SEMANTIC what is so, PROCEDURAL how it is done, STRUCTURAL how things
+    stand around the agent.
+    """
+
+    __slots__ = ("is_custom", "name")
+
+    EPISODIC: ClassVar[ContentKind]
+    SEMANTIC: ClassVar[ContentKind]
+    PROCEDURAL: ClassVar[ContentKind]
+    STRUCTURAL: ClassVar[ContentKind]
+
+    def __init__(self, name: str, *, is_custom: bool = False) -> None:
+        self.name: Final = name
+        self.is_custom: Final = is_custom
+
+    @classmethod
+    def custom(cls, name: str) -> Self:
+        """A kind of your own; never the same as one of the four, whatever its name.
+
+        Raises:
+            InvalidId: the name is empty.
+        """
+        return cls(checked_id(name, "content_kind"), is_custom=True)
+
+    def to_json(self) -> Any:
+        """`"episodic"`, or `{"custom": "name"}`."""
+        return {"custom": self.name} if self.is_custom else self.name
+
+    @classmethod
+    def from_json(cls, data: Any) -> ContentKind:
+        """The kind that `to_json`, or layer0, wrote.
+
+        Raises:
+            PayloadError: it is none. InvalidId: its name is empty.
+        """
+        if isinstance(data, str) and data in _KINDS:
+            return _KINDS[data]
+        if isinstance(data, Mapping) and list(data) == ["custom"]:
+            return cls.custom(data["custom"])
+        raise PayloadError("content_kind", f"{data!r:.80} is no kind of content")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ContentKind):
+            return NotImplemented
+        return (self.name, self.is_custom) == (other.name, other.is_custom)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.is_custom))
+
+    def __repr__(self) -> str:
+        if self.is_custom:
+            return f"ContentKind.custom({self.name!r})"
+        return f"ContentKind.{self.name.upper()}"
+
+
+_KINDS: Final = {
+    name: ContentKind(name) for name in ("episodic", "semantic", "procedural", "structural")
+}
+for _kind in _KINDS.values():
+    setattr(ContentKind, _kind.name.upper(), _kind)
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Hints of a write, and of a read.
+
+    Args:
+        tier: HOT values stay in memory longest, WARM ones go first, COLD ones never stay. None
+            is HOT. Of a read: COLD leaves what is in memory as it is.
+        lifetime: TRANSIENT values are never stored; `read_hinted` sees them until
+            `clear_transient`. SESSION values go with `end_session`. None is DURABLE. Of a read:
+            only values of that lifetime.
+        content_kind: what searches filter by. Of a read: only a value of that kind.
+        salience: from 0 to 1. Within a tier the least salient values leave memory first; among
+            equal results of a search the most salient come first. None is 0.5. Means nothing for a
+            read.
+        ttl: milliseconds from the log's time of the write, after which there is no such value.
+            Means nothing for a read.
+    """
+
+    tier: MemoryTier | None = None
+    lifetime: Lifetime | None = None
+    content_kind: ContentKind | None = None
+    salience: float | None = None
+    ttl: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is set, as JSON types."""
+        return _jsonable(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StoreOptions:
+        """The options that `to_json`, or layer0, wrote. Errors as `checked_options`."""
+        return checked_options(_converted(cls, data, "options"))
+
+
+class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a search is to find.
+
+    Args:
+        min_score: results below are left out.
+        content_kind, tier: only values written with these.
+        max_depth: results lead, along links, to others up to so many steps away.
+    """
+
+    min_score: float | None = None
+    content_kind: ContentKind | None = None
+    tier: MemoryTier | None = None
+    max_depth: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is set, as JSON types."""
+        return _jsonable(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The options that `to_json`, or layer0, wrote.
+
+        Raises:
+            PayloadError: they are none.
+        """
+        return _converted(cls, data, "options")
+
+
+class MemoryLink(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An edge from one key to another of the same scope. `metadata` is JSON."""
+
+    from_key: str
+    to_key: str
+    relation: str
+    metadata: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The link as JSON types."""
+        return _jsonable(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The link that `to_json`, or layer0, wrote.
+
+        Raises:
+            PayloadError: it is none.
+        """
+        return _converted(cls, data, "link")
+
+
+class SearchResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key that matched. `score` from 0 to 1; `snippet` is a part of the value's text."""
+
+    key: str
+    score: float
+    snippet: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON types."""
+        return _jsonable(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The result that `to_json`, or layer0, wrote.
+
+        Raises:
+            PayloadError: it is none.
+        """
+        return _converted(cls, data, "result")
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """What one write, or one deletion, made of a key.
+
+    `version` names it, for `expected=`. `position` and `recorded_at` are where and when the log
+    recorded it, for `at=`.
+    """
+
+    key: str
+    value: Any
+    version: str
+    position: Position
+    recorded_at: dt.datetime
+    options: StoreOptions
+    deleted: bool = False
+
+
+def checked_options(options: StoreOptions) -> StoreOptions:
+    """Return options with their parts as what they should be.
+
+    Raises:
+        PayloadError: a part is of another type, salience not from 0 to 1, ttl negative.
+    """
+    if not isinstance(options, StoreOptions):
+        raise PayloadError("options", f"{options!r:.80} is no StoreOptions")
+    salience, ttl = options.salience, options.ttl
+    if salience is not None:
+        if isinstance(salience, bool) or not isinstance(salience, int | float):
+            raise PayloadError("options.salience", f"{salience!r:.80} is not a number")
+        if math.isnan(salience) or not 0 <= salience <= 1:
+            raise PayloadError("options.salience", f"{salience!r:.80} is not from 0 to 1")
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0):
+        raise PayloadError("options.ttl", f"{ttl!r:.80} is not a number of milliseconds")
+    if ttl is not None and ttl > _MAX_TTL:
+        raise PayloadError("options.ttl", f"{ttl} milliseconds are beyond all time")
+    checked: StoreOptions = _with_enums(options)
+    return checked
+
+
+_MAX_TTL: Final = 10**16
+"""Milliseconds: some 300,000 years, which a float of seconds still tells apart."""
+
+_ENUMS: Final = {"tier": MemoryTier, "lifetime": Lifetime}
+
+
+def _with_enums(options: Any) -> Any:
+    """The options with members where their bare values were given."""
+    changed: dict[str, Any] = {}
+    for field, members in _ENUMS.items():
+        value = getattr(options, field, None)
+        if value is not None and type(value) is not members:
+            try:
+                changed[field] = members(value)
+            except ValueError:
+                raise PayloadError(
+                    f"options.{field}", f"{value!r:.80} is no {members.__name__}"
+                ) from None
+    kind = options.content_kind
+    if kind is not None and not isinstance(kind, ContentKind):
+        changed["content_kind"] = ContentKind.from_json(kind)
+    return msgspec.structs.replace(options, **changed) if changed else options
+
+
+def checked_link(link: MemoryLink) -> MemoryLink:
+    """Return a link as it is.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    if not isinstance(link, MemoryLink):
+        raise PayloadError("link", f"{link!r:.80} is no MemoryLink")
+    return link
+
+
+def checked_search(options: SearchOptions) -> SearchOptions:
+    """Return options with their parts as what they should be.
+
+    Raises:
+        PayloadError: a part is of another type, max_depth negative.
+    """
+    if not isinstance(options, SearchOptions):
+        raise PayloadError("options", f"{options!r:.80} is no SearchOptions")
+    depth, least = options.max_depth, options.min_score
+    if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
+        raise PayloadError("options.max_depth", f"{depth!r:.80} is no number of steps")
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
+        raise PayloadError("options.min_score", f"{least!r:.80} is not a number")
+    checked: SearchOptions = _with_enums(options)
+    return checked
+
+
+def _jsonable(struct: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(struct, enc_hook=ContentKind.to_json)
+    return found
+
+
+def _converted(type_: type[T], data: Mapping[str, Any], what: str) -> T:
+    try:
+        return msgspec.convert(data, type_, dec_hook=_kind_from_json)
+    except msgspec.ValidationError as error:
+        raise PayloadError(what, str(error)) from None
+
+
+def _kind_from_json(type_: type, data: Any) -> ContentKind:
+    assert type_ is ContentKind, "the other fields are of types that msgspec knows"
+    return ContentKind.from_json(data)

@@ -1,0 +1,31 @@
+"""How a store comes by its scoped state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foldlog.scoped.cache import Cache
+from foldlog.scoped.keys import Keys
+from foldlog.scoped.search import Search
+from foldlog.scoped.store import ScopedStore
+from foldlog.scoped.transient import Transient
+from foldlog.scoped.watching import Watching
+from foldlog.store.journal import Journal
+from foldlog.store.spills import Spills
+
+
+def scoped(
+    journal: Journal, spills: Spills, *, max_bytes: int, directory: Path | None
+) -> ScopedStore:
+    """Return the ScopedStore over a store's log.
+
+    Args:
+        max_bytes: how much memory values may take.
+        directory: where search indexes may be kept; None for in memory.
+    """
+    keys = Keys(journal, spills, Cache(max_bytes))
+    watching = Watching(keys)
+    journal.log.on_epoch(watching.wake)
+    # The stream's name tells the namespace, in characters that any file system takes.
+    place = directory and directory / "search" / journal.log.namespace.stream(0)
+    return ScopedStore(keys, Transient(), [Search(keys, place)], watching)

@@ -1,0 +1,229 @@
+"""Reading scoped state. The names, order and meaning of arguments are layer0's StateReader's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from foldlog import codec
+from foldlog.errors import PayloadError
+from foldlog.scoped import graph, records
+from foldlog.scoped.keys import Keys, Moment
+from foldlog.scoped.models import (
+    Lifetime,
+    MemoryLink,
+    MemoryTier,
+    Revision,
+    SearchOptions,
+    SearchResult,
+    StoreOptions,
+    checked_options,
+    checked_search,
+)
+from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.scoped.search import Mode, Search
+from foldlog.scoped.transient import Transient
+from foldlog.scoped.watching import Watching
+from foldlog.subjects import checked_id
+from foldlog.views import Consistency
+from foldlog_projections.scopes import with_prefix
+
+Names = list[str]
+Links = list[MemoryLink]
+Results = list[SearchResult]
+Revisions = list[Revision]
+"""What comes back: within the class `list` is a method."""
+
+_HISTORY: Final = 100
+
+
+class ScopedReader:
+    """Reads scopes, and has no way to change what is stored: `store.scoped.reader`.
+
+    Lives as long as its store. Every read raises
+        LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
+        PayloadError: an argument is not what it should be. InvalidId: a key or id is empty.
+    """
+
+    def __init__(
+        self, keys: Keys, transient: Transient, search: Search, watching: Watching
+    ) -> None:
+        self._keys = keys
+        self._transient = transient
+        self._search = search
+        self._watching = watching
+
+    async def read(
+        self,
+        scope: Scope,
+        key: str,
+        *,
+        at: Moment | None = None,
+        consistency: Consistency = "session",
+    ) -> Any | None:
+        """Return the value of a key, a new object, or None if there is none.
+
+        Args:
+            at: as of then: a position, of `history`, `watch` or `store.position()`, or a time by
+                the log's clock, a datetime with its offset. What was over then is None.
+        """
+        if at is not None:
+            held = await self._keys.as_of(scope, key, at)
+            return None if held is None else await self._keys.value(held)
+        found = await self._keys.lookup(scope, key, consistency)
+        return None if found is None else codec.decode(found.payload)
+
+    async def read_hinted(self, scope: Scope, key: str, options: StoreOptions) -> Any | None:
+        """Return the value of a key, transient or stored, or None; see `StoreOptions`."""
+        options = checked_options(options)
+        checked_id(key, "key")
+        scratch = self._transient.get(checked_scope(scope), key)
+        if scratch is not None:
+            payload, written = scratch
+            has = (Lifetime.TRANSIENT, written.content_kind)
+            return codec.decode(payload) if _fits(options, *has) else None
+        if options.lifetime is Lifetime.TRANSIENT:
+            return None
+        keep = options.tier is not MemoryTier.COLD
+        found = await self._keys.lookup(scope, key, "session", keep=keep)
+        if found is None:
+            return None
+        lifetime = Lifetime(found.hints.lifetime or Lifetime.DURABLE)
+        kind = records.kind_of(found.hints.content_kind)
+        return codec.decode(found.payload) if _fits(options, lifetime, kind) else None
+
+    async def entry(self, scope: Scope, key: str) -> Revision | None:
+        """Return the value of a key with its version, hints and time, or None. Asks the log."""
+        held, _ = await self._keys.last(scope, key)
+        if held is None or not held.is_there(self._now):
+            return None
+        return await self._keys.revision(key, held)
+
+    async def list(
+        self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"
+    ) -> Names:
+        """Return the keys that begin with `prefix`, sorted by code points. Loads no values."""
+        state = (await self._keys.index(scope, consistency)).state
+        found = with_prefix(state, _text(prefix, "prefix"))
+        if not state.expiring:
+            return found
+        now, entries = self._now, state.entries
+        return [key for key in found if not entries[key].is_over(now)]
+
+    async def search(self, scope: Scope, query: str, limit: int) -> Results:
+        """Return at most `limit` keys whose value or name has words of the query, best first.
+
+        See `search_hinted`.
+        """
+        return await self.search_hinted(scope, query, limit, SearchOptions())
+
+    async def search_hinted(
+        self,
+        scope: Scope,
+        query: str,
+        limit: int,
+        options: SearchOptions,
+        *,
+        mode: Mode | None = None,
+        consistency: Consistency = "session",
+    ) -> Results:
+        """Return at most `limit` keys that answer the query, best first; see `SearchOptions`.
+
+        Among equal scores the more salient come first, then by key. The first search of a scope
+        on a machine reads the scope's values; later ones what has changed.
+
+        Args:
+            mode: "text", "semantic" or "both"; by default both where there is an embedder.
+
+        Raises:
+            ConfigurationError: the mode needs an embedder, or that needs a package.
+            EmbedderFailed, SearchFailed: see there. Others as every read.
+        """
+        checked_scope(scope)
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise PayloadError("limit", f"{limit!r:.80} is not a number")
+        query, options = _text(query, "query"), checked_search(options)
+        return await self._search.search(scope, query, limit, options, mode, consistency)
+
+    async def traverse(
+        self,
+        scope: Scope,
+        from_key: str,
+        relation: str | None,
+        max_depth: int,
+        *,
+        consistency: Consistency = "session",
+    ) -> Names:
+        """Return the keys that links lead to in at most `max_depth` steps, nearest first.
+
+        Those as near as each other stand in the order in which their links were made. The key
+        itself is not among them.
+
+        Args:
+            relation: only along such links; None along any.
+        """
+        if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
+            raise PayloadError("max_depth", f"{max_depth!r:.80} is no number of steps")
+        checked_id(from_key, "from_key")
+        state = (await self._keys.index(scope, consistency)).state
+        return [*graph.reach(state, from_key, relation, max_depth, self._now)]
+
+    async def links(
+        self, scope: Scope, from_key: str, *, consistency: Consistency = "session"
+    ) -> Links:
+        """Return the links from a key, in the order in which they were made."""
+        checked_id(from_key, "from_key")
+        state = (await self._keys.index(scope, consistency)).state
+        return [
+            MemoryLink(from_key, to_key, relation, codec.decode(metadata))
+            for (to_key, relation), metadata in graph.edges(state, from_key, self._now)
+        ]
+
+    async def history(self, scope: Scope, key: str, *, limit: int = _HISTORY) -> Revisions:
+        """Return what was written to a key, and that it was deleted: the last `limit` of it, in
+        order. What is over, deleted or overwritten is here all the same.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise PayloadError("limit", f"{limit!r:.80} is no number of revisions")
+        found = await self._keys.history(scope, key)
+        return [
+            await self._keys.revision(key, held) for held in found[max(len(found) - limit, 0) :]
+        ]
+
+    def watch(
+        self, scope: Scope, prefix: str = "", *, since: str | None = None
+    ) -> AsyncGenerator[Revision]:
+        """Yield what keys with that prefix hold, in the order of their last writes, then each
+        write and deletion as it is recorded, without end. Close it with `aclose()`.
+
+        That a key's time is over is not told: its `options.ttl` and `recorded_at` say when.
+        An outage of the log is waited out.
+
+        Args:
+            since: a version: only what was recorded after it, all of that. Unknown ones are as
+                None.
+
+        Raises:
+            StoreClosed: the store was closed. Others as every read.
+        """
+        return self._watching.watch(checked_scope(scope), _text(prefix, "prefix"), since)
+
+    @property
+    def _now(self) -> float:
+        return self._keys.journal.now()
+
+    def clear_transient(self) -> None:
+        """Let go of every transient value, of all scopes."""
+        self._transient.clear()
+
+
+def _fits(options: StoreOptions, lifetime: Lifetime, kind: object) -> bool:
+    if options.lifetime not in (None, lifetime):
+        return False
+    return options.content_kind is None or options.content_kind == kind
+
+
+def _text(value: str, field: str) -> str:
+    if not isinstance(value, str):
+        raise PayloadError(field, f"{value!r:.80} is not a string")
+    return value

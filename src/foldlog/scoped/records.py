@@ -1,0 +1,174 @@
+"""The envelopes of scoped state, made and read. No I/O."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foldlog import codec
+from foldlog.envelope import CLEARED, Draft, Recorded, draft
+from foldlog.log.port import Record
+from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
+from foldlog.store.guards import restoring
+from foldlog.store.payloads import dump, load
+from foldlog.subjects import checked_id
+from foldlog_projections import scoped, scopes
+from foldlog_projections.scoped import Written
+from foldlog_projections.scopes import Deleted, Linked
+
+
+class Change(NamedTuple):
+    """What is to be appended: to the scope's index, and of a key (else it is None) to the key.
+
+    Both envelopes have the same id: the version.
+    """
+
+    key: str | None
+    indexed: Draft
+    value: Draft | None = None
+
+
+class Spilled(NamedTuple):
+    """Where a large value is: the blob, and the hash and size of what is in it."""
+
+    blob: str
+    sha256: str
+    size: int
+
+
+class Held(NamedTuple):
+    """A key's last envelope. `written` is None if it says that the key is gone."""
+
+    envelope: Recorded
+    written: Written | None
+
+    @property
+    def version(self) -> str:
+        """The id by which writers compare."""
+        return self.envelope.id
+
+    def is_there(self, now: float) -> bool:
+        """Whether the key has a value at that time, in Unix seconds."""
+        if self.written is None:
+            return False
+        ttl = self.written.ttl
+        return ttl < 0 or self.envelope.recorded_at + ttl / 1000 > now
+
+
+def written(key: str, body: bytes, options: StoreOptions, spilled: Spilled | None) -> Change:
+    """The key gets this value: an encoded payload, which is elsewhere if it is `spilled`."""
+    hints: dict[str, Any] = {
+        "tier": options.tier or "",
+        "lifetime": options.lifetime or "",
+        "content_kind": kind_text(options.content_kind),
+        "salience": None if options.salience is None else float(options.salience),
+        "ttl": -1 if options.ttl is None else options.ttl,
+    }
+    if spilled is None:
+        value = Written(value=msgspec.Raw(body), **hints)
+    else:
+        value = Written(**hints, blob=spilled.blob, sha256=spilled.sha256, size=spilled.size)
+    indexed = scopes.Written(
+        key=checked_id(key, "key"), **hints, size=len(body), blob=spilled.blob if spilled else ""
+    )
+    version = _version()
+    return Change(
+        key,
+        draft(scopes.WRITTEN, dump(indexed), id=version),
+        draft(scoped.WRITTEN, dump(value), id=version),
+    )
+
+
+def deleted(key: str) -> Change:
+    """The key goes."""
+    version = _version()
+    indexed = draft(scopes.DELETED, dump(Deleted(checked_id(key, "key"))), id=version)
+    return Change(key, indexed, draft(scoped.DELETED, b"\xc0", id=version))
+
+
+def linked(link: MemoryLink) -> Change:
+    """The link is made, or gets this metadata.
+
+    Raises:
+        PayloadError: the metadata cannot be held. InvalidId: a key or the relation is empty.
+    """
+    return Change(None, _link(scopes.LINKED, link))
+
+
+def unlinked(from_key: str, to_key: str, relation: str) -> Change:
+    """The link goes. Errors as `linked`."""
+    return Change(None, _link(scopes.UNLINKED, MemoryLink(from_key, to_key, relation)))
+
+
+def held(record: Record | None, upto: tuple[int, float] | None = None) -> Held | None:
+    """A key's last record, read; None if there is none, or it was cleared.
+
+    `upto`: of the record only what stands at or before that sequence and index.
+    """
+    envelopes = record.envelopes if record is not None else []
+    if upto is not None:
+        envelopes = [each for each in envelopes if (each.seq, each.index) <= upto]
+    if not envelopes or envelopes[-1].type == CLEARED:
+        return None
+    return read(envelopes[-1])
+
+
+@restoring
+def read(envelope: Recorded) -> Held:
+    """An envelope of a key, read."""
+    if envelope.type == scoped.DELETED:
+        return Held(envelope, None)
+    if envelope.type == scoped.WRITTEN:
+        return Held(envelope, load(Written, envelope.payload))
+    raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
+
+
+def options_of(found: Written) -> StoreOptions:
+    """The hints of a write, as they were given."""
+    return StoreOptions(
+        tier=MemoryTier(found.tier) if found.tier else None,
+        lifetime=Lifetime(found.lifetime) if found.lifetime else None,
+        content_kind=kind_of(found.content_kind),
+        salience=found.salience,
+        ttl=None if found.ttl < 0 else found.ttl,
+    )
+
+
+def kind_text(kind: ContentKind | None) -> str:
+    """A kind of content as it stands in an envelope."""
+    if kind is None:
+        return ""
+    return f"custom:{kind.name}" if kind.is_custom else kind.name
+
+
+def kind_of(text: str) -> ContentKind | None:
+    """The kind of content that stands in an envelope so."""
+    if not text:
+        return None
+    kind, _, name = text.partition(":")
+    return ContentKind.custom(name) if name else ContentKind.from_json(kind)
+
+
+def time_of(envelope: Recorded) -> dt.datetime:
+    """When the log recorded it."""
+    return dt.datetime.fromisoformat(envelope.time)
+
+
+def _link(type: str, link: MemoryLink) -> Draft:
+    body = dump(
+        Linked(
+            from_key=checked_id(link.from_key, "from_key"),
+            to_key=checked_id(link.to_key, "to_key"),
+            relation=checked_id(link.relation, "relation"),
+            metadata=msgspec.Raw(codec.encode(link.metadata, "link.metadata")),
+        )
+    )
+    return draft(type, body, id=_version())
+
+
+def _version() -> str:
+    """An id that no other envelope has."""
+    return secrets.token_hex(10)

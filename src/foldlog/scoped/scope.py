@@ -1,0 +1,98 @@
+"""Where state lives: a session, a workflow, an agent of one, everything, or a name of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from foldlog.errors import PayloadError
+from foldlog.subjects import checked_id
+
+_OF_ONE: Final = ("session", "workflow", "custom")
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """One scope. Two that are equal are the same one; what is in one is in no other.
+
+    Made by `Scope.session`, `workflow`, `agent`, `global_` and `custom`; `kind` says by which,
+    `ids` with what.
+    """
+
+    kind: str
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def session(cls, id: str) -> Self:
+        """One conversation.
+
+        Raises:
+            InvalidId: the id is empty, no string, or no valid Unicode; so for the others.
+        """
+        return cls("session", (checked_id(id, "session"),))
+
+    @classmethod
+    def workflow(cls, id: str) -> Self:
+        """One execution of a workflow."""
+        return cls("workflow", (checked_id(id, "workflow"),))
+
+    @classmethod
+    def agent(cls, workflow: str, agent: str) -> Self:
+        """One agent within a workflow."""
+        return cls("agent", (checked_id(workflow, "workflow"), checked_id(agent, "agent")))
+
+    @classmethod
+    def global_(cls) -> Self:
+        """What all workflows of the namespace share."""
+        return cls("global")
+
+    @classmethod
+    def custom(cls, name: str) -> Self:
+        """Whatever else."""
+        return cls("custom", (checked_id(name, "custom scope"),))
+
+    @property
+    def subject_key(self) -> str:
+        """The scope as one key of a subject: no two scopes have the same one."""
+        if len(self.ids) < 2:
+            return ":".join((self.kind, *self.ids))
+        workflow, agent = self.ids
+        return f"{self.kind}:{len(workflow)}:{workflow}:{agent}"
+
+    def to_json(self) -> Any:
+        """The form that layer0 writes: `{"session": "s1"}`, `"global"` and so on."""
+        if self.kind == "global":
+            return self.kind
+        if self.kind == "agent":
+            return {self.kind: dict(zip(("workflow", "agent"), self.ids, strict=True))}
+        return {self.kind: self.ids[0]}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """The scope that `to_json`, or layer0, wrote. Later versions of that call an agent
+        `operator`.
+
+        Raises:
+            PayloadError: it is none. InvalidId: an id is empty.
+        """
+        if data == "global":
+            return cls.global_()
+        if isinstance(data, Mapping) and len(data) == 1:
+            [(kind, held)] = data.items()
+            if kind in _OF_ONE:
+                return cls(kind, (checked_id(held, kind),))
+            if kind in ("agent", "operator") and isinstance(held, Mapping):
+                return cls.agent(held.get("workflow", ""), held.get(kind, ""))
+        raise PayloadError("scope", f"{data!r:.80} is no scope")
+
+
+def checked_scope(scope: Scope) -> Scope:
+    """Return a scope as it is.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    if not isinstance(scope, Scope):
+        raise PayloadError("scope", f"{scope!r:.80} is no Scope")
+    return scope

@@ -1,0 +1,298 @@
+"""Writing scoped state. The names, order and meaning of arguments are layer0's StateStore's."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.scoped import records
+from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
+from foldlog.scoped.keys import Keys
+from foldlog.scoped.models import (
+    Lifetime,
+    MemoryLink,
+    StoreOptions,
+    checked_link,
+    checked_options,
+)
+from foldlog.scoped.reader import ScopedReader
+from foldlog.scoped.records import Change, Spilled
+from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.scoped.search import Search
+from foldlog.scoped.transient import Transient
+from foldlog.scoped.vectors import Embedder
+from foldlog.scoped.watching import Watching
+from foldlog.subjects import checked_id
+
+
+class Expect(Enum):
+    """What a write may find, other than one version."""
+
+    ANYTHING = "anything"
+
+
+Expected = str | None | Literal[Expect.ANYTHING]
+"""A version; None for no such key."""
+
+_ENDED_AT_ONCE: Final = 256
+
+
+class ScopedStore(ScopedReader):
+    """Scopes of keys: `store.scoped`. Lives as long as its store.
+
+    Writes act at once, also inside `store.atomic()`, and raise also where the store was told to
+    degrade. Every write raises
+        AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Writing the same again
+            is safe; with `expected` it may find its own first attempt.
+        PayloadError: a part cannot be held. InvalidId: a key or id is empty. Nothing was written.
+    """
+
+    def __init__(
+        self, keys: Keys, transient: Transient, searches: list[Search], watching: Watching
+    ) -> None:
+        super().__init__(keys, transient, searches[-1], watching)
+        self._searches = searches
+
+    @functools.cached_property
+    def reader(self) -> ScopedReader:
+        """The same scopes, for those who may not write."""
+        return ScopedReader(self._keys, self._transient, self._search, self._watching)
+
+    def with_search(
+        self, *, embedder: Embedder | None = None, path: Path | str | None = None
+    ) -> ScopedStore:
+        """Return the same scopes, searched otherwise.
+
+        Args:
+            embedder: makes vectors of texts: see `foldlog.scoped.Embedder`.
+            path: a directory for the search indexes, which this process can read and write. None:
+                in memory.
+        """
+        self._searches.append(Search(self._keys, None if path is None else Path(path), embedder))
+        return type(self)(self._keys, self._transient, self._searches, self._watching)
+
+    async def write(
+        self, scope: Scope, key: str, value: Any, *, expected: Expected = Expect.ANYTHING
+    ) -> str:
+        """Write a value; what was there gives way, hints included. Returns the version.
+
+        Values are JSON, and whatever else the codec holds; they come back exactly.
+
+        Args:
+            expected: the version that the key must be at, as `entry` tells it; None if it must
+                not be there.
+
+        Raises:
+            VersionConflict: it is not. Nothing was written. Others as every write.
+        """
+        return await self.write_hinted(scope, key, value, StoreOptions(), expected=expected)
+
+    async def write_hinted(
+        self,
+        scope: Scope,
+        key: str,
+        value: Any,
+        options: StoreOptions,
+        *,
+        expected: Expected = Expect.ANYTHING,
+    ) -> str:
+        """As `write`, with hints: see `StoreOptions`. A transient value has the version ""."""
+        options, body = checked_options(options), codec.encode(value, "value")
+        if options.lifetime is Lifetime.TRANSIENT:
+            if expected is not Expect.ANYTHING:
+                raise ConfigurationError("a transient value has no version to expect")
+            checked_id(key, "key")
+            self._transient.put(checked_scope(scope), key, body, options)
+            return ""
+        self._keys.subject(scope, key)  # refuses what is none
+        async with self._keys.spilling() as spill:
+            change = records.written(key, body, options, await spill(body))
+            if expected is Expect.ANYTHING:
+                await self._keys.append([(scope, change)])
+            else:
+                await self._keys.compare_and_append(scope, change, expected)
+        self._remember(scope, change, body, options)
+        return change.indexed.id
+
+    async def write_many(
+        self, scope: Scope, values: Mapping[str, Any], options: StoreOptions | None = None
+    ) -> dict[str, str]:
+        """Write several values, all or none, with the same hints; return their versions.
+
+        A server takes somewhat less than a thousand in one append.
+        """
+        hints = StoreOptions() if options is None else options
+        if not isinstance(values, Mapping):
+            raise PayloadError("values", f"{values!r:.80} is not a mapping")
+        effects = [Effect.WriteMemory(scope, key, value, hints) for key, value in values.items()]
+        return dict(zip(values, await self.apply(effects), strict=True))
+
+    async def apply(self, effects: Iterable[AnyEffect]) -> list[str]:
+        """Apply effects in order, all or none; return the version that each has made.
+
+        Versions of links, and of transient values, are "". Effects in several scopes need a
+        namespace with one shard, or scopes that share theirs.
+
+        Raises:
+            ConfigurationError: they do not share a shard. Nothing was written. Others as every
+                write.
+        """
+        checked = [_checked(effect) for effect in effects]
+        changes: list[Change | None] = []
+        async with self._keys.spilling() as spill:
+            for effect, body in checked:
+                changes.append(_change(effect, body, await spill(body)))
+            scoped_changes = [
+                (effect.scope, change)
+                for (effect, _), change in zip(checked, changes, strict=True)
+                if change is not None
+            ]
+            if scoped_changes:
+                await self._keys.append(scoped_changes)
+        for (effect, body), change in zip(checked, changes, strict=True):
+            if isinstance(effect, Effect.DeleteMemory):
+                self._transient.drop(effect.scope, effect.key)
+            elif isinstance(effect, Effect.WriteMemory):
+                if change is None:
+                    self._transient.put(effect.scope, effect.key, body, effect.options)
+                else:
+                    self._remember(effect.scope, change, body, effect.options)
+        return [change.indexed.id if change and change.key else "" for change in changes]
+
+    async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
+        """Delete a key, and with it the links from it and to it. Fine if there is none.
+
+        Its history stays. `expected` as for `write`.
+        """
+        change = records.deleted(key)
+        if expected is not Expect.ANYTHING:
+            await self._keys.compare_and_append(scope, change, expected)
+        else:
+            held, _ = await self._keys.last(scope, key)
+            if held is not None and held.is_there(self._keys.journal.now()):
+                await self._keys.append([(scope, change)])
+        self._transient.drop(scope, key)
+        self._keys.cache.drop(self._keys.subject(scope, key))
+
+    async def link(self, scope: Scope, link: MemoryLink) -> None:
+        """Link two keys; a link that is there gets this metadata.
+
+        The keys need not be there yet. A link goes when a key of it is deleted.
+        """
+        await self._keys.append([(scope, records.linked(checked_link(link)))])
+
+    async def unlink(self, scope: Scope, from_key: str, to_key: str, relation: str) -> None:
+        """Remove a link. Fine if there is none."""
+        change = records.unlinked(from_key, to_key, relation)
+        await self._keys.append([(scope, change)])
+
+    async def end_session(self, session: str | Scope) -> int:
+        """Delete what was written for the session only: `Lifetime.SESSION`. Returns how many keys.
+
+        Args:
+            session: the id of a session, for what is in `Scope.session(id)`; or another scope, for
+                what was written there for a session that ends now.
+        """
+        scope = session if isinstance(session, Scope) else Scope.session(session)
+        ended, passed = 0, set[str]()
+        while True:
+            state = (await self._keys.index(scope, "strong")).state
+            now = self._keys.journal.now()
+            keys = {
+                key: entry.version
+                for key, entry in state.entries.items()
+                if entry.lifetime == Lifetime.SESSION
+                and entry.version not in passed
+                and not entry.is_over(now)
+            }
+            if not keys:
+                return ended
+            some = list(keys)[:_ENDED_AT_ONCE]
+            heads = await self._of_session(scope, some)
+            passed.update(keys[key] for key in some if key not in heads)
+            changes = [records.deleted(key) for key in heads]
+            if changes and await self._keys.append_at(scope, changes, heads):
+                ended += len(changes)
+
+    async def clear(self, scope: Scope) -> None:
+        """Erase a scope: its keys, links, values and all their history.
+
+        What is written meanwhile may be erased or stay. Search indexes forget it, too: those of
+        this process, and the files that it shares with others.
+
+        Raises:
+            LogUnavailable, AppendUnknown, SearchFailed: some may remain; clearing again is safe.
+        """
+        await self._keys.clear(scope)
+        await self.forget(scope)
+
+    async def forget(self, scope: Scope | None) -> None:
+        """Let go of what is kept of a scope beside the log, here and in the files of search
+        indexes; None: of all scopes. `clear`, and the store's own clearing, call it.
+
+        Raises:
+            SearchFailed: a search index may not have forgotten; calling again is safe.
+        """
+        if scope is None:
+            self._transient.clear()
+        else:
+            self._transient.drop_scope(scope)
+        for search in self._searches:
+            await search.forget(scope)
+
+    async def _of_session(self, scope: Scope, keys: list[str]) -> dict[str, int]:
+        """Those of the keys that are still the session's own, with where each ends."""
+        found = await asyncio.gather(*(self._keys.last(scope, key) for key in keys))
+        return {
+            key: head
+            for key, (held, head) in zip(keys, found, strict=True)
+            if held is not None
+            and held.written is not None
+            and held.written.lifetime == Lifetime.SESSION
+        }
+
+    async def close(self) -> None:
+        """Let go of the search indexes, and end every `watch`. The store calls it."""
+        self._watching.close()
+        for search in self._searches:
+            await search.close()
+
+    def _remember(self, scope: Scope, change: Change, body: bytes, options: StoreOptions) -> None:
+        assert change.key is not None, "a write has a key"
+        self._transient.drop(scope, change.key)
+        subject = self._keys.subject(scope, change.key)
+        tier = options.tier or ""
+        self._keys.cache.put(subject, change.indexed.id, body, tier, options.salience)
+
+
+def _checked(effect: AnyEffect) -> tuple[AnyEffect, bytes]:
+    """An effect with its parts as what they should be, and the encoded value of a write."""
+    checked_effect(effect)
+    if not isinstance(effect, Effect.WriteMemory):
+        return effect, b""
+    checked_id(effect.key, "key")
+    body = codec.encode(effect.value, "value")
+    return msgspec.structs.replace(effect, options=checked_options(effect.options)), body
+
+
+def _change(effect: AnyEffect, body: bytes, spilled: Spilled | None) -> Change | None:
+    """What an effect appends; nothing if it is transient."""
+    match effect:
+        case Effect.WriteMemory(options=StoreOptions(lifetime=Lifetime.TRANSIENT)):
+            return None
+        case Effect.WriteMemory():
+            return records.written(effect.key, body, effect.options, spilled)
+        case Effect.DeleteMemory():
+            return records.deleted(effect.key)
+        case Effect.LinkMemory():
+            return records.linked(effect.link)
+        case Effect.UnlinkMemory():
+            return records.unlinked(effect.from_key, effect.to_key, effect.relation)

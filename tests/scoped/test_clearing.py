@@ -1,0 +1,158 @@
+"""Clearing: a scope goes whole, with what is kept of it beside the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import AppendUnknown
+from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
+from foldlog.store import scopes as scopes_module
+
+ONE, OTHER = Scope.session("s1"), Scope.session("s2")
+SECRET = "unmistakable"
+
+
+async def test_what_is_written_while_a_scope_is_cleared_stays_whole_or_goes_whole(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {"a": 1, "b": 2})
+    cleared, interfering = scopes_module.clear_subject, [("a", 3), ("c", 4)]
+
+    async def interfered(journal: Any, projection: Any, *names: str, **options: Any) -> Any:
+        if projection.name == "scopes" and interfering:
+            await scoped.write(ONE, *interfering.pop())
+        return await cleared(journal, projection, *names, **options)
+
+    monkeypatch.setattr(scopes_module, "clear_subject", interfered)
+    await scoped.clear(ONE)
+    assert interfering == []
+    assert await scoped.list(ONE) == []
+    for key in ("a", "b", "c"):
+        assert await scoped.entry(ONE, key) is None
+        assert await scoped.history(ONE, key) == []
+
+
+@pytest.mark.parametrize("how", ["clear_session", "erase_session"])
+async def test_a_session_that_is_cleared_takes_its_scope_along(
+    store: foldlog.Store, how: str
+) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {"a": "word", "big": "x" * 300_000, "gone": 1})
+    await scoped.delete(ONE, "gone")
+    await scoped.link(ONE, MemoryLink("a", "big", "r"))
+    await scoped.write_hinted(ONE, "draft", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
+    await scoped.write(OTHER, "a", "kept")
+    report = await getattr(store, how)(ONE.ids[0])
+    assert await scoped.list(ONE) == []
+    assert await scoped.traverse(ONE, "a", None, 1) == []
+    assert await scoped.search(ONE, "word", 5) == []
+    for key in ("a", "big", "gone", "draft"):
+        assert await scoped.read_hinted(ONE, key, StoreOptions()) is None
+        assert await scoped.history(ONE, key) == []
+    assert await scoped.read(OTHER, "a") == "kept"
+    if hasattr(store.log, "blobs"):
+        assert store.log.blobs.names() == []
+    if report is not None:
+        assert report.removed["scoped"] == 4
+        assert report.removed["scopes"] == 5
+        assert report.readable == ()
+
+
+async def test_a_store_that_is_cleared_has_no_transient_values(store: foldlog.Store) -> None:
+    await store.scoped.write_hinted(ONE, "a", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
+    await store.clear()
+    assert await store.scoped.read_hinted(ONE, "a", StoreOptions()) is None
+
+
+def holding(directory: Path) -> list[str]:
+    """The files that hold the secret."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return [path.name for path in files if SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("how", ["clear", "clear_session", "erase_session", "clear all"])
+async def test_a_search_index_forgets_what_is_cleared(tmp_path: Path, how: str) -> None:
+    async with foldlog.connect(path=tmp_path / "data") as store:
+        await store.scoped.write(ONE, "a", f"{SECRET} word")
+        await store.scoped.write(OTHER, "b", "another word")
+        for scope in (ONE, OTHER):
+            assert len(await store.scoped.search(scope, "word", 5)) == 1
+        assert holding(tmp_path / "data" / "search") != []
+    async with foldlog.connect(path=tmp_path / "data") as store:
+        # By a process that has not opened the index.
+        if how == "clear":
+            await store.scoped.clear(ONE)
+        elif how == "clear all":
+            await store.clear()
+        else:
+            await getattr(store, how)("s1")
+        assert holding(tmp_path / "data" / "search") == []
+        assert await store.scoped.search(ONE, "word", 5) == []
+        assert len(await store.scoped.search(OTHER, "word", 5)) == (how != "clear all")
+        await store.scoped.write(ONE, "a", "word again")
+        assert len(await store.scoped.search(ONE, "word", 5)) == 1
+
+
+async def test_another_who_has_the_index_open_goes_on_with_it(tmp_path: Path) -> None:
+    async with foldlog.memory_store() as one, foldlog.memory_store(log=one.log) as two:
+        first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
+        await first.write_many(ONE, {"a": f"{SECRET} word", "b": "word"})
+        assert len(await second.search(ONE, "word", 5)) == 2
+        await first.clear(ONE)
+        assert holding(tmp_path) == []
+        await first.write(ONE, "c", "word")
+        for each in (second, first):
+            assert [found.key for found in await each.search(ONE, "word", 5)] == ["c"]
+
+
+async def test_an_index_that_is_damaged_is_removed_by_clearing(tmp_path: Path) -> None:
+    async with foldlog.memory_store() as store:
+        scoped = store.scoped.with_search(path=tmp_path)
+        await scoped.write(ONE, "a", "word")
+        await scoped.search(ONE, "word", 5)
+        await scoped.forget(None)
+        [path] = list(tmp_path.glob("*.db"))  # noqa: ASYNC240 - one look at a local directory
+        path.write_bytes(f"no database, and {SECRET}".encode() * 1000)
+        await scoped.clear(ONE)
+        assert holding(tmp_path) == []
+
+
+async def test_an_index_that_cannot_be_wiped_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with foldlog.memory_store() as store:
+        scoped = store.scoped.with_search(path=tmp_path)
+        await scoped.write(ONE, "a", "word")
+        await scoped.search(ONE, "word", 5)
+
+        def refuse(path: Path) -> None:
+            raise OSError(f"{path} is in use")
+
+        monkeypatch.setattr("foldlog.scoped.search.wipe", refuse)
+        with pytest.raises(SearchFailed):
+            await scoped.clear(ONE)
+        monkeypatch.undo()
+        await scoped.clear(ONE)
+        assert await scoped.search(ONE, "word", 5) == []
+
+
+async def test_a_write_that_may_be_stored_has_the_next_read_ask_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.scoped.write(ONE, "a", 1)
+    await store.scoped.list(ONE)
+    unsettled: list[str] = []
+    monkeypatch.setattr(store._views, "unsettled", lambda s: unsettled.append(s.family))
+
+    async def unknown(*args: Any, **options: Any) -> Any:
+        raise AppendUnknown([], "the answer was lost")
+
+    monkeypatch.setattr(type(store._journal.log), "append", unknown)
+    with pytest.raises(AppendUnknown):
+        await store.scoped.write(ONE, "b", 2)
+    assert sorted(unsettled) == ["scoped", "scopes"]

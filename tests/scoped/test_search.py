@@ -1,0 +1,362 @@
+"""Search: full text over keys and values, from an index that can always be made again."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import ConfigurationError
+from foldlog.scoped import (
+    ContentKind,
+    MemoryLink,
+    MemoryTier,
+    Scope,
+    ScopedStore,
+    SearchFailed,
+    SearchOptions,
+    SearchResult,
+    StoreOptions,
+)
+from foldlog.scoped import index as index_module
+from foldlog.scoped.index import Index
+from foldlog.views import Consistency
+from foldlog_projections.fold import Folded
+from foldlog_projections.scopes import State, keep, restore
+from tests.conftest import OpenStore
+from tests.scoped.quality import fill, recall
+
+ONE = Scope.session("s1")
+
+
+async def keys(scoped: Any, query: str, limit: int = 10, **options: Any) -> list[str]:
+    found = await scoped.search_hinted(ONE, query, limit, SearchOptions(**options))
+    assert all(0 < each.score <= 1 for each in found)
+    assert [each.score for each in found] == sorted((e.score for e in found), reverse=True)
+    return [each.key for each in found]
+
+
+async def test_words_of_keys_and_values_are_found(store: foldlog.Store) -> None:
+    scoped = store.scoped
+    await scoped.write(ONE, "deploy:steps", {"how": "run make release", "then": ["wait", 42]})
+    await scoped.write(ONE, "note", "the release was Déployed in Zürich")
+    await scoped.write(ONE, "number", 42)
+    await scoped.write(ONE, "empty", None)
+    for each in (scoped, scoped.reader):
+        assert sorted(await keys(each, "release")) == ["deploy:steps", "note"]
+        assert sorted(await keys(each, "RELEASES, releasing!")) == ["deploy:steps", "note"]
+        assert await keys(each, "zurich") == ["note"]
+        assert sorted(await keys(each, "deployed")) == ["deploy:steps", "note"]
+        assert await keys(each, "steps") == ["deploy:steps"]
+        assert await keys(each, "42") == ["number", "deploy:steps"]
+        assert await keys(each, "then") == ["deploy:steps"]
+        assert await keys(each, "nothing of it") == []
+        assert await each.search(ONE, "release", 1) == (await each.search(ONE, "release", 9))[:1]
+        assert await each.search(ONE, "release", 0) == []
+        assert await each.search(ONE, "release", -1) == []
+
+
+async def test_letters_that_fold_into_several_are_found_as_they_stand(
+    store: foldlog.Store,
+) -> None:
+    await store.scoped.write(ONE, "address", "Lange Straße 7")
+    for query in ("Straße", "STRAße"):
+        assert await keys(store.scoped, query) == ["address"]
+
+
+async def test_a_number_that_nobody_writes_out_hinders_no_search(store: foldlog.Store) -> None:
+    await store.scoped.write(ONE, "huge", {"number": 10**5000, "word": "there"})
+    assert await keys(store.scoped, "there") == ["huge"]
+    assert (await store.scoped.read(ONE, "huge"))["number"] == 10**5000
+
+
+async def test_a_limit_may_be_any_number(store: foldlog.Store) -> None:
+    await store.scoped.write(ONE, "a", "word")
+    assert await keys(store.scoped, "word", limit=2**70) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "query", ["", " ", "?!", '"', "a\x00b", "NEAR(", "AND OR NOT", "key:", "-x", "*", "é" * 9000]
+)
+async def test_no_query_is_an_error(store: foldlog.Store, query: str) -> None:
+    await store.scoped.write(ONE, "key", "NEAR AND OR NOT a b x")
+    found = await store.scoped.search(ONE, query, 5)
+    assert [each.key for each in found] in ([], ["key"])
+
+
+async def test_what_has_more_of_the_query_comes_first(store: foldlog.Store) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {f"noise-{n}": f"green number {n}" for n in range(20)})
+    await scoped.write(ONE, "both", "green tea")
+    await scoped.write(ONE, "one", "black tea from the hills")
+    [first, second, third, *_] = await scoped.search(ONE, "green tea", 30)
+    assert (first.key, second.key, third.key[:5]) == ("both", "one", "noise")
+    assert first.score > second.score > 100 * third.score
+    assert await keys(scoped, "green tea", min_score=first.score) == ["both"]
+    assert await keys(scoped, "green tea", min_score=1.0) == []
+
+
+async def test_a_snippet_shows_where_the_words_are(store: foldlog.Store) -> None:
+    text = " ".join(["before"] * 200 + ["needle"] + ["after"] * 200)
+    await store.scoped.write(ONE, "hay", {"text": text})
+    [found] = await store.scoped.search(ONE, "needle", 1)
+    assert found.snippet is not None
+    assert "needle" in found.snippet
+    assert len(found.snippet) < 200
+    [found] = await store.scoped.search(ONE, "hay", 1)  # by its key
+    assert found.snippet is not None
+    assert found.snippet.startswith("text: before")
+
+
+async def test_results_are_filtered_by_kind_and_tier(store: foldlog.Store) -> None:
+    scoped = store.scoped
+    custom = ContentKind.custom("episodic")
+    for key, options in {
+        "plain": StoreOptions(),
+        "hot": StoreOptions(tier=MemoryTier.HOT, content_kind=ContentKind.EPISODIC),
+        "cold": StoreOptions(tier=MemoryTier.COLD, content_kind=custom),
+    }.items():
+        await scoped.write_hinted(ONE, key, "word", options)
+    assert sorted(await keys(scoped, "word")) == ["cold", "hot", "plain"]
+    assert await keys(scoped, "word", content_kind=ContentKind.EPISODIC) == ["hot"]
+    assert await keys(scoped, "word", content_kind=custom) == ["cold"]
+    assert await keys(scoped, "word", content_kind=ContentKind.SEMANTIC) == []
+    assert sorted(await keys(scoped, "word", tier=MemoryTier.HOT)) == ["hot", "plain"]
+    assert await keys(scoped, "word", tier=MemoryTier.COLD) == ["cold"]
+    assert await keys(scoped, "word", tier=MemoryTier.WARM) == []
+
+
+async def test_salience_breaks_ties(store: foldlog.Store) -> None:
+    for key, salience in (("a", 0.1), ("b", 0.9), ("c", None), ("d", 0.9)):
+        await store.scoped.write_hinted(ONE, key, "word", StoreOptions(salience=salience))
+    assert await keys(store.scoped, "word") == ["b", "d", "c", "a"]
+    assert await keys(store.scoped, "word", limit=2) == ["b", "d"]
+
+
+async def test_results_lead_along_links(store: foldlog.Store) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {"a": "word", "b": "b", "c": "c", "d": "word too long"})
+    await scoped.write_hinted(ONE, "cold", "x", StoreOptions(tier=MemoryTier.COLD))
+    for from_key, to_key in (("a", "b"), ("b", "c"), ("c", "a"), ("a", "cold"), ("a", "nowhere")):
+        await scoped.link(ONE, MemoryLink(from_key, to_key, "r"))
+    assert await keys(scoped, "word") == ["a", "d"]
+    assert await keys(scoped, "word", max_depth=0) == ["a", "d"]
+    near = await scoped.search_hinted(ONE, "word", 9, SearchOptions(max_depth=1))
+    scores = {each.key: each.score for each in near}
+    assert set(scores) == {"a", "d", "b", "cold"}
+    assert scores["b"] == pytest.approx(scores["a"] / 2)
+    assert [each.snippet for each in near if each.key == "b"] == ["b"]
+    far = await scoped.search_hinted(ONE, "word", 9, SearchOptions(max_depth=9))
+    assert {each.key for each in far} == {"a", "d", "b", "c", "cold"}
+    assert set(await keys(scoped, "word", max_depth=9, tier=MemoryTier.HOT)) == {*"abcd"}
+    assert await keys(scoped, "word", max_depth=9, min_score=scores["d"]) == ["a", "d"]
+
+
+async def test_the_index_follows_what_is_written_here_and_elsewhere(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    scoped, other = store.scoped, (await reopen()).scoped
+    await scoped.write(ONE, "a", "first")
+    for each in (scoped, other):
+        assert await keys(each, "first") == ["a"]
+    await other.write(ONE, "a", "second")
+    await other.write(ONE, "b", "second")
+    await scoped.write_many(ONE, {f"n{number}": "third" for number in range(5)})
+    for each in (scoped, other):
+        found = await each.search_hinted(ONE, "second", 9, SearchOptions(), consistency="strong")
+        assert [result.key for result in found] == ["a", "b"]
+        assert await keys(each, "first") == []
+        assert len(await keys(each, "third")) == 5
+    await scoped.delete(ONE, "a")
+    await other.delete(ONE, "b")
+    for each in (scoped, other):
+        found = await each.search_hinted(ONE, "second", 9, SearchOptions(), consistency="strong")
+        assert found == []
+
+
+async def test_a_replica_that_lags_puts_nothing_old_into_the_index(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {"a": "old", "b": "old"})
+    await scoped.write_many(ONE, {"a": "new", "b": "new"})
+    history = scoped._keys.history
+
+    async def late(scope: Scope, keys: list[str]) -> Any:
+        return {key: (await history(scope, key))[0] for key in keys}
+
+    monkeypatch.setattr(scoped._keys, "lasts", late)
+    assert await keys(scoped, "new") == ["a", "b"]
+    assert await keys(scoped, "old") == []
+
+
+# --- the index files ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[foldlog.Store]:
+    async with foldlog.memory_store() as store:
+        yield store
+
+
+def indexed(scoped: ScopedStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys that are taken into an index from now on."""
+    taken: list[str] = []
+    put = Index._put
+
+    def counted(self: Index, document: Any) -> None:
+        taken.append(document.key)
+        put(self, document)
+
+    monkeypatch.setattr(Index, "_put", counted)
+    return taken
+
+
+async def test_an_index_that_is_kept_takes_in_only_what_is_new(
+    memory: foldlog.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = indexed(memory.scoped, tmp_path, monkeypatch)
+    one = memory.scoped.with_search(path=tmp_path)
+    await one.write_many(ONE, {"a": "word", "b": "word", "c": "word"})
+    assert await keys(one, "word") == ["a", "b", "c"]
+    assert sorted(taken) == ["a", "b", "c"]
+    await one.write(ONE, "b", "other")
+    await one.delete(ONE, "c")
+    another = memory.scoped.with_search(path=tmp_path)
+    assert await keys(another, "word") == ["a"]
+    assert taken[3:] == ["b"]
+    assert sorted(await keys(one, "word other")) == ["a", "b"]
+    assert taken[4:] == []
+
+
+@pytest.mark.parametrize(
+    "damage", ["missing", "torn", "foreign", "newer", "empty", "words", "gaps"]
+)
+async def test_an_index_that_is_missing_or_damaged_is_made_again(
+    memory: foldlog.Store, tmp_path: Path, damage: str
+) -> None:
+    one = memory.scoped.with_search(path=tmp_path)
+    await one.write_many(ONE, {"a": "word", "b": "other"})
+    await keys(one, "word")
+    await one.close()
+    [path] = list(tmp_path.glob("*.db"))  # noqa: ASYNC240 - one look at a local directory
+    match damage:
+        case "missing":
+            path.unlink()
+        case "torn":
+            path.write_bytes(path.read_bytes()[:5000])
+        case "foreign":
+            path.write_bytes(b"no database at all" * 1000)
+        case "newer":
+            damaged(path, f"PRAGMA user_version = {index_module.FORMAT + 1}")
+        case "empty":
+            path.write_bytes(b"")
+        case "words":
+            damaged(path, "UPDATE texts_data SET block = x'ffffffffffffffff'")
+        case "gaps":
+            damaged(path, "DELETE FROM texts_docsize")
+    another = memory.scoped.with_search(path=tmp_path)
+    assert await keys(another, "word") == ["a"]
+
+
+def damaged(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute(statement)
+    database.close()
+
+
+async def test_who_has_heard_of_less_does_not_set_an_index_back(tmp_path: Path) -> None:
+    async with foldlog.memory_store() as one, foldlog.memory_store(log=one.log) as two:
+        first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
+        await first.write(ONE, "a", "word")
+        assert await keys(second, "word") == ["a"]
+        behind = await second._keys.index(ONE, "strong")
+        behind = Folded(restore(keep(behind.state)), dict(behind.seen))
+        await first.write(ONE, "b", "word")
+        assert await keys(first, "word") == ["a", "b"]
+        index, asked = second._keys.index, list[str]()
+
+        async def stale(scope: Scope, consistency: Consistency) -> Folded[State]:
+            asked.append(consistency)
+            return await index(scope, consistency) if consistency == "strong" else behind
+
+        second._keys.index = stale  # type: ignore[method-assign]
+        assert await keys(second, "word") == ["a", "b"]
+        assert asked == ["session", "strong"]
+
+
+async def test_an_index_of_another_log_is_not_believed(tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        async with foldlog.memory_store() as store:
+            scoped = store.scoped.with_search(path=tmp_path)
+            await scoped.write_many(ONE, {"a": word, word: "x"})
+            assert sorted(await keys(scoped, "first second")) == sorted(["a", word])
+
+
+async def test_an_index_that_cannot_be_kept_is_an_error(
+    memory: foldlog.Store, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("file").write_text("in the way")
+    scoped = memory.scoped.with_search(path=tmp_path / "file" / "below")
+    await scoped.write(ONE, "a", 1)
+    with pytest.raises(SearchFailed):
+        await scoped.search(ONE, "a", 1)
+    assert await scoped.read(ONE, "a") == 1
+
+
+async def test_more_scopes_than_are_open_at_once_are_searched(
+    memory: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foldlog.scoped.search._OPEN", 2)
+    scopes = [Scope.session(f"s{number}") for number in range(5)]
+    for scope in scopes:
+        await memory.scoped.write(scope, "key", f"word {scope.ids[0]}")
+    for scope in (*scopes, *scopes):
+        [found] = await memory.scoped.search(scope, "word", 5)
+        assert found == SearchResult("key", found.score, f"word {scope.ids[0]}")
+
+
+async def test_an_embedded_store_keeps_its_indexes_with_its_data(tmp_path: Path) -> None:
+    async with foldlog.connect(path=tmp_path / "data") as store:
+        await store.scoped.write(ONE, "key", "word")
+        assert await keys(store.scoped, "word") == ["key"]
+    [path] = (tmp_path / "data" / "search").glob("*/*.db")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+# --- semantic -----------------------------------------------------------------------------------
+
+
+async def test_semantic_search_says_what_it_lacks(
+    memory: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.scoped.write(ONE, "a", 1)
+    mode: Any
+    for mode in ("semantic", "both", "odd"):
+        with pytest.raises(ConfigurationError):
+            await memory.scoped.search_hinted(ONE, "a", 1, SearchOptions(), mode=mode)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    scoped = memory.scoped.with_search(embedder=lambda texts: [[1.0]] * len(texts))
+    with pytest.raises(ConfigurationError, match=r"foldlog\[semantic\]"):
+        await scoped.search(ONE, "a", 1)
+    assert await scoped.search_hinted(ONE, "a", 1, SearchOptions(), mode="text")
+
+
+def test_without_its_package_the_offline_embedder_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from foldlog.scoped import OfflineEmbedder
+
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    with pytest.raises(ConfigurationError, match=r"foldlog\[semantic\]"):
+        OfflineEmbedder()
+
+
+async def test_text_search_answers_questions_in_the_same_words(memory: foldlog.Store) -> None:
+    await fill(memory.scoped)
+    assert await recall(memory.scoped, "text") == pytest.approx(0.57, abs=0.005)
