@@ -1,0 +1,79 @@
+"""What sessions raise beside `foldlog.errors`. All of them are FoldlogErrors.
+
+Where one is raised, nothing was appended.
+"""
+
+from __future__ import annotations
+
+from foldlog.errors import FoldlogError
+
+
+class IllegalTransition(FoldlogError):
+    """A task cannot go where it was told to. `status` is where it stands."""
+
+    def __init__(self, task_id: str, status: str, wanted: str) -> None:
+        super().__init__(f"task {task_id!r:.80} is {status}: {wanted} is not possible")
+        self.task_id = task_id
+        self.status = status
+        self.wanted = wanted
+
+
+class UnknownTask(FoldlogError, LookupError):
+    """The session has no such task."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"there is no task {task_id!r:.80}")
+        self.task_id = task_id
+
+
+class TaskExists(FoldlogError):
+    """A task of that id was spawned before."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"there is a task {task_id!r:.80} already")
+        self.task_id = task_id
+
+
+class UnknownGroup(FoldlogError, LookupError):
+    """The session has no such group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"there is no group {group_id!r:.80}")
+        self.group_id = group_id
+
+
+class GroupSealed(FoldlogError):
+    """No more tasks may join the group."""
+
+    def __init__(self, group_id: str, status: str) -> None:
+        super().__init__(f"group {group_id!r:.80} is {status}: no task can join")
+        self.group_id = group_id
+        self.status = status
+
+
+class MergeRefused(FoldlogError):
+    """A patch cannot be merged in that way; another strategy may do."""
+
+    def __init__(self, key: str, found: object) -> None:
+        super().__init__(
+            f"llm_context[{key!r}] is a {type(found).__name__}, to which nothing can be appended"
+        )
+        self.key = key
+
+
+class MemoryBudgetExceeded(FoldlogError):
+    """A memory is larger than its budget, and its policy is "error". Sizes in tokens."""
+
+    def __init__(self, what: str, tokens: int, limit: int) -> None:
+        super().__init__(f"the {what} takes {tokens} tokens; the budget allows {limit}")
+        self.what = what
+        self.tokens = tokens
+        self.limit = limit
+
+
+class MemoryKeyMissing(FoldlogError, LookupError):
+    """The tool context does not say whose memory it is. `path` is what was looked for."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the tool context has no {path!r:.80}, by which memories are kept apart")
+        self.path = path

@@ -1,0 +1,211 @@
+"""A short-term memory at work: it keeps turns, has them summarised, and saves what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from foldlog.errors import ConfigurationError, FoldlogError, LogCorrupt
+from foldlog.sessions.memory import machine
+from foldlog.sessions.memory.config import ShortTermMemoryConfig
+from foldlog.sessions.memory.health import MemoryHealth
+from foldlog.sessions.memory.machine import Attempt, Moved
+from foldlog.sessions.memory.state import ConversationTurn, MemoryState, Summarizer
+from foldlog.store.memory import Memory
+from foldlog_projections import memory as projection
+
+OnHealth = Callable[[MemoryHealth, MemoryHealth], Awaitable[None]]
+"""Told of each change of health: from where to where."""
+
+_log: Final = logging.getLogger("foldlog")
+
+
+class ShortTermMemory:
+    """One memory of a store, by its key: made by `Session.memory`, lives as long as the session.
+
+    It is saved whenever it changes. Of several processes that use one memory at a time, the last
+    one that saves it stands. Summaries are made in the background; `flush` waits for them.
+
+    Args:
+        on_health: what it raises is logged.
+        clock: the time in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        config: ShortTermMemoryConfig,
+        store: Memory,
+        key: str,
+        *,
+        summarizer: Summarizer | None = None,
+        on_health: OnHealth | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if config.strategy == "rolling_summary" and summarizer is None:
+            raise ConfigurationError("rolling summaries need a summarizer")
+        self.key = key
+        self._config = config
+        self._store = store
+        self._summarizer = summarizer
+        self._on_health = on_health
+        self._clock = clock
+        self._state = MemoryState()
+        self._turn = asyncio.Lock()
+        self._attempt: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def state(self) -> MemoryState:
+        """What it holds."""
+        return self._state
+
+    @property
+    def health(self) -> MemoryHealth:
+        """How its summaries fare."""
+        return self._state.health
+
+    def estimate_tokens(self) -> int:
+        """How many tokens it takes in a prompt, by the config's estimate."""
+        return machine.tokens(self._state, self._config)
+
+    def get_llm_context(self) -> dict[str, Any]:
+        """Return what goes into a model's prompt: `conversation_memory` with `recent_turns`, and
+        for rolling summaries `pending_turns` and `summary`, if there are any. {} for "none".
+        """
+        return machine.llm_context(self._state, self._config)
+
+    async def hydrate(self) -> None:
+        """Take up what was saved last. Where an attempt is due, it is made.
+
+        Raises:
+            LogUnavailable, LogCorrupt: it could not be read, or is no memory.
+        """
+        saved = await self._store.load_memory_state(self.key)
+        if saved is not None:
+            try:
+                self._state = MemoryState.from_dict(saved)
+            except (TypeError, ValueError) as fault:
+                raise LogCorrupt(projection.name, 0, f"{self.key!r:.80}: {fault}") from fault
+        self._schedule()
+
+    async def add_turn(self, turn: ConversationTurn) -> None:
+        """Add a turn, and save the memory.
+
+        Raises:
+            MemoryBudgetExceeded: the memory is full, and nothing may give way. It stays as it was.
+            PayloadError: the turn cannot be held. Others as `Store.save_memory_state`.
+        """
+        if self._config.strategy == "none":
+            return
+        async with self._turn:
+            before = self._state
+            self._state = machine.with_turn(before, turn, self._config)
+            try:
+                await self._save()
+            except FoldlogError:
+                self._state = before
+                raise
+        self._schedule()
+
+    async def flush(self) -> None:
+        """Have the attempts that are due made, and wait for their end; not for a next recovery."""
+        while not self._closed and (self._is_under_way or self._is_due):
+            self._schedule()
+            if self._attempt is not None:
+                await asyncio.wait([self._attempt])
+            if self.health is MemoryHealth.DEGRADED:
+                return
+
+    async def close(self) -> None:
+        """Give up what is under way; what is saved stays, and whoever opens it next goes on."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attempt is not None:
+            self._attempt.cancel()
+            await asyncio.wait([self._attempt])
+
+    @property
+    def _is_due(self) -> bool:
+        at = machine.due(self._state, self._config)
+        return at is not None and at <= self._clock()
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._attempt is not None and not self._attempt.done()
+
+    def _schedule(self) -> None:
+        """See to it that the next attempt is made, in its time."""
+        at = machine.due(self._state, self._config)
+        if at is None or self._is_under_way or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at > self._clock():
+            self._timer = loop.call_later(at - self._clock(), self._schedule)
+        else:
+            self._attempt = loop.create_task(self._run(), name="foldlog memory")
+            self._attempt.add_done_callback(lambda _: self._schedule())
+
+    async def _run(self) -> None:
+        async with self._turn:
+            await self._move(machine.begun(self._state))
+            asked = machine.attempt(self._state)
+        try:
+            summary = await self._summarized(asked)
+        except Exception as error:  # noqa: BLE001 - a summarizer is anybody's code
+            _log.warning("memory %r: no summary: %r", self.key, error)
+            summary = None
+        async with self._turn:
+            await self._move(self._ended(asked, summary))
+
+    def _ended(self, asked: Attempt, summary: str | None) -> Moved:
+        if summary is not None:
+            try:
+                return machine.succeeded(self._state, asked, summary, self._config)
+            except FoldlogError as error:
+                _log.warning("memory %r: the summary is refused: %s", self.key, error)
+        return machine.failed(self._state, self._config, self._clock())
+
+    async def _summarized(self, asked: Attempt) -> str:
+        assert self._summarizer is not None, "rolling summaries have one"
+        digest = self._config.include_trajectory_digest
+        turns = [turn.for_model(include_digest=digest) for turn in asked.turns]
+        request = {"previous_summary": asked.previous_summary, "turns": turns}
+        answer = await self._summarizer(request)
+        summary = answer.get("summary") if isinstance(answer, Mapping) else None
+        if not isinstance(summary, str):
+            raise TypeError(f'a summarizer returns {{"summary": text}}, not {answer!r:.80}')
+        return summary
+
+    async def _move(self, moved: Moved) -> None:
+        """Take up another state. That it cannot be saved now does not undo it."""
+        if moved.state is self._state:
+            return
+        self._state = moved.state
+        try:
+            await self._save()
+        except FoldlogError as error:
+            _log.warning("memory %r: not saved before its next change: %s", self.key, error)
+        for before, after in moved.path:
+            await self._tell(before, after)
+
+    async def _tell(self, before: MemoryHealth, after: MemoryHealth) -> None:
+        if self._on_health is None:
+            return
+        try:
+            await self._on_health(before, after)
+        except Exception:  # noqa: BLE001 - the caller's code; the memory goes on
+            _log.exception("memory %r: on_health", self.key)
+
+    async def _save(self) -> None:
+        snapshot = self._config.snapshot()
+        self._state = replace(self._state, config_snapshot=snapshot)
+        await self._store.save_memory_state(self.key, self._state.to_dict())

@@ -1,0 +1,98 @@
+"""The words of a session: contexts, patches to them, groups of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from foldlog.models._clock import utc_now
+
+
+class MergeStrategy(StrEnum):
+    """What becomes of a patch: added to `background_results`, put in place of
+    `background_result`, or kept until a person approves of it.
+    """
+
+    APPEND = "append"
+    REPLACE = "replace"
+    HUMAN_GATED = "human_gated"
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """What a session's agents know. `version` counts changes.
+
+    `context_hash` is the SHA-256 of `llm_context` as JSON with sorted keys; None before the first
+    change, and where JSON cannot hold it.
+    """
+
+    llm_context: dict[str, Any] = field(default_factory=dict)
+    tool_context: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    version: int = 0
+    context_hash: str | None = None
+
+
+class ContextPatch(BaseModel):
+    """What a background task found out, to be merged into its session's context.
+
+    `source_context_version` and `source_context_hash` are those of the context that the task was
+    spawned with; `context_diverged` is set where the context has moved on since.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    task_id: str
+    spawned_from_event_id: str | None = None
+    source_context_version: int | None = None
+    source_context_hash: str | None = None
+    context_diverged: bool = False
+    completed_at: datetime = Field(default_factory=utc_now)
+    digest: list[str] = Field(default_factory=list)
+    facts: dict[str, Any] = Field(default_factory=dict)
+    artifacts: list[dict[str, Any]] = Field(default_factory=list)
+    sources: list[dict[str, Any]] = Field(default_factory=list)
+    recommended_next_steps: list[str] = Field(default_factory=list)
+    assumptions: list[str] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingContextPatch:
+    """A patch that waits for approval."""
+
+    patch_id: str
+    task_id: str
+    patch: ContextPatch
+    queued_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Tasks that are looked at together.
+
+    `status` is "open" (tasks may join), "sealed" (none may), "complete" (all of them are) or
+    "failed" (all have ended, not all of them complete). `merge_strategy` is what becomes of the
+    patches of its tasks unless it is said otherwise.
+    """
+
+    group_id: str
+    name: str
+    status: str
+    merge_strategy: MergeStrategy
+    task_ids: tuple[str, ...]
+    completed_task_ids: tuple[str, ...]
+    failed_task_ids: tuple[str, ...]
+    created_at: datetime
+    sealed_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def pending_task_ids(self) -> tuple[str, ...]:
+        """Those that have not ended."""
+        ended = {*self.completed_task_ids, *self.failed_task_ids}
+        return tuple(task_id for task_id in self.task_ids if task_id not in ended)
