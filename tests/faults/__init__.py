@@ -1,0 +1,1 @@
+"""Faults: what the store promises, judged while everything around it breaks."""
