@@ -1,0 +1,161 @@
+"""The instruments of one meter provider: made once, shared by all stores that are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+from weakref import WeakKeyDictionary, WeakSet
+
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Counter,
+    Histogram,
+    Meter,
+    MeterProvider,
+    Observation,
+    get_meter_provider,
+)
+
+import foldlog
+from foldlog.store import Health, Store
+from foldlog.telemetry import metrics
+from foldlog.telemetry.metrics import Metric
+from foldlog.telemetry.stores import jetstream
+
+_Labels = tuple[tuple[str, str], ...]
+_Seen = Iterator[tuple[_Labels, int]]
+
+_of_provider: Final[WeakKeyDictionary[MeterProvider, Instruments]] = WeakKeyDictionary()
+
+
+def instruments_of(provider: MeterProvider | None) -> Instruments:
+    """Return the instruments of a provider; None: of the global one as it is now."""
+    provider = provider or get_meter_provider()
+    found = _of_provider.get(provider)
+    if found is None:
+        meter = provider.get_meter("foldlog", foldlog.__version__)
+        found = _of_provider[provider] = Instruments(meter)
+    return found
+
+
+class Instruments:
+    """Counters and histograms by metric; gauges that look at the stores when they are collected.
+
+    Stores of one namespace are added up. A store that is closed is not looked at any more.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._stores: WeakSet[Store] = WeakSet()
+        self._replica_lag: dict[_Labels, int] = {}
+        self._counters = {
+            metric: meter.create_counter(metric.name, metric.unit, metric.description)
+            for metric in metrics.METRICS
+            if metric.kind == "counter"
+        }
+        self._histograms = {
+            metric: meter.create_histogram(
+                metric.name,
+                metric.unit,
+                metric.description,
+                explicit_bucket_boundaries_advisory=metrics.BOUNDARIES[metric.unit],
+            )
+            for metric in metrics.METRICS
+            if metric.kind == "histogram"
+        }
+        for metric, look in _LOOKS.items():
+            make = meter.create_observable_gauge
+            if metric.kind == "observed counter":
+                make = meter.create_observable_counter  # type: ignore[assignment]
+            make(metric.name, [self._observing(look)], metric.unit, metric.description)
+        replica = metrics.REPLICA_LAG
+        meter.create_observable_gauge(
+            replica.name, [self._observe_replicas], replica.unit, replica.description
+        )
+
+    def counter(self, metric: Metric) -> Counter:
+        """The instrument of a counter."""
+        return self._counters[metric]
+
+    def histogram(self, metric: Metric) -> Histogram:
+        """The instrument of a histogram."""
+        return self._histograms[metric]
+
+    def watch(self, store: Store) -> None:
+        """Look at a store whenever metrics are collected, until it is closed."""
+        self._stores.add(store)
+
+    def replicas(self, health: Health) -> None:
+        """Note what `health()` has found of replicas."""
+        for stream in health.streams:
+            for peer, lag in stream.peers_lag.items():
+                about = {"namespace": health.namespace, "stream": stream.name, "peer": peer}
+                self._replica_lag[tuple(about.items())] = lag
+
+    def _observing(
+        self, look: Callable[[Store], _Seen]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            found: dict[_Labels, int] = {}
+            for store in self._stores:
+                if store._views.closed:
+                    continue
+                about = ("namespace", store.log.namespace.name)
+                for labels, value in look(store):
+                    key = (about, *labels)
+                    found[key] = found.get(key, 0) + value
+            return [Observation(value, dict(labels)) for labels, value in found.items()]
+
+        return observe
+
+    def _observe_replicas(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(lag, dict(labels)) for labels, lag in self._replica_lag.items()]
+
+
+def _hot(store: Store) -> _Seen:
+    yield (), len(store._views)
+
+
+def _lag(store: Store) -> _Seen:
+    yield (), store._views.lag
+
+
+def _pending(store: Store) -> _Seen:
+    if (log := jetstream(store)) is not None:
+        yield (), log.pending_bytes
+
+
+def _reconnects(store: Store) -> _Seen:
+    if (log := jetstream(store)) is not None:
+        yield (), log.connection.reconnects
+
+
+def _degraded(store: Store) -> _Seen:
+    for method, count in store.degraded.items():
+        yield (("method", method),), count
+
+
+def _waiting(store: Store) -> _Seen:
+    if store.spool is not None:
+        yield (), store.spool.waiting
+
+
+def _spool_size(store: Store) -> _Seen:
+    if store.spool is not None:
+        yield (), store.spool.bytes
+
+
+def _dropped(store: Store) -> _Seen:
+    if store.spool is not None:
+        yield (), store.spool.dropped
+
+
+_LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
+    metrics.HOT: _hot,
+    metrics.VIEW_LAG: _lag,
+    metrics.PENDING: _pending,
+    metrics.SPOOL_WAITING: _waiting,
+    metrics.SPOOL_SIZE: _spool_size,
+    metrics.SPOOL_DROPPED: _dropped,
+    metrics.DEGRADED: _degraded,
+    metrics.RECONNECTS: _reconnects,
+}

@@ -1,0 +1,15 @@
+"""What of a store is looked at."""
+
+from __future__ import annotations
+
+from foldlog.log.jetstream import JetStreamLog
+from foldlog.log.relay import Relay
+from foldlog.store import Store
+
+
+def jetstream(store: Store) -> JetStreamLog | None:
+    """The log of a store on a server, below whatever stands before it; None in memory."""
+    log: object = store.log
+    while isinstance(log, Relay):
+        log = log.below
+    return log if isinstance(log, JetStreamLog) else None
