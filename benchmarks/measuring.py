@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 
 class Measure(StrEnum):
-    """What a number is. Times are seconds, `BYTES` is memory."""
+    """What a number is. Times are seconds; `BYTES` are of memory, `STORED` those in the log."""
 
     RATE = "rate"
     TIME = "time"
     P50 = "p50"
     P99 = "p99"
     BYTES = "bytes"
+    STORED = "stored"
 
     @property
     def more_is_better(self) -> bool:

@@ -16,6 +16,7 @@ _WHAT = {
     Measure.P50: "time, median",
     Measure.P99: "time, 99th percentile",
     Measure.BYTES: "resident memory",
+    Measure.STORED: "bytes in the log",
 }
 
 
@@ -102,6 +103,8 @@ def shown(measure: Measure, value: float) -> str:
         return f"{value:,.0f}/s"
     if measure is Measure.BYTES:
         return f"{value / 2**20:,.0f} MiB"
+    if measure is Measure.STORED:
+        return f"{value / 2**10:,.0f} KiB"
     for unit, scale in (("µs", 1e6), ("ms", 1e3)):
         if value * scale < 1000:
             return f"{value * scale:.3g} {unit}"
@@ -115,7 +118,7 @@ def _tables(record: Record) -> list[str]:
     peers = [name for name in contenders if not name.startswith(record.ours)]
     parts = []
     if peers:
-        how = "less" if measures[0] is Measure.BYTES else "as fast"
+        how = "less" if measures[0] in (Measure.BYTES, Measure.STORED) else "as fast"
         parts += [
             f"So many times {how} is {record.ours}:",
             _grid(cases, peers, partial(_ratio, record, measures[0])),

@@ -7,7 +7,9 @@ from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.scenarios import (
+    agents,
     bulk,
+    checkpoints,
     cold,
     keyed,
     memory,
@@ -16,6 +18,7 @@ from benchmarks.scenarios import (
     rebuild,
     replicated,
     saves,
+    scoped,
     shards,
     steering,
 )
@@ -29,6 +32,9 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "keyed": keyed.run,
     "cold": cold.run,
     "rebuild": rebuild.run,
+    "checkpoints": checkpoints.run,
+    "agents": agents.run,
+    "scoped": scoped.run,
     "steering": steering.run,
     "memory": memory.run,
     # Last: its three servers stay up until the run ends.
