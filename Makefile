@@ -16,7 +16,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 	--annotation-style line --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-integrations test-integrations-oldest bench lint lock clean
+.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest bench lint lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -28,12 +28,18 @@ demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 	@$(BIN)/foldlog demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
-	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile $(ARGS)
 
-test-long: $(READY) ## Run what `make test` leaves out: storms, sizes, many processes
-	@$(BIN)/python -m pytest -m long $(ARGS)
+test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, many processes
+	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile --ignore tests/faults $(ARGS)
 
-test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real PenguiFlow; ARGS as for test
+faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
+	@$(BIN)/python -m pytest tests/faults -n 2 --dist worksteal $(ARGS)
+
+faults-long: $(READY) ## The storms of docs/reliability.md, in an hour or two; ARGS=cluster for one
+	@$(BIN)/python -m tests.faults.storms $(ARGS)
+
+test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real frameworks; ARGS as for test
 	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations $(ARGS)
 
 test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest PenguiFlow that will do

@@ -19,11 +19,14 @@ COMMANDS = [
     "traces",
     "history",
     "replay",
+    "diff",
     "tasks",
     "updates",
     "steer",
     "watch",
+    "erase",
     "rebuild",
+    "verify",
     "doctor",
     "serve",
 ]
@@ -334,6 +337,17 @@ def test_rebuild(imported: Cli) -> None:
     unknown = imported("rebuild", "--projection", "weather")
     assert unknown.code == 1
     assert "no projection 'weather'" in unknown.stderr
+
+
+def test_verify(imported: Cli) -> None:
+    """What is served is what the log says, of all views or of one projection's."""
+    report = imported("verify", "--json")
+    assert report.code == 0
+    assert report.document["projections"]["events"] == 6
+    assert (report.document["differing"], report.document["findings"]) == ([], [])
+    shown = imported("verify", "--projection", "tasks")
+    assert "what is served is what the log says" in shown.stdout
+    assert imported("verify", "--projection", "weather").code == 1
 
 
 def test_doctor(imported: Cli) -> None:

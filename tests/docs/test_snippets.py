@@ -4,8 +4,8 @@ A Python block runs by itself in an empty directory, as a script or, where it aw
 level, under asyncio. Directly above a block may stand
 
 - `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
-- `<!-- snippet: needs-penguiflow -->`: it runs with the tests of that integration, and is only
-  compiled here;
+- `<!-- snippet: needs-penguiflow -->`, and the same with `autogen` or `semantic-kernel`: it runs
+  with the tests of that integration, and is only compiled here;
 - `<!-- snippet: output -->`: the block is what the Python block before it prints.
 """
 
@@ -33,7 +33,13 @@ OUTPUTS = {
     for before, after in pairwise(page.blocks)
     if after.marker == "output"
 }
-COMPILED_ONLY = {"needs-cluster", "needs-penguiflow"}
+COMPILED_ONLY = {
+    "needs-cluster",
+    "needs-autogen",
+    "needs-penguiflow",
+    "needs-semantic",
+    "needs-semantic-kernel",
+}
 MARKERS = {None, "output", *COMPILED_ONLY}
 
 RUNNER = """

@@ -42,12 +42,14 @@ async def test_a_correct_store_passes() -> None:
     assert await failures(PlainStore) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", BROKEN, ids=lambda store: store.__name__)
 async def test_a_broken_store_fails_where_it_is_broken(store: type[PlainStore], uses: Uses) -> None:
     assert BROKEN[store]
     assert await uses.failures(store) == BROKEN[store]
 
 
+@pytest.mark.long
 async def test_nothing_is_missed_by_running_what_matters() -> None:
     # One that overrides something both of the store and of its artifacts.
     assert await failures(RefusesWhatIsLarge) == BROKEN[RefusesWhatIsLarge]

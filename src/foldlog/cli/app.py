@@ -8,7 +8,9 @@ import typer
 
 import foldlog
 from foldlog.cli.demo import demo
+from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
+from foldlog.cli.erase import erase
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
 from foldlog.cli.rebuild import rebuild
@@ -19,6 +21,7 @@ from foldlog.cli.steer import steer
 from foldlog.cli.tasks import tasks
 from foldlog.cli.traces import traces
 from foldlog.cli.updates import updates
+from foldlog.cli.verify import verify
 from foldlog.cli.watch import watch
 
 app = typer.Typer(
@@ -35,11 +38,14 @@ app.command("sessions")(sessions)
 app.command("traces")(traces)
 app.command("history")(history)
 app.command("replay")(replay)
+app.command("diff")(diff)
 app.command("tasks")(tasks)
 app.command("updates")(updates)
 app.command("steer")(steer)
 app.command("watch")(watch)
+app.command("erase")(erase)
 app.command("rebuild")(rebuild)
+app.command("verify")(verify)
 app.command("doctor")(doctor)
 app.command("serve")(serve)
 

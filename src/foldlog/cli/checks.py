@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from foldlog.store import Health, StreamHealth
+    from foldlog.store.spool.place import Files
 
 SLOW_SECONDS: Final = 0.1
 """A round trip above this is worth a warning: every durable save takes at least one."""
@@ -121,6 +122,21 @@ def _disk(health: Health, free_bytes: int | None) -> Check:
     if free_bytes < FULL_BYTES:
         return Check("disk", Verdict.FAIL, found)
     return Check("disk", Verdict.WARN if free_bytes < TIGHT_BYTES else Verdict.OK, found)
+
+
+def of_spool(files: Files) -> Check:
+    """What degrading stores have left on this machine."""
+    found = f"{files.directory}: "
+    if files.refused or files.damaged:
+        found += (
+            f"{files.refused} files of saves that the log refused, {files.damaged} damaged ones; "
+            f"{files.waiting} wait for it; {size(files.bytes)}"
+        )
+        return Check("spool", Verdict.FAIL, found)
+    if files.waiting:
+        found += f"{files.waiting} files, {size(files.bytes)}, wait for a log"
+        return Check("spool", Verdict.WARN, found)
+    return Check("spool", Verdict.OK, found + "nothing waits")
 
 
 def size(count: float) -> str:

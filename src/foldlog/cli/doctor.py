@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import AsyncIterator
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 import foldlog
-from foldlog.cli.checks import Check, Verdict, of_health
+from foldlog.cli.checks import Check, Verdict, of_health, of_spool
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
+from foldlog.store.opening import DEFAULT_PATH, PATH_VARIABLE
+from foldlog.store.spool.place import directory_in, look
 
 _COLOURS: Final = {
     Verdict.OK: "green",
@@ -48,6 +52,8 @@ async def _examine(target: Target) -> AsyncIterator[Check]:
     free = None if embedded is None else shutil.disk_usage(embedded.path).free
     for check in of_health(health, free):
         yield check
+    data = Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+    yield of_spool(look(directory_in(data if embedded is None else embedded.path)))
 
 
 def _show(checks: list[Check]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,10 +10,10 @@ import typer
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
-from foldlog.cli.progress import progress_bar
+from foldlog.cli.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
-    from foldlog.store import RebuildProgress, RebuildReport
+    from foldlog.store import Difference, RebuildProgress, RebuildReport
 
 
 @command
@@ -22,15 +23,10 @@ async def rebuild(
         str | None, typer.Option(help="Only this projection's views, as events or tasks.")
     ] = None,
 ) -> int:
-    """Fold every view again from the first record of the log, and say what that gave."""
+    """Fold every view again from the log, compare, and have reads answered from that."""
     async with target.connect() as store:
         with progress_bar("Rebuilding") as advance:
-
-            def on_progress(progress: RebuildProgress) -> None:
-                word = f"{progress.envelopes:,} envelopes"
-                advance(progress.done, progress.total, word)
-
-            report = await store.rebuild(projection, on_progress=on_progress)
+            report = await store.rebuild(projection, on_progress=advancing(advance))
     if target.json:
         print_json(report)
     else:
@@ -38,14 +34,46 @@ async def rebuild(
     return 1 if report.differing else 0
 
 
-def _show(report: RebuildReport) -> None:
+def advancing(advance: Advance) -> Callable[[RebuildProgress], None]:
+    """What moves a bar along with the records that are folded."""
+
+    def on_progress(progress: RebuildProgress) -> None:
+        advance(progress.records, progress.of_records, f"{progress.envelopes:,} envelopes")
+
+    return on_progress
+
+
+def show_views(projections: Mapping[str, int], envelopes: int, seconds: float) -> None:
+    """Print how many views were folded, of each projection and in all."""
     out = console()
     shown = table("projection", ">views")
-    for name, views in sorted(report.projections.items()):
+    for name, views in sorted(projections.items()):
         shown.add_row(name, f"{views:,}")
     out.print(shown)
-    out.print(
-        f"\n{report.views:,} views from {report.envelopes:,} envelopes in {report.seconds:.2f} s"
+    views = sum(projections.values())
+    out.print(f"\n{views:,} views from {envelopes:,} envelopes in {seconds:.2f} s")
+
+
+def show_differences(differing: Sequence[Difference], changed: Sequence[Difference]) -> None:
+    """Print what was served otherwise, and what another version of a projection had otherwise."""
+    out = console()
+    for each in differing:
+        out.print(f"differs: {_words(each)}", style="red")
+    for each in changed:
+        was, now = each.served.version, each.rebuilt.version
+        out.print(f"version {was} -> {now}: {_words(each)}")
+
+
+def _words(difference: Difference) -> str:
+    served, rebuilt = difference.served, difference.rebuilt
+    return (
+        f"{printable(difference.view)}: {served.envelopes:,} envelopes, {served.digest} -> "
+        f"{rebuilt.envelopes:,}, {rebuilt.digest}; {printable(difference.first)}"
     )
-    for view in report.differing:
-        out.print(f"differs from what was served: {printable(view)}", style="red")
+
+
+def _show(report: RebuildReport) -> None:
+    if report.is_resumed:
+        console().print("went on with a rebuild that was cut short\n")
+    show_views(report.projections, report.envelopes, report.seconds)
+    show_differences(report.differing, report.changed)

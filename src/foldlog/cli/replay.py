@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from foldlog.cli.command import command
 from foldlog.cli.jsonable import compact, jsonable
+from foldlog.cli.moments import At, seen, time
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json_line, printable
-from foldlog.cli.trace import Delay, Tail, Trace, last, paced
+from foldlog.cli.trace import Delay, Tail, Trace, last, paced, timed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,16 +21,42 @@ if TYPE_CHECKING:
 
 _INDENT: Final = 4
 
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only events up to this time, by their own clock."),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(help="As far apart as they were: 1 for their own pace, 10 for ten times that."),
+]
+
 
 @command
-async def replay(target: Target, trace: Trace, tail: Tail = None, delay: Delay = 0.0) -> None:
+async def replay(
+    target: Target,
+    trace: Trace,
+    at: At = None,
+    until: Until = None,
+    speed: Speed = None,
+    tail: Tail = None,
+    delay: Delay = 0.0,
+) -> None:
     """Read a trace as it went, each event in full. With --json, as JSON lines."""
+    if speed is not None and delay:
+        raise typer.BadParameter("--speed and --delay: one pace at a time")
+    if speed is not None and not speed > 0:
+        raise typer.BadParameter("--speed: it is above 0")
     async with target.connect() as store:
-        events = last(await store.load_history(trace), tail)
+        events = await seen(store, at).load_history(trace)
+    if until is not None:
+        end = time(until).timestamp()
+        events = [event for event in events if event.ts <= end]
+    events = last(events, tail)
     out = console()
     if not target.json:
         out.print(f"trace {printable(trace)}: {len(events)} events", style="bold")
-    async for place, event in paced(events, delay):
+    pace = paced(events, delay) if speed is None else timed(events, speed)
+    async for place, event in pace:
         if target.json:
             print_json_line(event)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,17 @@ Delay = Annotated[
 def last(events: list[StoredEvent], tail: int | None) -> list[StoredEvent]:
     """The last `tail` events; all of them where that is None."""
     return events if tail is None else events[max(len(events) - tail, 0) :]
+
+
+async def timed(events: list[StoredEvent], speed: float) -> AsyncIterator[tuple[int, StoredEvent]]:
+    """The events, numbered from 1, as far apart as they were, divided by `speed`."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    for place, event in enumerate(events, 1):
+        after = (event.ts - events[0].ts) / speed
+        if math.isfinite(after):
+            await asyncio.sleep(began + after - clock())
+        yield place, event
 
 
 async def paced(events: list[StoredEvent], delay: float) -> AsyncIterator[tuple[int, StoredEvent]]:

@@ -1,0 +1,56 @@
+"""`foldlog erase`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, print_json, printable, table
+
+if TYPE_CHECKING:
+    from foldlog.store import Erased
+
+
+@command
+async def erase(
+    target: Target,
+    session: Annotated[str, typer.Argument(help="The session's id.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Remove a session, print what was removed, and show that nothing of it can be read."""
+    if not yes:
+        if target.json or not sys.stdin.isatty():
+            raise typer.BadParameter("--yes is needed where nobody can be asked")
+        typer.confirm(f"Erase session {printable(session)} for good?", abort=True, err=True)
+    async with target.connect() as store:
+        erased = await store.erase_session(session)
+    if target.json:
+        print_json(erased)
+    else:
+        _show(erased)
+    return 1 if erased.readable else 0
+
+
+def _show(erased: Erased) -> None:
+    out = console()
+    if erased.removed:
+        shown = table("removed", ">envelopes")
+        for family, envelopes in erased.removed.items():
+            shown.add_row(family, f"{envelopes:,}")
+        out.print(shown)
+        out.print(f"\n{erased.payload_bytes:,} bytes of payloads")
+    else:
+        out.print("there was nothing to remove")
+    if erased.artifacts:
+        out.print(f"{erased.artifacts:,} artifacts of {erased.artifact_bytes:,} bytes")
+    if erased.readable:
+        for what in erased.readable:
+            out.print(f"can still be read: {printable(what)}", style="red")
+        return
+    out.print(f"read back {erased.looked_at:,} subjects in every way there is: nothing can be read")
+    if erased.on_disk:
+        out.print("the server's files still hold parts of it, which no request reaches")

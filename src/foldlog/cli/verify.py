@@ -1,0 +1,45 @@
+"""`foldlog verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, print_json, printable
+from foldlog.cli.progress import progress_bar
+from foldlog.cli.rebuild import advancing, show_differences, show_views
+
+if TYPE_CHECKING:
+    from foldlog.store import VerifyReport
+
+
+@command
+async def verify(
+    target: Target,
+    projection: Annotated[
+        str | None, typer.Option(help="Only this projection's views, as events or tasks.")
+    ] = None,
+) -> int:
+    """Fold every view again, compare it with what is served, and look through the log."""
+    async with target.connect() as store:
+        with progress_bar("Verifying") as advance:
+            report = await store.verify(projection, on_progress=advancing(advance))
+    if target.json:
+        print_json(report)
+    else:
+        _show(report)
+    return 0 if report.is_good else 1
+
+
+def _show(report: VerifyReport) -> None:
+    show_views(report.projections, report.envelopes, report.seconds)
+    show_differences(report.differing, report.changed)
+    out = console()
+    for finding in report.findings:
+        words = f"{printable(finding.where)} at sequence {finding.sequence}: "
+        out.print(words + printable(finding.reason), style="red")
+    if report.is_good:
+        out.print("what is served is what the log says")
