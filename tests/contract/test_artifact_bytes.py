@@ -15,19 +15,27 @@ from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
+from foldlog.log.watermark import Watermarked
 from tests.conftest import OpenStore
 
 SESSION = ArtifactScope(session_id="session")
+
+
+def on_server(store: foldlog.Store) -> JetStreamLog:
+    """The log of a store on a server, below what watches over it."""
+    assert isinstance(store.log, Watermarked)
+    assert isinstance(store.log.below, JetStreamLog)
+    return store.log.below
 
 
 async def blob_names(store: foldlog.Store) -> set[str]:
     """Every blob that is stored, whether or not an artifact refers to it."""
     if isinstance(store.log, MemoryLog):
         return set(store.log.blobs.names())
-    assert isinstance(store.log, JetStreamLog)
-    bucket = store.log.namespace.bucket()
+    log = on_server(store)
+    bucket = log.namespace.bucket()
     described = await streams.api(
-        store.log.connection,
+        log.connection,
         f"STREAM.INFO.OBJ_{bucket}",
         wire.StreamDescription,
         {"subjects_filter": f"$O.{bucket}.C.>"},
@@ -39,8 +47,7 @@ async def blob_names(store: foldlog.Store) -> set[str]:
 def blobs_of(store: foldlog.Store) -> Blobs:
     if isinstance(store.log, MemoryLog):
         return store.log.blobs
-    assert isinstance(store.log, JetStreamLog)
-    return JetStreamBlobs(store.log)
+    return JetStreamBlobs(on_server(store))
 
 
 def in_trace(trace_id: str) -> ArtifactScope:
