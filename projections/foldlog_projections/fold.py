@@ -101,7 +101,10 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         }
         # One that remembers nothing forgets what those before it remembered: they are purged.
         folded.refused = folded.refused | hashes if hashes else set()
-        if folded.seen or not folded.cleared_at:
+        # The tombstones of one clearing follow each other; the first of them is where it stands.
+        tombstones = -(-len(folded.refused) // _REFUSALS_AN_ENVELOPE) or 1
+        is_another = envelope.seq >= folded.cleared_at + tombstones
+        if folded.seen or not folded.cleared_at or is_another:
             folded.cleared_at = envelope.seq
         folded.seen = {}
         folded.state = projection.initial()

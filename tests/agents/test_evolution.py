@@ -77,6 +77,20 @@ async def test_what_cannot_be_read_is_refused_naming_both(
     assert (caught.value.scope, caught.value.key) == ("shop/1", "basket")
 
 
+async def test_an_upcast_that_fails_is_a_refusal_naming_both(manager: Manager) -> None:
+    class Basket9(Basket3):
+        state_version: ClassVar[int] = 9
+
+        @classmethod
+        def upcast(cls, state: dict[str, Any], version: int) -> dict[str, Any]:
+            return {"fruits": state["vegetables"]}
+
+    await put(manager, Basket3())
+    with pytest.raises(IncompatibleAgentState, match=r"Basket 3.*Basket 9.*KeyError") as caught:
+        await manager.get_agent_state("shop/1", "basket", Basket9)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 async def test_a_change_without_a_new_version_is_refused_with_what_is_wrong(
     manager: Manager,
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import foldlog
 from foldlog.errors import ConfigurationError, ServerStartFailed, UnsupportedServer
 from foldlog.log.embedded import EmbeddedServer, config, locks, probe, server
 from foldlog.log.embedded.binary import find_binary
@@ -100,6 +101,14 @@ async def test_a_server_that_is_not_ready_in_time(directory: Path, program: Writ
 async def test_an_old_server_is_refused_and_stopped(directory: Path, program: WriteProgram) -> None:
     with pytest.raises(UnsupportedServer, match=r"2\.10\.29 is too old, 2\.15\.1 is needed"):
         await EmbeddedServer.join(directory, binary=program(OLD_SERVER))
+    await stopped(directory)
+    assert not (directory / "server.json").exists()
+
+
+async def test_a_store_that_is_refused_leaves_the_server_it_has_started(directory: Path) -> None:
+    no_hook: Any = 5
+    with pytest.raises(ConfigurationError, match="redact is a function"):
+        await foldlog.connect(path=directory, redact=no_hook)
     await stopped(directory)
     assert not (directory / "server.json").exists()
 

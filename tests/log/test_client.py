@@ -153,7 +153,7 @@ async def test_a_call_survives_a_reconnect(clients: tuple[LeanClient, Client]) -
 
     lean._reconnected_cb = reconnected
     assert lean._transport is not None
-    lean._transport.close()
+    lean._transport.close()  # type: ignore[no-untyped-call]
     await back.wait()
     await lean.flush()
     await plain.publish("lean.again", b"")

@@ -9,8 +9,10 @@ import pytest
 
 import foldlog
 from foldlog import AppendUnknown
+from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
 from foldlog.store import scopes as scopes_module
+from foldlog.store.clearing import clear_subject
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"
@@ -21,12 +23,12 @@ async def test_what_is_written_while_a_scope_is_cleared_stays_whole_or_goes_whol
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 2})
-    cleared, interfering = scopes_module.clear_subject, [("a", 3), ("c", 4)]
+    interfering = [("a", 3), ("c", 4)]
 
     async def interfered(journal: Any, projection: Any, *names: str, **options: Any) -> Any:
         if projection.name == "scopes" and interfering:
             await scoped.write(ONE, *interfering.pop())
-        return await cleared(journal, projection, *names, **options)
+        return await clear_subject(journal, projection, *names, **options)
 
     monkeypatch.setattr(scopes_module, "clear_subject", interfered)
     await scoped.clear(ONE)
@@ -99,7 +101,8 @@ async def test_a_search_index_forgets_what_is_cleared(tmp_path: Path, how: str) 
 
 
 async def test_another_who_has_the_index_open_goes_on_with_it(tmp_path: Path) -> None:
-    async with foldlog.memory_store() as one, foldlog.memory_store(log=one.log) as two:
+    log = MemoryLog()
+    async with foldlog.memory_store(log=log) as one, foldlog.memory_store(log=log) as two:
         first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
         await first.write_many(ONE, {"a": f"{SECRET} word", "b": "word"})
         assert len(await second.search(ONE, "word", 5)) == 2

@@ -377,7 +377,10 @@ async def test_bad_arguments_are_refused_and_nothing_is_written(scoped: ScopedSt
         lambda: scoped.write_hinted(ONE, "", 1, TRANSIENT),
         lambda: scoped.write_many(ONE, bad),
         lambda: scoped.apply([bad]),
+        lambda: scoped.apply([Effect.LinkMemory(ONE, bad)]),
         lambda: scoped.read(bad, "key"),
+        lambda: scoped.read(Scope("session", ("a", "b", "c")), "key"),
+        lambda: scoped.read(Scope("session:s1"), "key"),
         lambda: scoped.list(bad),
         lambda: scoped.list(ONE, 7),  # type: ignore[arg-type]
         lambda: scoped.search(ONE, 7, 5),  # type: ignore[arg-type]

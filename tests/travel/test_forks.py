@@ -390,3 +390,17 @@ async def test_with_several_shards_a_fork_is_on_its_origins(embedded_path: Path)
             suggested = str(refused.value).split("'")[3]
             assert await store.fork("session-0", into=suggested) == suggested
             assert (await store.rebuild()).differing == ()
+
+
+async def test_a_cleared_fork_of_what_was_cleared_before_is_as_a_rebuild_finds_it(
+    store: foldlog.Store,
+) -> None:
+    """What it shares begins with its origin's tombstone; its own clearing is another one."""
+    await store.save_update(update("a", "origin"))
+    await store.clear_session("origin")
+    await store.save_task(task("t", "origin"))
+    await store.fork("origin", into="fork")
+    assert await store.list_updates("fork") == []
+    await store.clear_session("fork")
+    await store.list_updates("fork")
+    assert (await store.rebuild()).differing == ()

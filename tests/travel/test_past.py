@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ async def test_an_id_that_two_sessions_know_is_named_by_the_object(store: foldlo
 async def test_a_moment_that_is_none_is_refused_when_it_is_looked_for(store: foldlog.Store) -> None:
     [position] = await saved(store, "u1")
     [reach] = position.shards
-    unknown = [
+    unknown: list[Any] = [
         "nobody",
         update("nobody"),
         LogPosition((Reach(reach.seq + 1),)),

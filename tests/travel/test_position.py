@@ -61,7 +61,10 @@ def test_positions_of_other_namespaces_are_not_compared() -> None:
         assert LogPosition((Reach(1),)) < 7  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("text", ["", "@", "12", "@x", "@1,", "@1.", "@1~", "@1~xyz", "@-1", "@1 "])
+@pytest.mark.parametrize(
+    "text",
+    ["", "@", "12", "@x", "@1,", "@1.", "@1~", "@1~xyz", "@-1", "@1 ", "@٣", "@" + "9" * 5000],
+)
 def test_another_text_is_no_position(text: str) -> None:
     with pytest.raises(UnknownMoment):
         LogPosition.parse(text)

@@ -85,7 +85,10 @@ def read(stored: Written, model: type[T], scope: str, key: str) -> T:
             raise refused("a newer version has written it")
         if upcast is None:
             raise refused(f"{model.__name__} has no upcast")
-        value = upcast(value, stored.schema)
+        try:
+            value = upcast(value, stored.schema)
+        except Exception as error:  # it is the model's own code, and may raise anything
+            raise refused(f"its upcast raised {error!r}") from error
     try:
         return model.model_validate(value, by_alias=False, by_name=True)
     except ValidationError as error:

@@ -15,7 +15,7 @@ from foldlog_projections.agentshares import Shared
 from foldlog_projections.agentstates import Change, Entry
 
 HISTORY: Final = 1000
-"""How many turns of each scope are remembered."""
+"""How many turns of each scope are remembered; the oldest stands for all before it, too."""
 
 
 class MemoryBackend:
@@ -44,15 +44,18 @@ class MemoryBackend:
             if write.expected != actual:
                 raise AppendConflict(write.scope, write.expected, actual)
         now = time.time()
-        for digest, shared in shares:
-            self._shares[digest] = (shared, now)
+        if shares:
+            # Of what has expired nobody may ever ask again.
+            open_ = {d: held for d, held in self._shares.items() if not _has_expired(*held, now)}
+            self._shares = {**open_, **{digest: (shared, now) for digest, shared in shares}}
         return {write.scope: self._store(write, now, label) for write in writes}
 
     async def opened_by(self, digest: str) -> Shared | None:
         """See the protocol."""
         shared, since = self._shares.get(digest, (None, 0.0))
-        expired = shared is not None and shared.ttl and since + shared.ttl <= time.time()
-        return None if expired else shared
+        if shared is None or _has_expired(shared, since, time.time()):
+            return None
+        return shared
 
     async def revoke(self, digest: str) -> None:
         """See the protocol."""
@@ -101,11 +104,26 @@ class MemoryBackend:
                 after[change.key] = changed
         keys = {c.key: (before.get(c.key), after.get(c.key)) for c in write.changes}
         self._states[write.scope] = Loaded(self._last, after)
-        commits = self._commits.setdefault(write.scope, deque(maxlen=HISTORY))
+        commits = self._commits.setdefault(write.scope, deque())
         commits.append(Commit(self._last, now, label, keys))
+        if len(commits) > HISTORY:
+            first, second = commits.popleft(), commits.popleft()
+            commits.appendleft(_joined(first, second))
         for wake in self._watchers.get(write.scope, ()):
             wake.set()
         return self._last
+
+
+def _has_expired(shared: Shared, since: float, now: float) -> bool:
+    return bool(shared.ttl) and since + shared.ttl <= now
+
+
+def _joined(first: Commit, second: Commit) -> Commit:
+    """The second of two turns, as if it had done what both did."""
+    keys = dict(first.keys)
+    for key, (before, after) in second.keys.items():
+        keys[key] = (keys[key][0] if key in keys else before, after)
+    return second._replace(keys=keys)
 
 
 def _changed(entry: Entry | None, change: Change, version: int, now: float) -> Entry | None:

@@ -40,7 +40,8 @@ class ThreadHistory:
         async with history.attached(thread):
             response = await agent.get_response(messages="...", thread=thread)
 
-    Each message is stored before whoever contributes it goes on.
+    Each message is stored before whoever contributes it goes on. One process at a time: a save is
+    of the whole thread, and the last one stands.
     """
 
     def __init__(self, store: Store, thread_id: str) -> None:
@@ -98,8 +99,8 @@ class ProcessStates:
             async with await start(process, kernel, initial_event="begin"):
                 ...
 
-    On the local runtime. What is stored are the states, not the messages between the steps: it is
-    the caller who sends the event to go on with.
+    On the local runtime, one operating system process at a time. What is stored are the states,
+    not the messages between the steps: it is the caller who sends the event to go on with.
 
     Args:
         models: the state model of each step that has one, by the step's name.

@@ -2,8 +2,8 @@
 
 A server that finds its files damaged when it starts goes on with what it can read: the log then
 ends earlier than it did, or has a gap, and nothing in it says so. So a mark stands outside: up to
-which sequence a shard went, and how many records it held then. Before the first read, and again
-whenever the connection was lost, the log is held against it.
+which sequence a shard went, and how many records it held then. When a store opens, and before the
+first read whenever the connection was lost, the log is held against it.
 
 Only a purge takes records away, so every purge announces itself in the mark first. A mark is
 written behind what is appended and may be lost at any time: it proves a loss, never that there is

@@ -192,22 +192,26 @@ class Index:
             found.update(self._database.execute(around, [expression(words), *keys]))
         return found
 
-    def lacking(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
-        """Documents, by id and text, that have no vector of that model; ids above `after`."""
+    def lacking(self, model: str, after: int, limit: int) -> list[tuple[int, str, str]]:
+        """Documents, by id, version and text, without a vector of that model; ids above `after`."""
         return self._database.execute(
-            "SELECT t.rowid, t.key || char(10) || t.body FROM texts AS t WHERE t.rowid > ?"
+            "SELECT t.rowid, d.version, t.key || char(10) || t.body"
+            " FROM texts AS t JOIN documents AS d ON d.id = t.rowid WHERE t.rowid > ?"
             " AND NOT EXISTS (SELECT 1 FROM vectors WHERE model = ? AND id = t.rowid)"
             " ORDER BY t.rowid LIMIT ?",
             (after, model, limit),
         ).fetchall()
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, bytes]]) -> None:
-        """Keep vectors, by document: 32-bit floats of length 1."""
+    def put_vectors(self, model: str, vectors: Iterable[tuple[int, str, bytes]]) -> None:
+        """Keep vectors, by document and version: 32-bit floats of length 1.
+
+        One of a document that another process has changed meanwhile is of no use.
+        """
         with self._transaction():
             self._database.executemany(
                 "INSERT OR REPLACE INTO vectors (model, id, vector)"
-                " SELECT ?, id, ? FROM documents WHERE id = ?",
-                ((model, vector, id) for id, vector in vectors),
+                " SELECT ?, id, ? FROM documents WHERE id = ? AND version = ?",
+                ((model, vector, id, version) for id, version, vector in vectors),
             )
 
     def vectors(self, model: str, which: Filter) -> sqlite3.Cursor:

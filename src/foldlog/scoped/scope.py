@@ -11,6 +11,7 @@ from foldlog.errors import PayloadError
 from foldlog.subjects import checked_id
 
 _OF_ONE: Final = ("session", "workflow", "custom")
+_IDS: Final = {"session": 1, "workflow": 1, "agent": 2, "global": 0, "custom": 1}
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -93,6 +94,6 @@ def checked_scope(scope: Scope) -> Scope:
     Raises:
         PayloadError: it is none.
     """
-    if not isinstance(scope, Scope):
+    if not isinstance(scope, Scope) or _IDS.get(scope.kind) != len(scope.ids):
         raise PayloadError("scope", f"{scope!r:.80} is no Scope")
     return scope

@@ -237,11 +237,14 @@ class Search:
         assert self._embedder is not None, "the mode was checked"
         after = 0
         while lacking := await self._run(index.lacking, self._model, after, _EMBEDDED):
-            texts = [text[:_TEXT_EMBEDDED] for _, text in lacking]
+            texts = [text[:_TEXT_EMBEDDED] for _, _, text in lacking]
             made = await vectors.embed(self._embedder, texts, self._run)
-            ids = [id for id, _ in lacking]
-            await self._run(index.put_vectors, self._model, list(zip(ids, made, strict=True)))
-            after = ids[-1]
+            kept = [
+                (id, version, vector)
+                for (id, version, _), vector in zip(lacking, made, strict=True)
+            ]
+            await self._run(index.put_vectors, self._model, kept)
+            after = lacking[-1][0]
         [vector] = await vectors.embed(self._embedder, [query], self._run)
         return vector
 
