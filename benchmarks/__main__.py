@@ -2,6 +2,8 @@
 
     python -m benchmarks [--quick] [--only saves bulk ...] [--rounds 5] [--output DIRECTORY]
 
+Stopped by SIGTERM or Ctrl-C, it writes down the scenarios that it has finished.
+
 $FOLDLOG_BENCH_POSTGRES (a DSN) and $FOLDLOG_BENCH_REDIS (a URL) name servers to use; without them
 the run starts its own where the programs are installed. What is missing is named in the results.
 """
@@ -44,8 +46,16 @@ async def run(names: list[str], *, quick: bool, rounds: int) -> Report:
             bench.say(f"{name}: {value}")
         report = Report(bench, where, versions())
         for name in names:
-            await SCENARIOS[name](bench)
-            keep(report, _TRIED)  # a run that is cut short has not been for nothing
+            done = len(bench.records)
+            try:
+                await SCENARIOS[name](bench)
+            except asyncio.CancelledError:
+                # Whoever stops a run still wants what it has found: the scenarios that are whole.
+                task.uncancel()
+                del bench.records[done:]
+                bench.missing[f"{name}, and what comes after it"] = "the run was stopped"
+                break
+            keep(report, _TRIED)
         bench.say("done")
     return report
 
