@@ -19,16 +19,6 @@ from foldlog.upcasting import UPCASTERS
 S = TypeVar("S")
 
 REFUSAL_BYTES: Final = 8
-_FAULTS: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What a payload may make a projection raise, or msgspec, beside its own errors."""
-
 _REFUSALS_AN_ENVELOPE: Final = 16_384
 
 
@@ -118,7 +108,7 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         folded.state = projection.apply(folded.state, envelope)
     except msgspec.MsgspecError:
         raise
-    except _FAULTS as fault:
+    except Exception as fault:  # a projection of users' own may raise anything
         raise msgspec.ValidationError(f"{projection.name}, {envelope.type}: {fault!r}") from fault
     seen[id] = len(seen)
     return True

@@ -33,8 +33,6 @@ F = TypeVar("F", bound=Upcast)
 FIRST: Final = 1
 """The version of a type's first payloads."""
 
-_FAULTS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder()
 
@@ -83,7 +81,7 @@ class Upcasters:
                 raise MissingUpcaster(envelope.type, version, *where, newest)
             try:
                 payload = upcast(payload)
-            except _FAULTS as fault:
+            except Exception as fault:  # a foreign function may raise anything
                 what = f"the upcaster from {envelope.type} version {version}"
                 raise msgspec.ValidationError(f"{what}: {fault!r}") from fault
             version += 1

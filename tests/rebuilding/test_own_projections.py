@@ -155,6 +155,64 @@ async def test_what_a_projection_raises_is_told_with_its_position() -> None:
         assert finding.sequence == 1
 
 
+class Failing(Costs):
+    """Fails on what costs nothing, in a way of its own."""
+
+    name = "failing"
+
+    def apply(self, state: dict[str, list[int]], envelope: Any, /) -> dict[str, list[int]]:
+        if not codec.decode(envelope.payload)["payload"]["tokens"]:
+            raise RuntimeError("nothing is free")
+        return super().apply(state, envelope)
+
+
+async def test_one_that_fails_in_any_way_breaks_no_save_and_no_other_view() -> None:
+    """It was hot when the envelope came on which it fails, and so was one beside it."""
+    async with foldlog.memory_store(projections=[Failing(), Costs()]) as store:
+        await store.save_event(call(1))
+        for name in ("failing", "tool costs"):
+            assert await store.view(name, "trace") == {"tool-1": [1, 1]}
+        await store.save_event(call(2, tokens=0))
+        await store.save_event(call(3))
+        with pytest.raises(foldlog.LogCorrupt, match=r"failing, event.saved: RuntimeError"):
+            await store.view("failing", "trace")
+        assert await store.view("tool costs", "trace") == {"tool-1": [2, 2], "tool-0": [1, 0]}
+        report = await store.verify()
+        assert report.differing == ()
+        [finding] = report.findings
+        assert (finding.sequence, "RuntimeError" in finding.reason) == (2, True)
+
+
+async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(state: Any) -> Any:
+        raise KeyError("tokens")
+
+    log = MemoryLog()
+    async with foldlog.memory_store(log=log, projections=[KeptCosts()]) as store:
+        for n in range(LONG):
+            await store.save_event(call(n))
+        state = await store.view("tool costs", "trace")
+        await wait_for_snapshots(store)
+    monkeypatch.setattr(KeptCosts, "restore", staticmethod(fails))
+    async with foldlog.memory_store(log=log, projections=[Costs()]) as store:
+        assert await store.view("tool costs", "trace") == state
+    async with foldlog.memory_store(log=log, projections=[KeptCosts()]) as store:
+        snapshots = store._views.snapshots
+        assert snapshots is not None
+        subject = store._journal.subject(events, "trace")
+        assert await snapshots.load(KeptCosts(), subject) is None
+        monkeypatch.setattr(KeptCosts, "keep", staticmethod(fails))
+        report = await store.rebuild()
+        assert report.projections["tool costs"] == 1
+        assert editions(log, "events") == {"v1~1"}
+        # What writes snapshots behind everybody's back goes on, too.
+        assert len(await store.load_history("trace")) == LONG
+        await wait_for_snapshots(store)
+        assert snapshots._writer is None or snapshots._writer.exception() is None
+
+
 async def test_a_built_in_view_is_read_the_same_way() -> None:
     async with foldlog.memory_store() as store:
         await store.save_update(update("u"))

@@ -123,6 +123,61 @@ async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
     assert (await store.verify()).differing == ()
 
 
+async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store) -> None:
+    await save_updates(store, LONG)
+    await store.fork("s", at=await store.position(), into="forked")
+    await save_updates(store, 1, "forked")
+    await store.list_updates("forked")
+    await wait_for_snapshots(store)
+    await store._views.drop()
+    assert (await store.verify("updates")).is_good
+    await store.list_updates("forked")
+    view = store._views.peek(updates, store._journal.subject(updates, "forked"))
+    assert view is not None
+    await store.list_updates("forked", limit=LONG)  # with its pages in memory
+    view.folded.state.places["task-1"][0] = 2
+    view.unsaved, view.sealed = LONG, ()
+    snapshots = store._views.snapshots
+    assert snapshots is not None
+    snapshots.offer(view)
+    await wait_for_snapshots(store)
+    await store._views.drop()
+    [difference] = (await store.verify("updates")).differing
+    assert difference.view == "updates/forked"
+    assert "index.task-1" in difference.first
+
+
+async def test_what_was_wrong_in_memory_never_comes_into_the_new_edition(
+    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots fall due between the switch and the moment in which memory is let go of."""
+    snapshots = store._views.snapshots
+    assert snapshots is not None
+    views = []
+    for session in ("turn has come", "waits"):
+        await save_updates(store, LONG, session)
+        await store.list_updates(session)
+        views.append(store._views.peek(updates, store._journal.subject(updates, session)))
+    await wait_for_snapshots(store)
+
+    async def accept() -> None:
+        for view in views:
+            assert view is not None
+            view.unsaved = LONG
+            snapshots.offer(view)
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(log, "accept", accept)
+    for view in views:
+        assert view is not None
+        view.folded.state.places["task-1"][0] = 2
+    assert len((await store.rebuild("updates")).differing) == 2
+    await wait_for_snapshots(store)
+    async with foldlog.memory_store(log=log) as other:
+        assert (await other.verify("updates")).differing == ()
+
+
 async def test_views_that_are_written_to_all_the_while_do_not_differ(store: foldlog.Store) -> None:
     """What is compared stands at one point of the log on both sides."""
     await save_updates(store, 50)

@@ -326,6 +326,23 @@ async def test_a_cleared_session_is_empty(store: foldlog.Store, session: Session
     assert await store.sessions() == ["s"]
 
 
+async def test_a_session_that_was_cleared_may_do_the_same_again(
+    store: foldlog.Store, session: Session
+) -> None:
+    for _ in range(2):
+        assert (await session.update_context(llm_context={"goal": "Oslo"})).version == 1
+        await session.create_group("g", group_id="g")
+        await session.spawn_task(task_id="task", group_id="g")
+        assert session.state.group("g").task_ids == ("task",)
+        await session.apply_context_patch(
+            patch=patch(), strategy=MergeStrategy.HUMAN_GATED, patch_id="p"
+        )
+        assert await session.apply_pending_patch("p")
+        assert not await session.apply_pending_patch("p")
+        assert len(session.context.llm_context["background_results"]) == 1
+        await store.clear_session("s")
+
+
 async def test_a_session_survives_a_rebuild(store: foldlog.Store, session: Session) -> None:
     await session.update_context(llm_context={"n": math.nan})
     await running(session)

@@ -113,6 +113,24 @@ async def test_a_memory_is_taken_up_where_it_was_left(
     assert again.get_llm_context() == memory.get_llm_context()
 
 
+async def test_a_memory_is_taken_up_as_the_log_has_it(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as pushes have told so far, or a worker would save over what another one did."""
+    session = await store.session("s")
+    await kept(session, "truncation")
+    last, asked = store.log.last, list[Any]()
+
+    async def noted(*args: Any, **options: Any) -> Any:
+        asked.append(options["strong"])
+        return await last(*args, **options)
+
+    monkeypatch.setattr(store.log, "last", noted)
+    memory = await session.memory(config("truncation"), key="k")
+    assert messages(memory.state.turns) == ["q3", "q4"]
+    assert asked == [True]
+
+
 async def test_a_digest_is_shown_if_it_is_wanted(session: Session) -> None:
     digest = TrajectoryDigest(["search"], "found", artifacts_refs=["a"])
     for wanted in (True, False):
@@ -501,6 +519,39 @@ async def test_what_a_summarizer_returns_is_looked_at(store: foldlog.Store) -> N
     await memory.add_turn(turn(0))
     await memory.flush()
     assert memory.health is MemoryHealth.RETRY
+    await memory.close()
+
+
+async def test_a_summarizer_that_gives_up_by_itself_has_failed(store: foldlog.Store) -> None:
+    async def cancelled(request: Mapping[str, Any]) -> Any:
+        raise asyncio.CancelledError
+
+    memory, _ = await moody(store, Moody(), Clock(), retry_backoff_base_s=9.0)
+    memory._summarizer = cancelled
+    await memory.add_turn(turn(0))
+    async with asyncio.timeout(20):
+        await memory.flush()
+    assert (memory.health, messages(memory.state.pending)) == (MemoryHealth.RETRY, ["q0"])
+    await memory.close()
+
+
+async def test_a_summary_that_cannot_be_estimated_is_not_asked_for_again_at_once(
+    store: foldlog.Store,
+) -> None:
+    def estimate(text: str) -> int:
+        if text == "q0":
+            raise ValueError(text)
+        return len(text)
+
+    summarizer = Moody()
+    memory, _ = await moody(
+        store, summarizer, Clock(), retry_backoff_base_s=9.0, token_estimator=estimate
+    )
+    await memory.add_turn(turn(0))
+    async with asyncio.timeout(20):
+        await memory.flush()
+    assert (memory.health, summarizer.asked) == (MemoryHealth.RETRY, 1)
+    assert messages(memory.state.pending) == ["q0"]
     await memory.close()
 
 

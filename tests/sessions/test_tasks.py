@@ -176,6 +176,48 @@ async def test_what_is_not_there_is_an_error(session: Session) -> None:
         await session.report("nobody", 1)
 
 
+async def test_what_was_appended_is_never_said_to_be_not(
+    store: foldlog.Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: Any) -> Any:
+        raise foldlog.LogUnavailable("gone")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(session._ledger, "read", away)
+        with pytest.raises(foldlog.AppendUnknown) as raised:
+            await session.spawn_task(task_id="task")
+        with pytest.raises(foldlog.LogUnavailable):  # here there was nothing to append
+            await session.apply_pending_patch("none")
+    assert await statuses(store) == {"task": "PENDING"}
+    [update] = await store.list_updates("s")
+    assert update.update_id in raised.value.ids
+
+
+@pytest.mark.parametrize("outcome", [foldlog.AppendUnknown(["x"], ""), asyncio.CancelledError()])
+async def test_after_a_call_whose_end_is_unknown_a_read_asks_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, outcome: BaseException
+) -> None:
+    session = await store.session("s")
+    await running(session)
+    assert len(await store.list_updates("s")) == 2
+    append, read, asked = store.log.append, store.log.read, list[Any]()
+
+    async def lost(*args: Any, **options: Any) -> Any:
+        await append(*args, **options)
+        raise outcome
+
+    def noted(*args: Any, **options: Any) -> Any:
+        asked.append(args)
+        return read(*args, **options)
+
+    monkeypatch.setattr(store.log, "append", lost)
+    with pytest.raises(type(outcome)):
+        await session.report("task", 1)
+    monkeypatch.setattr(store.log, "read", noted)
+    assert len(await store.list_updates("s")) == 3
+    assert asked
+
+
 async def test_a_report_that_is_named_is_there_once(store: foldlog.Store, session: Session) -> None:
     await running(session)
     for _ in range(2):
@@ -212,6 +254,16 @@ async def test_tasks_that_others_save_are_a_sessions_too(
     await session.complete_task("theirs", 1)
     [found] = await store.list_tasks("s")
     assert (found.status, found.result, found.priority) == (TaskStatus.COMPLETE, 1, 5)
+
+
+async def test_the_tasks_of_a_fork_are_its_own(store: foldlog.Store, session: Session) -> None:
+    await running(session)
+    fork = await store.session(await store.fork("s", into="f"))
+    assert [each.session_id for each in fork.list_tasks()] == ["f"]
+    ended = await fork.complete_task("task")
+    assert ended.session_id == "f"
+    await store.save_task(ended)
+    assert await statuses(store) == {"task": "RUNNING"}
 
 
 async def test_background_tasks_tell_of_their_end_if_asked(
@@ -443,6 +495,29 @@ async def test_who_waits_for_a_group_hears_of_its_end(
     async with asyncio.timeout(20):
         assert (await waiting).status == "complete"
         assert (await other.wait_for_group("g")).status == "complete"
+
+
+async def test_who_waits_for_a_group_does_not_mistake_a_task_for_it(
+    session: Session, open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session.create_group("flights", group_id="g")
+    await session.spawn_task(task_id="g", group_id="g")
+    await session.seal_group("g")
+    waiter, looked = await open_session(), asyncio.Semaphore(0)
+    refresh = waiter.refresh
+
+    async def noted() -> Any:
+        state = await refresh()
+        looked.release()
+        return state
+
+    monkeypatch.setattr(waiter, "refresh", noted)
+    waiting = asyncio.create_task(waiter.wait_for_group("g"))
+    await looked.acquire()
+    await session.start_task("g")
+    await looked.acquire()  # it has heard of that
+    await session.complete_task("g")
+    assert (await waiting).status == "complete"
 
 
 async def test_a_groups_strategy_is_that_of_its_tasks(session: Session) -> None:

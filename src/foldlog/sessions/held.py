@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+from foldlog.errors import AppendUnknown, LogUnavailable
 from foldlog.models import TaskState, TaskStatus
 from foldlog.sessions.emitter import Emitter
 from foldlog.sessions.ledger import Decide, Ledger
@@ -74,6 +75,13 @@ class Held:
         entry = await self._ledger.write(decide, unless_steered=unless_steered)
         if entry is not None:
             self.telemetry.emit(entry.telemetry)
-        # Own appends are seen by a read that need not ask the log.
-        self._state = SessionState(await self._ledger.read("session"))
+        try:
+            # Own appends are seen by a read that need not ask the log.
+            standing = await self._ledger.read("session")
+        except LogUnavailable as error:
+            if entry is None or not entry.ids:
+                raise
+            # Who hears that the log is away takes it that nothing was appended.
+            raise AppendUnknown(entry.ids, f"appended, but not read back: {error}") from error
+        self._state = SessionState(standing)
         return entry is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendConflict
+from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.log.port import Append
 from foldlog.sessions.standing import Entry, Standing
 from foldlog.store import steering as steering_events
@@ -76,6 +76,9 @@ class Ledger:
                 if conflict.actual is None:
                     await asyncio.sleep(_CONTENTION_PAUSE)
                 continue
+            except (AppendUnknown, asyncio.CancelledError):
+                self.journal.unsettled(appends)
+                raise
             for append, seq in zip(appends, seqs, strict=True):
                 self.journal.views.acked(append.subject, seq)
             return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.envelope import Draft, draft
 from foldlog.models import StateUpdate, TaskStatus, UpdateType
 from foldlog.sessions.standing import Task
 from foldlog.store.payloads import dump
@@ -19,8 +20,9 @@ from foldlog_projections.tasks import Changed
 
 def drafted(type: str, payload: msgspec.Struct, *held: str) -> Draft:
     """Return the envelope of a payload; `held` as `foldlog.store.payloads.dump`."""
-    body = dump(payload, *held)
-    return draft(type, body, id=upsert_id(body))
+    # Not an upsert's id: a session that was cleared would refuse what it once decided. No late
+    # writer needs to be recognised, since each decision is compared-and-set.
+    return draft(type, dump(payload, *held), id=secrets.token_hex(12))
 
 
 def task_changed(task_id: str, **fields: Any) -> Draft:

@@ -88,3 +88,12 @@ class Entry:
         self.updates += other.updates
         self.steering += other.steering
         self.telemetry += other.telemetry
+
+    @property
+    def ids(self) -> list[str]:
+        """The envelope ids of all of it."""
+        return [
+            *(draft.id for draft in (*self.tasks, *self.session)),
+            *(update.update_id for update in self.updates),
+            *(event.event_id for event in self.steering),
+        ]

@@ -13,6 +13,7 @@ from foldlog.sessions.errors import UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
 from foldlog.sessions.standing import Standing
 from foldlog.store.guards import all_restored
+from foldlog.store.lineages import own
 from foldlog.store.tasks import restored
 from foldlog_projections import session
 from foldlog_projections.session import State
@@ -48,7 +49,7 @@ class SessionState:
     @property
     def tasks(self) -> list[TaskState]:
         """The tasks, in the order in which they were spawned."""
-        return all_restored(restored, self._saved.values())
+        return own(all_restored(restored, self._saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
         """A task.
@@ -59,7 +60,8 @@ class SessionState:
         item = self._saved.get(task_id)
         if item is None:
             raise UnknownTask(task_id)
-        return restored(item)
+        [task] = own([restored(item)], self.session_id)
+        return task
 
     @property
     def foreground_task_id(self) -> str | None:

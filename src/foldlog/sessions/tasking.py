@@ -249,6 +249,8 @@ class Tasking(Held):
         async with aclosing(
             feed.watch_updates(self.session_id, since_id=since, task_id=group_id)
         ) as told:
-            async for _ in told:  # of a group, only its end is told
-                break
-        return (await self.refresh()).group(group_id)
+            async for _ in told:  # mostly its end; but a task may be called as it is
+                group = (await self.refresh()).group(group_id)
+                if group.ended_at is not None:
+                    break
+        return group

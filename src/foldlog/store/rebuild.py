@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
 
 from foldlog.store.build import Build
@@ -99,10 +100,7 @@ class Rebuild:
                     recorded = refolds.made.envelopes
                     build.made = refolds.made
                     await build.save()
-        if build is not None:
-            await build.switch()
-        await log.accept()
-        await views.drop({each.name for each in chosen})
+        await self._switch(build, chosen)
         made = refolds.made
         return RebuildReport(
             sum(made.views.values()),
@@ -113,6 +111,16 @@ class Rebuild:
             build is not None and build.is_resumed,
             time.perf_counter() - began,
         )
+
+    async def _switch(self, build: Build | None, chosen: Sequence[Projection[Any]]) -> None:
+        log, views = self._journal.log, self._journal.views
+        async with AsyncExitStack() as stack:
+            if build is not None and views.snapshots is not None:
+                # What is in memory may be wrong: none of it comes into the new edition.
+                await stack.enter_async_context(views.snapshots.resting())
+                await build.switch()
+            await log.accept()
+            await views.drop({each.name for each in chosen})
 
 
 async def _keep(build: Build, snapshots: Snapshots | None, wholes: Sequence[Whole]) -> None:

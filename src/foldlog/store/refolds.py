@@ -129,7 +129,12 @@ class Refolds:
     async def _take(self, whole: Whole) -> None:
         made = self.made
         for view in whole.views:
-            await self._served.compare_hot(view)
+            try:
+                await self._served.compare_hot(view)
+            except LogCorrupt as error:  # as far as reads come it is served
+                if self._spare is None:
+                    raise
+                self._spare(error)
             made.views[view.projection.name] = made.views.get(view.projection.name, 0) + 1
             self._last = view.projection.name, "/".join(whole.subject.keys)
         made.records += whole.records

@@ -130,7 +130,9 @@ class Verify:
         seen = Seen(log, 0)
 
         def spare(error: LogCorrupt) -> None:
-            seen.spared.append(error)
+            # The fold of a subject and a read of it come upon the same record.
+            if all(each.sequence != error.sequence for each in seen.spared):
+                seen.spared.append(error)
 
         refolds = Refolds(
             log,

@@ -151,6 +151,26 @@ class Folding:
             self._make_room()
         return whole
 
+    def advance(self, subject: Subject, views: Sequence[View[Any]], record: Record) -> None:
+        """Fold a record into each of a subject's views, and tell of the grounds it reaches.
+
+        Raises:
+            LogCorrupt: one of them fails on it; the others have it.
+        """
+        failure: LogCorrupt | None = None
+        for view in views:
+            try:
+                view.advance(record)
+            except LogCorrupt as error:
+                failure = failure or error
+        waiting = self.grounds.get(subject.name)
+        while waiting and waiting[0][0] <= record.seq:
+            _, at_ground = waiting.pop(0)
+            for view in views:
+                at_ground(view, record)
+        if failure is not None:
+            raise failure
+
     def rest(self) -> list[Whole]:
         """What is open at the end of a scan: there is no more of it."""
         self._awaited.clear()  # none of them was met again: they are purged
@@ -175,15 +195,12 @@ class Folding:
             opened = self._begin(name, record)
             if opened is None:
                 return None
-        for view in opened.views:
-            view.advance(record)
+        self.advance(opened.subject, opened.views, record)
         opened.records += 1
         opened.envelopes += len(envelopes)
         opened.seq = seq
         self.tally.records += 1
         self.tally.envelopes += len(envelopes)
-        if self.grounds and name in self.grounds:
-            self._reach(opened, record)
         return opened
 
     def _begin(self, name: str, record: Record) -> _Open | None:
@@ -200,13 +217,6 @@ class Folding:
         views = [View(each, subject, self._grow) for each in self.folds_of(subject.family)]
         self._open[name] = opened = _Open(subject, views, record.seq, self._left[name])
         return opened
-
-    def _reach(self, opened: _Open, record: Record) -> None:
-        waiting = self.grounds[opened.subject.name]
-        while waiting and waiting[0][0] <= record.seq:
-            _, at_ground = waiting.pop(0)
-            for view in opened.views:
-                at_ground(view, record)
 
     def _finish(self, name: str) -> Whole:
         opened = self._open.pop(name)

@@ -48,16 +48,23 @@ async def _read(log: Log, folding: Folding, apart: Apart) -> Whole:
             async for page in pages:
                 records += len(page)
                 envelopes += sum(len(record.envelopes) for record in page)
-                for view in views:
-                    view.apply(page)
+                for record in page:
+                    try:
+                        folding.advance(subject, views, record)
+                    except LogCorrupt as error:
+                        _spare(folding, error)
     except LogCorrupt as error:
-        if folding.spare is None:
-            raise
-        folding.spare(error)
+        _spare(folding, error)
     folding.tally.records += expected
     folding.tally.envelopes += envelopes
     seq = max((view.applied for view in views), default=0)
     return Whole(subject, views, max(records, expected), expected, envelopes, seq)
+
+
+def _spare(folding: Folding, error: LogCorrupt) -> None:
+    if folding.spare is None:
+        raise error
+    folding.spare(error)
 
 
 def _unaccounted(view: View[Any], by: int) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from foldlog.envelope import Position
+from foldlog.errors import AppendFailed
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
@@ -114,6 +115,9 @@ class Draft:
     Args:
         ground: where the last envelope stands that was applied.
         sealed: the parts that are stored already.
+
+    Raises:
+        AppendFailed: the projection cannot keep the state.
     """
 
     def __init__(
@@ -136,7 +140,10 @@ class Draft:
             assert last is not None, "there is nothing new in a sequence without a page in memory"
             self.ground = last[-1].position
         elif isinstance(projection, Kept):
-            state = projection.keep(folded.state)
+            try:
+                state = projection.keep(folded.state)
+            except Exception as error:  # one of users' own may raise anything
+                raise AppendFailed(f"{projection.name} cannot keep it: {error!r}") from error
         self._start = sealed[-1].end if sealed else 0
         self._ids = list(islice(folded.seen, self._start, self.covered))
         self._head = Head(
@@ -286,7 +293,10 @@ def _ids(part: Part) -> list[str]:
 
 def _state(projection: Projection[Any], head: Head, parts: list[Part], length: int) -> Any:
     if isinstance(projection, Kept):
-        return projection.restore(head.state)
+        try:
+            return projection.restore(head.state)
+        except Exception as error:  # one of users' own may raise anything
+            raise Unusable(f"{projection.name} cannot restore it: {error!r}") from error
     places: Places = {}
     for part in parts:
         for key, ordinals in part.places.items():

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from foldlog.envelope import CLEARED
@@ -132,6 +133,13 @@ class Snapshots:
     def discard(self, subject: Subject) -> None:
         """Have a snapshot removed, some time, that no view will use."""
         self._wait(subject, None)
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncGenerator[None]:
+        """Have none written behind anybody's back meanwhile."""
+        self._enter_loop()
+        async with self._changing:
+            yield
 
     async def forget(self, subject: Subject) -> None:
         """Remove the snapshot of a subject.

@@ -296,7 +296,8 @@ class Views:
     async def drop(self, names: Container[str] | None = None) -> None:
         """Forget every view, or those of projections by name; reads fold the log anew, as it is.
 
-        A view that somebody watches begins anew; the watcher goes on after what it has seen last.
+        What they held may be wrong, and no snapshot of it is written from here on. A view that
+        somebody watches begins anew; the watcher goes on after what it has seen last.
         """
         self._rewound = None
         for view in self._hot:
@@ -306,6 +307,9 @@ class Views:
                 view.reset()
                 view.wake()
             else:
+                if self._snapshots is not None:
+                    self._snapshots.withdraw(view)
+                view.postpone()  # what is about to write its snapshot finds none due
                 await self._release(view)
 
     async def drop_snapshots(self, family: str | None = None) -> None:

@@ -85,7 +85,8 @@ class ShortTermMemory:
         Raises:
             LogUnavailable, LogCorrupt: it could not be read, or is no memory.
         """
-        saved = await self._store.load_memory_state(self.key)
+        # Strongly: of what is older than another worker's last save, the next save would make it.
+        saved = await self._store.load_memory_state(self.key, consistency="strong")
         if saved is not None:
             try:
                 self._state = MemoryState.from_dict(saved)
@@ -158,20 +159,30 @@ class ShortTermMemory:
         async with self._turn:
             await self._move(machine.begun(self._state))
             asked = machine.attempt(self._state)
-        try:
-            summary = await self._summarized(asked)
-        except Exception as error:  # noqa: BLE001 - a summarizer is anybody's code
-            _log.warning("memory %r: no summary: %r", self.key, error)
-            summary = None
+        summary = await self._answered(asked)
         async with self._turn:
             await self._move(self._ended(asked, summary))
+
+    async def _answered(self, asked: Attempt) -> str | None:
+        failure: BaseException
+        try:
+            return await self._summarized(asked)
+        except Exception as error:  # noqa: BLE001 - a summarizer is anybody's code
+            failure = error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            failure = error  # the summarizer's own business, not this task's
+        _log.warning("memory %r: no summary: %r", self.key, failure)
+        return None
 
     def _ended(self, asked: Attempt, summary: str | None) -> Moved:
         if summary is not None:
             try:
                 return machine.succeeded(self._state, asked, summary, self._config)
-            except FoldlogError as error:
-                _log.warning("memory %r: the summary is refused: %s", self.key, error)
+            except Exception as error:  # noqa: BLE001 - so is what estimates its tokens
+                _log.warning("memory %r: the summary is refused: %r", self.key, error)
         return machine.failed(self._state, self._config, self._clock())
 
     async def _summarized(self, asked: Attempt) -> str:
