@@ -86,6 +86,7 @@ async def test_conversations_survive_a_kill_and_a_rebuild(
         await check(again, conversations)
 
 
+@pytest.mark.long
 async def test_an_import_that_was_cut_short_is_completed_by_the_next(
     tmp_path: Path, conversations: dict[str, dict[str, Any]]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -30,6 +31,7 @@ def test_the_store_on_the_in_memory_log() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_store_on_the_embedded_server(embedded_path: Path) -> None:
     class EmbeddedMachine(StoreMachine):
         def make_backend(self) -> Backend:

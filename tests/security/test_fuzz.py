@@ -172,6 +172,7 @@ async def storm(store: foldlog.Store, calls: int) -> Counter[str]:
     return ended
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["memory"], indirect=True)
 async def test_a_store_survives_ten_thousand_odd_calls(store: foldlog.Store) -> None:
     async with asyncio.timeout(PATIENCE):

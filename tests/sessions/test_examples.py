@@ -108,6 +108,7 @@ async def check_ended(store: foldlog.Store, work: list[dict[str, Any]]) -> None:
         assert [each.content for each in turns] == job["messages"], session_id
 
 
+@pytest.mark.long
 async def test_a_job_of_a_killed_worker_is_finished_by_another(
     store: foldlog.Store, data: Path, processes: list[Process]
 ) -> None:

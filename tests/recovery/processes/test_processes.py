@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import foldlog
 import foldlog.recovery
 from foldlog.recovery import StateStatus
@@ -13,6 +15,8 @@ from tests.recovery.processes.conftest import (
     loaded,
     paid,
 )
+
+pytestmark = pytest.mark.long
 
 
 async def test_a_step_that_died_with_its_process_is_reported_and_not_repeated(
