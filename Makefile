@@ -45,7 +45,7 @@ test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real framewo
 test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest PenguiFlow that will do
 	@$(OLDEST)/bin/python -m pytest tests/integrations/penguiflow -k "not paging_loses_nothing" $(ARGS)
 
-bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for a minute's worth
+bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for all of it, small
 	@benchmarks/peers.sh
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
 

@@ -84,7 +84,7 @@ def write(report: Report, directory: Path) -> None:
 def main() -> None:
     """Parse the arguments, run and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="all of it, small: about a minute")
+    parser.add_argument("--quick", action="store_true", help="all of it, small")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", default=[])
     parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
     parser.add_argument("--output", type=Path, help="default: docs/benchmarks, for a full run")
