@@ -1,6 +1,7 @@
 """Run the scenarios, print what they found, and write it down.
 
     python -m benchmarks [--quick] [--only saves bulk ...] [--rounds 5] [--output DIRECTORY]
+    python -m benchmarks --again docs/benchmarks    # its page anew, from its results.json
 
 Stopped by SIGTERM or Ctrl-C, it writes down the scenarios that it has finished.
 
@@ -22,6 +23,7 @@ from benchmarks.bench import Bench
 from benchmarks.machine import machine, versions
 from benchmarks.plots import draw
 from benchmarks.report import Report
+from benchmarks.results import dumped, loaded
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.site import Site
 from benchmarks.unavailable import Unavailable
@@ -63,7 +65,7 @@ async def run(names: list[str], *, quick: bool, rounds: int) -> Report:
 def keep(report: Report, directory: Path) -> None:
     """Write results.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    results = json.dumps(report.data(), indent=1, ensure_ascii=False)
+    results = json.dumps(dumped(report), indent=1, ensure_ascii=False)
     (directory / "results.json").write_text(results + "\n", "utf-8")
 
 
@@ -88,7 +90,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", default=[])
     parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
     parser.add_argument("--output", type=Path, help="default: docs/benchmarks, for a full run")
+    parser.add_argument(
+        "--again", type=Path, metavar="DIRECTORY", help="make the page of earlier results again"
+    )
     given = parser.parse_args()
+    if given.again:
+        write(loaded(json.loads((given.again / "results.json").read_text("utf-8"))), given.again)
+        return
     rounds = given.rounds or (2 if given.quick else 5)
     in_full = not given.quick and not given.only and rounds >= 5
     report = asyncio.run(run(given.only or list(SCENARIOS), quick=given.quick, rounds=rounds))

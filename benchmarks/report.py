@@ -1,11 +1,10 @@
-"""What a run found, for people (Markdown, ratios first) and for programs (JSON)."""
+"""What a run found, for people: Markdown, ratios first. For programs: `benchmarks.results`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.measuring import Goal, Measure, Record, Ref, Spread
@@ -34,23 +33,6 @@ class Report:
         for record in self.bench.records:
             parts += [f"### {record.title}", record.about, *_tables(record)]
         return "\n\n".join([*parts, *self._conditions()]) + "\n"
-
-    def data(self) -> dict[str, Any]:
-        """The whole run, each round's value included. Seconds, bytes, and calls a second."""
-        bench = self.bench
-        return {
-            "format": 1,
-            "quick": bench.quick,
-            "rounds": bench.rounds,
-            "machine": self.machine,
-            "versions": self.versions,
-            "contenders": {
-                name: {"promise": promise, **bench.facts[name]}
-                for name, promise in bench.promises.items()
-            },
-            "missing": bench.missing,
-            "scenarios": [_scenario(record) for record in bench.records],
-        }
 
     def _introduction(self) -> str:
         kind = "A quick run, too short to rely on," if self.bench.quick else "A run"
@@ -101,10 +83,11 @@ def shown(measure: Measure, value: float) -> str:
     """A value with a unit that suits its size."""
     if measure is Measure.RATE:
         return f"{value:,.0f}/s"
-    if measure is Measure.BYTES:
+    if measure in (Measure.BYTES, Measure.STORED):
+        for unit, bits in (("bytes", 0), ("KiB", 10)):
+            if value < 2 ** (bits + 14):
+                return f"{value / 2**bits:,.0f} {unit}"
         return f"{value / 2**20:,.0f} MiB"
-    if measure is Measure.STORED:
-        return f"{value / 2**10:,.0f} KiB"
     for unit, scale in (("µs", 1e6), ("ms", 1e3)):
         if value * scale < 1000:
             return f"{value * scale:.3g} {unit}"
@@ -132,7 +115,9 @@ def _tables(record: Record) -> list[str]:
 
 
 def _grid(cases: Sequence[str], contenders: Sequence[str], cell: Callable[[str, str], str]) -> str:
-    """A table with whichever there are fewer of as columns."""
+    """A table with whichever there are fewer of as columns, without those that are empty."""
+    cases = [case for case in cases if any(cell(case, name) for name in contenders)]
+    contenders = [name for name in contenders if any(cell(case, name) for case in cases)]
     if len(cases) > len(contenders):
         rows = [[case, *(cell(case, name) for name in contenders)] for case in cases]
         return _table(["", *contenders], rows)
@@ -177,27 +162,3 @@ def _bound(goal: Goal) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _scenario(record: Record) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "title": record.title,
-        "about": record.about,
-        "goals": [_goal(record, goal) for goal in record.goals],
-        "figures": [
-            {**ref._asdict(), **Spread.of(rounds)._asdict(), "rounds": rounds}
-            for ref, rounds in record.figures.items()
-        ],
-    }
-
-
-def _goal(record: Record, goal: Goal) -> dict[str, Any]:
-    spread = record.outcome(goal)
-    return {
-        "what": goal.what,
-        "at_least": goal.at_least,
-        "at_most": goal.at_most,
-        "measured": spread._asdict() if spread else None,
-        "met": goal.is_met(spread) if spread else None,
-    }

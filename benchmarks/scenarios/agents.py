@@ -85,14 +85,14 @@ async def run(bench: Bench) -> None:
                 bench.record(case, contender.name, Measure.P50, percentile(timing.calls, 50))
                 grown = await _log_bytes(contender) - before
                 if case == ADDS and not isinstance(contender, InMemory):
-                    bench.record(IN_LOG, contender.name, Measure.BYTES, grown / turns)
+                    bench.record(IN_LOG, contender.name, Measure.STORED, grown / turns)
                 elif case != ADDS:
                     assert not grown, f"{case} appended something"
     bench.expect("a hot get, its turn included", Ref(GETS, Foldlog.name, Measure.P50), at_most=5e-5)
     bench.expect(
         "a message added to a conversation, log bytes saved whole over by turns",
-        Ref(IN_LOG, Whole.name, Measure.BYTES),
-        Ref(IN_LOG, Foldlog.name, Measure.BYTES),
+        Ref(IN_LOG, Whole.name, Measure.STORED),
+        Ref(IN_LOG, Foldlog.name, Measure.STORED),
         at_least=50,
     )
 

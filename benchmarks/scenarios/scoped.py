@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib import import_module
 from itertools import count as counting
 from typing import Any, Final
 
@@ -80,10 +78,7 @@ async def _cold(bench: Bench, size: int) -> None:
             await _load(contender, size)
             if isinstance(contender, ScopedFoldlog):
                 await contender.reopen()
-                before = _resident()
                 await contender.list_keys("")
-                held = max(_resident() - before, 0)
-                bench.record("memory of the index", contender.name, Measure.BYTES, held)
                 timing = await one_by_one(partial(_search, contender), [0])
                 bench.record("very first search", contender.name, Measure.TIME, timing.seconds)
         numbers = counting(1)
@@ -128,13 +123,6 @@ async def _search(contender: FindsText, number: int) -> None:
     chosen = random.Random(number)
     found = await contender.search(" ".join(chosen.sample(_WORDS, 2)), 10)
     assert len(found) <= 10
-
-
-def _resident() -> int:
-    """This process's resident bytes."""
-    gc.collect()
-    resident: int = import_module("psutil").Process().memory_info().rss
-    return resident
 
 
 def _key(number: int) -> str:
