@@ -16,6 +16,8 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 	--annotation-style line --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
+# Many tests start processes. Each would compile all that it imports where nothing may be kept.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest bench lint lock clean
 
 help: ## List the targets
@@ -28,10 +30,10 @@ demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 	@$(BIN)/foldlog demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
-	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" -n 2 --dist worksteal $(ARGS)
 
-test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, many processes
-	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile --ignore tests/faults $(ARGS)
+test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, many processes, properties at length
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n 2 --dist worksteal --ignore tests/faults $(ARGS)
 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
 	@$(BIN)/python -m pytest tests/faults -n 2 --dist worksteal $(ARGS)

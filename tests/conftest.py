@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,22 @@ import pytest
 import pytest_asyncio
 
 import foldlog
-from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend, ServerBackend
+from tests.support.stores import (
+    Backend,
+    EmbeddedBackend,
+    MemoryBackend,
+    ServerBackend,
+    fresh_namespace,
+)
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would every process
 # that they start, the ones included that are to be stopped by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The environments of the real frameworks do without Hypothesis.
+if find_spec("hypothesis") is not None:
+    from tests.support import properties  # noqa: F401  # how many examples there are of each
 
 OpenStore = Callable[..., Awaitable[foldlog.Store]]
 
@@ -58,9 +69,23 @@ def container_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["memory", "embedded", "container"])
+@pytest.fixture
+def namespace() -> str:
+    """A namespace that no other test uses."""
+    return fresh_namespace()
+
+
+@pytest.fixture(params=["memory", "embedded", pytest.param("container", marks=pytest.mark.long)])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """One backend over data that no other test sees."""
+    """One backend over data that no other test sees.
+
+    By default the contract alone is tested on a server in a container.
+    """
+    return backend_of(request)
+
+
+def backend_of(request: pytest.FixtureRequest) -> Backend:
+    """The backend that the parameter names."""
     match request.param:
         case "memory":
             return MemoryBackend()

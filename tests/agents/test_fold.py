@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog import codec
@@ -39,7 +39,6 @@ def value(entry: Entry) -> Any:
     return codec.decode(entry.raw)
 
 
-@settings(max_examples=50, deadline=None)
 @given(values=st.lists(VALUES.map(lambda v: {"v": v}), min_size=1, max_size=12), data=st.data())
 def test_every_entry_is_what_was_written_whenever_it_is_read(
     values: list[Any], data: st.DataObject

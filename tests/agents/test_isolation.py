@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -141,7 +141,6 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("on_a_log", [False, True], ids=["memory", "log"])
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_turns_are_isolated(on_a_log: bool, steps: list[Any]) -> None:
     async def run() -> None:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import foldlog
 from tests.agents.worker import Count
-from tests.processes.conftest import Worker
-from tests.support.stores import fresh_namespace
+from tests.support.workers import StartWorker, starting
 
 SCRIPT = Path(__file__).with_name("worker.py")
-
-StartWorker = Callable[..., Awaitable[Worker]]
-
-
-@pytest.fixture
-def namespace() -> str:
-    return fresh_namespace()
 
 
 @pytest.fixture
@@ -35,24 +23,8 @@ async def store(embedded_path: Path, namespace: str) -> AsyncIterator[foldlog.St
 @pytest.fixture
 async def start_worker(embedded_path: Path, namespace: str) -> AsyncIterator[StartWorker]:
     """Starts `worker.py` on the test's data."""
-    workers: list[Worker] = []
-
-    async def start(*arguments: str) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(SCRIPT), str(embedded_path), namespace, *arguments),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            env={name: value for name, value in os.environ.items() if name != "FOLDLOG_URL"},
-        )
-        workers.append(Worker(process))
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        if worker.process.returncode is None:
-            worker.kill()
-        await worker.process.communicate()
+    async with starting(SCRIPT, embedded_path, namespace) as start:
+        yield start
 
 
 async def put(store: foldlog.Store, n: int) -> None:

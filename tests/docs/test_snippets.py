@@ -12,17 +12,21 @@ level, under asyncio. Directly above a block may stand
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.cli.support import Run
+from tests.cli.support import run as run_command
 from tests.docs.markdown import ROOT, Block, Page, pages
+from tests.docs.programs import run
+from tests.support.workers import PATIENCE, environment
 
 PAGES = pages()
 BLOCKS = [block for page in PAGES for block in page.blocks]
@@ -42,15 +46,6 @@ COMPILED_ONLY = {
 }
 MARKERS = {None, "output", *COMPILED_ONLY}
 
-RUNNER = """
-import ast, asyncio, inspect, sys
-source = open(sys.argv[1], encoding="utf-8").read()
-code = compile(source, sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-coroutine = eval(code, {"__name__": "__main__"})
-if inspect.iscoroutine(coroutine):
-    asyncio.run(coroutine)
-"""
-
 
 def commands() -> list[tuple[Block, list[str]]]:
     """Every command of a console block, as words."""
@@ -67,25 +62,15 @@ FOLDLOG = {tuple(words[1:]): block for block, words in commands() if words[:1] =
 MAKE = {word: block for block, words in commands() if words[:1] == ["make"] for word in words[1:2]}
 
 
-def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "FOLDLOG_URL"}
-    environment |= {"FOLDLOG_PATH": str(cwd / "data"), "COLUMNS": "200", "TERM": "dumb"}
-    return subprocess.run(
-        arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
-    )
-
-
 # --- snippets -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
 def test_a_python_snippet_runs(block: Block, tmp_path: Path) -> None:
-    script = tmp_path / "snippet.py"
-    script.write_text(block.text, "utf-8")
     compile(block.text, block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if block.marker in COMPILED_ONLY:
         return
-    ran = run([sys.executable, "-W", "error", "-c", RUNNER, str(script)], tmp_path)
+    ran = run(block.text, tmp_path, "-W", "error")
     assert ran.returncode == 0, f"{block.name}\n{ran.stderr}"
     if block in OUTPUTS:
         assert ran.stdout == OUTPUTS[block].text
@@ -111,15 +96,33 @@ def test_the_readme_begins_with_its_two_commands_and_has_a_program() -> None:
 # --- commands -----------------------------------------------------------------------------------
 
 
+def test_the_program_is_installed() -> None:
+    program = Path(sys.executable).with_name("foldlog")
+    ran = subprocess.run(
+        [program, "--help"],
+        env=environment(TERM="dumb", NO_COLOR="1"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert {command for command, *_ in FOLDLOG} <= set(ran.stdout.split())
+
+
 @pytest.mark.parametrize("words", FOLDLOG, ids=" ".join)
-def test_a_foldlog_command_exists_with_its_options(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_foldlog_command_exists_with_its_options(words: tuple[str, ...]) -> None:
     command, *arguments = words
-    program = str(Path(sys.executable).with_name("foldlog"))
-    ran = run([program, command, "--help"], tmp_path)
-    assert ran.returncode == 0, f"{FOLDLOG[words].name}\n{ran.stderr}"
+    shown = help_of(command)
+    assert shown.code == 0, f"{FOLDLOG[words].name}\n{shown.stderr}"
     options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
     for option in options:
-        assert re.search(rf"(?<![\w-]){option}(?![\w-])", ran.stdout), f"{command} has no {option}"
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown.stdout), f"{command}: no {option}"
+
+
+@cache
+def help_of(command: str) -> Run:
+    """What a command says of itself."""
+    return run_command(command, "--help")
 
 
 @pytest.mark.parametrize("target", MAKE)

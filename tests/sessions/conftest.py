@@ -11,17 +11,8 @@ import pytest
 import foldlog
 from foldlog.sessions import Session
 from tests.conftest import OpenStore
-from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend
 
 OpenSession = Callable[..., Awaitable[Session]]
-
-
-@pytest.fixture(params=["memory", "embedded"])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """One backend over data that no other test sees."""
-    if request.param == "memory":
-        return MemoryBackend()
-    return EmbeddedBackend(request.getfixturevalue("embedded_path"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import secrets
 import signal
 import socket
 import tempfile
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ _CONFIG = Path(__file__).parents[2] / "deploy" / "nats-server.conf"
 _SIZE = 3
 _START_TIMEOUT = 60.0  # seconds; an election takes up to ten
 _LEADER_KNOWN = re.compile(r"new (remote |JetStream cluster )?metadata leader")
+_LEADS = re.compile(r"JetStream cluster new stream leader for '.* > (\S+)'")
 _USER = "foldlog"
 
 
@@ -44,14 +46,19 @@ class _Running:
     joined: asyncio.Future[None]
     log: deque[str] = field(default_factory=lambda: deque(maxlen=50))
 
-    async def follow_log(self) -> None:
-        """Read the log until the process ends, so that neither its pipe nor our memory fills."""
+    async def follow_log(self, led: dict[str, int]) -> None:
+        """Read the log until the process ends, so that neither its pipe nor our memory fills.
+
+        `led` learns by stream when the node said that it leads it.
+        """
         assert self.process.stderr is not None
         async for line in self.process.stderr:
             text = line.decode(errors="replace").rstrip()
             self.log.append(text)
             if _LEADER_KNOWN.search(text) and not self.joined.done():
                 self.joined.set_result(None)
+            if leads := _LEADS.search(text):
+                led[leads[1]] = time.monotonic_ns()
         if not self.joined.done():
             self.joined.set_exception(NodeFailedError("\n".join(self.log)))
 
@@ -62,7 +69,8 @@ class LocalCluster:
     The servers run `deploy/nats-server.conf` on loopback, with random ports and passwords that
     stay the same when one is killed and started again, as does its data. Nodes are counted 0 to
     2; `names` are what stream infos call them. `detours`, set before entering, say by which port a
-    node reaches another instead of by its route port. Everything is gone when the context is left.
+    node reaches another instead of by its route port. `led` tells by stream when a node last said
+    that it leads it, of `time.monotonic_ns()`. Everything is gone when the context is left.
     Raises NodeFailedError when a server does not come up.
     """
 
@@ -71,6 +79,7 @@ class LocalCluster:
         self.names = tuple(f"node-{number}" for number in range(_SIZE))
         self._client_ports, self.route_ports = ports[:_SIZE], ports[_SIZE:]
         self.detours: dict[tuple[int, int], int] = {}
+        self.led: dict[str, int] = {}
         self._password = secrets.token_hex(16)
         self._route_password = secrets.token_hex(16)
         self._running: dict[int, tuple[_Running, asyncio.Task[None]]] = {}
@@ -121,7 +130,7 @@ class LocalCluster:
             stderr=asyncio.subprocess.PIPE,
         )
         running = _Running(process, asyncio.get_running_loop().create_future())
-        self._running[node] = running, asyncio.create_task(running.follow_log())
+        self._running[node] = running, asyncio.create_task(running.follow_log(self.led))
         async with asyncio.timeout(_START_TIMEOUT):
             await running.joined
 

@@ -54,7 +54,7 @@ class LocalServer:
         assert self._process is None, "it runs already"
         binary = nats_server()
         assert binary is not None, "no nats-server is installed here"
-        self._directory.mkdir(exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
         config = self._directory / "nats.conf"
         config.write_text(
             f'listen: "127.0.0.1:{self._port}"\n'

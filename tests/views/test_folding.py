@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.errors import LogCorrupt
@@ -46,7 +46,6 @@ async def folded(log: MemoryLog, folding: Folding, after: int = 0, page: int = 3
     return whole
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     order=st.lists(st.integers(0, 6), max_size=60),
     max_bytes=st.sampled_from([0, 5_000, 20_000, 10**9]),
@@ -69,7 +68,6 @@ async def test_every_subject_is_folded_once_whatever_the_memory(
     assert folding.bytes == 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     order=st.lists(st.integers(0, 5), min_size=1, max_size=50),
     max_bytes=st.sampled_from([0, 12_000, 10**9]),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.envelope import Recorded, draft
@@ -414,7 +414,6 @@ async def test_closing_ends_watchers_at_once(log: Log) -> None:
         await read(views)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
 from foldlog.cli.progress import progress_bar
-from foldlog.cli.rebuild import advancing, show_differences, show_views
+from foldlog.cli.refolding import Projection, advancing, show_refolded
 
 if TYPE_CHECKING:
     from foldlog.store import VerifyReport
 
 
 @command
-async def verify(
-    target: Target,
-    projection: Annotated[
-        str | None, typer.Option(help="Only this projection's views, as events or tasks.")
-    ] = None,
-) -> int:
+async def verify(target: Target, projection: Projection = None) -> int:
     """Fold every view again, compare it with what is served, and look through the log."""
     async with target.connect() as store:
         with progress_bar("Verifying") as advance:
@@ -35,8 +28,7 @@ async def verify(
 
 
 def _show(report: VerifyReport) -> None:
-    show_views(report.projections, report.envelopes, report.seconds)
-    show_differences(report.differing, report.changed)
+    show_refolded(report)
     out = console()
     for finding in report.findings:
         words = f"{printable(finding.where)} at sequence {finding.sequence}: "

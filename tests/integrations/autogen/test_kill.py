@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.autogen.agents import LINES, MOST_MESSAGES, ROUNDS
-from tests.integrations.autogen.conftest import StartWorker
-from tests.processes.conftest import Worker
+from tests.support.workers import StartWorker, Worker
 
 
 async def killed(worker: Worker) -> list[Any]:
@@ -19,8 +18,7 @@ async def killed(worker: Worker) -> list[Any]:
     said = []
     while (heard := await worker.hear()) != ["halted"]:
         said.append(heard)
-    worker.kill()
-    await worker.process.wait()
+    await worker.kill()
     return said
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.penguiflow import forking
-from tests.integrations.penguiflow.conftest import PATIENCE
+from tests.support.workers import PATIENCE
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")

@@ -9,7 +9,8 @@ from penguiflow.planner import PlannerEvent, PlannerFinish, Trajectory, react_ru
 from penguiflow.planner.memory import ShortTermMemoryConfig
 
 from tests.integrations.penguiflow.agents import answer, call, context, planner
-from tests.integrations.penguiflow.conftest import OpenStore, StartWorker
+from tests.integrations.penguiflow.conftest import OpenStore
+from tests.support.workers import StartWorker
 
 keeps_by_itself = pytest.mark.skipif(
     not hasattr(react_runtime, "_persist_trajectory"),

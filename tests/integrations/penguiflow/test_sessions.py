@@ -17,7 +17,8 @@ from penguiflow.state import StateUpdate
 from penguiflow.steering import SteeringEvent, SteeringEventType, sanitize_steering_event
 
 from foldlog.integrations.penguiflow import PenguiFlowStateStore
-from tests.integrations.penguiflow.conftest import OpenStore, StartWorker
+from tests.integrations.penguiflow.conftest import OpenStore
+from tests.support.workers import StartWorker
 
 
 async def add(runtime: Any) -> TaskResult:

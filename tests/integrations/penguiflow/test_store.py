@@ -36,8 +36,9 @@ from pydantic import BaseModel
 
 import foldlog
 from foldlog.integrations.penguiflow import PenguiFlowStateStore, create_store
-from tests.integrations.penguiflow.conftest import PATIENCE, OpenStore
+from tests.integrations.penguiflow.conftest import OpenStore
 from tests.integrations.penguiflow.kit import needs_conversations
+from tests.support.workers import PATIENCE
 
 NOWHERE = "nats://127.0.0.1:9"  # the discard port: nobody listens
 CAPABILITIES = [name for name in protocols.__all__ if name.startswith("Supports")]
@@ -241,14 +242,14 @@ async def test_concurrent_first_calls_share_one_connection(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = 0
-    connecting = foldlog.Connecting.__await__
+    connecting = foldlog.Connecting.without_standby
 
     def counted(self: Any) -> Any:
         nonlocal opened
         opened += 1
         return connecting(self)
 
-    monkeypatch.setattr(foldlog.Connecting, "__await__", counted)
+    monkeypatch.setattr(foldlog.Connecting, "without_standby", counted)
     store = open_store()
     ids = [f"u{n:02}" for n in range(50)]
     await asyncio.gather(*(store.save_update(update(id_)) for id_ in ids))

@@ -7,28 +7,16 @@ packages of `make test-integrations`: these tests run where somebody has install
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import foldlog
+from tests.integrations.missing import only_with
 
-
-class NotInstalled(pytest.Module):
-    """A module of tests that have nothing to test."""
-
-    def collect(self) -> Any:
-        pytest.skip("Semantic Kernel is not installed: pip install 'semantic-kernel>=1.30,<2'")
-
-
-def pytest_pycollect_makemodule(
-    module_path: Path, parent: pytest.Collector
-) -> pytest.Module | None:
-    if find_spec("semantic_kernel") is not None:
-        return None
-    return NotInstalled.from_parent(parent, path=module_path)
+pytest_pycollect_makemodule = only_with(
+    "semantic_kernel",
+    lambda: pytest.skip("Semantic Kernel is not installed: pip install 'semantic-kernel>=1.30,<2'"),
+)
 
 
 @pytest.fixture

@@ -1,0 +1,133 @@
+"""Whatever becomes of its snapshots, a view is the fold of its log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.envelope import CLEARED, Recorded, draft
+from foldlog.log.port import Append
+from foldlog.log.snapshots import MemorySnapshots
+from foldlog.views import Views, refold, snapshot
+from foldlog_projections.fold import clearing
+from foldlog_projections.items import PAGE
+from foldlog_projections.registry import PROJECTIONS
+from tests.views.snapshots.conftest import small_sizes
+from tests.views.support import Log, dropped
+
+KEPT = [projection for projection in PROJECTIONS if not projection.latest_only]
+
+
+PAYLOADS: dict[str, Any] = {
+    "lineage": lambda n: {"session_id": f"s{n % 5}", "position": f"@{n}"},
+    "bindings": lambda n: {"context_id": None if n % 2 else "c", "task_id": f"t{n % 5}"},
+    "routes": lambda n: {"trace_id": f"x{n % 5}", "context_id": None, "task_id": "t"},
+    "tasks": lambda n: {"task_id": f"t{n % 7}", "n": n},
+    "traces": lambda n: {"trace_id": f"t{n % 7}", "content": f"{n}"},
+    "artifacts": lambda n: {"artifact_id": f"a{n % 9}", "sha256": "", "size_bytes": n, "source": n},
+    "pauses": lambda n: n,
+    "scopes": lambda n: {"key": f"k{n % 7}", "size": n},
+    "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
+    "agentlist": lambda n: {"scope": f"a/{n % 5}"},
+    "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
+    "statecontents": lambda n: {"artifact_id": f"a{n % 5}", "blob": f"{n}"},
+    "statelist": lambda n: {"state_id": f"s{n % 5}", "status": f"{n}"},
+    "states": lambda n: {"delta": [0, {f"k{n % 3}": n}]},
+}
+TYPES = {
+    "lineage": ["session.began", "session.forked", "fork.ended", "session.cleared"],
+    "bindings": ["binding.saved", "binding.terminal"],
+    "artifacts": ["artifact.saved"],
+    "pauses": ["pause.saved", "pause.consumed"],
+    "scopes": ["scope.written", "scope.deleted"],
+    "session": ["steering.acknowledged"],
+}
+
+
+@given(st.data())
+def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> None:
+    projection = data.draw(st.sampled_from(KEPT))
+    steps = data.draw(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("save"), st.integers(1, 2 * PAGE)),
+                st.tuples(st.just("save"), st.integers(1, 3)),
+                st.tuples(st.just("repeat"), st.integers(1, 20)),
+                st.tuples(st.sampled_from(["restart", "read", "lose"]), st.just(0)),
+                st.tuples(st.sampled_from(["clear", "forget"]), st.just(0)),
+            ),
+            max_size=14,
+        )
+    )
+    if (begun := data.draw(st.integers(0, 4 * PAGE))) >= PAGE:
+        steps = [("save", begun), ("read", 0), ("restart", 0), *steps]
+    packed = data.draw(st.sampled_from([1, 7, PAGE, 1000]))
+
+    async def run() -> None:
+        log, store, number = Log(), MemorySnapshots(), 0
+        where = log.namespace.subject(projection.name, "k")
+        payload = PAYLOADS.get(projection.name, lambda n: {"task_id": f"t{n % 3}"})
+        types = TYPES.get(projection.name, ["x.saved"])
+        views = Views(log, store)
+
+        async def append(numbers: range) -> None:
+            drafts = [
+                draft(
+                    types[n % 11 == 0 and len(types) > 1],
+                    msgspec.msgpack.encode(payload(n)),
+                    id=f"{n}\n" if n % 50 == 0 else f"id{n}",
+                )
+                for n in numbers
+            ]
+            for start in range(0, len(drafts), packed):
+                await log.append([Append(where, tuple(drafts[start : start + packed]))])
+
+        for step, count in [*steps, ("restart", 0)]:
+            match step:
+                case "save":
+                    await append(range(number, number + count))
+                    number += count
+                case "repeat":
+                    await append(range(max(number - 3 * PAGE, 0), number, 37))
+                case "restart":
+                    await views.close()
+                    views = Views(log, store)
+                case "lose":
+                    log.push = dropped
+                case "clear" | "forget":
+                    folded, head = await views.read_at(projection, where)
+                    bodies = clearing(folded) if step == "clear" else [b"\x81\xa7refused\xc4\x00"]
+                    drafts = tuple(draft(CLEARED, body, id=f"c{head}") for body in bodies)
+                    if drafts:
+                        await log.append([Append(where, drafts, head)], atomic=True)
+                        await log.purge(where, before=head + 1)
+            if step in ("restart", "read"):
+                folded = await views.read(projection, where, "strong")
+                truth = (await refold(log, projection, where)).folded
+                assert folded.state == truth.state
+                assert folded.seen == truth.seen
+                assert truth.refused <= folded.refused
+        await views.close()
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        small_sizes(monkeypatch)
+        asyncio.run(run())
+
+
+def test_a_projection_without_a_way_to_keep_its_state_has_no_snapshots() -> None:
+    class Count:
+        name, version, latest_only = "count", 1, False
+
+        def initial(self) -> int:
+            return 0
+
+        def apply(self, state: int, envelope: Recorded, /) -> int:
+            return state + 1
+
+    assert not snapshot.is_keepable(Count())
+    assert all(snapshot.is_keepable(projection) for projection in KEPT)

@@ -1,0 +1,170 @@
+"""Who writes snapshots: when, at what price, and what becomes of it when they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from foldlog.errors import AppendFailed, LogUnavailable
+from foldlog.log.snapshots import MemorySnapshots
+from foldlog.subjects import Subject
+from foldlog.views import Views
+from foldlog.views import snapshots as snapshots_module
+from foldlog_projections.items import PAGE
+from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
+from tests.views.support import read, save, subject
+
+
+class Failing(MemorySnapshots):
+    """Stores so many times, and then no more."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
+        if self.times == 0:
+            raise LogUnavailable("away")
+        self.times -= 1
+        await super().put(subject, number, data, edition)
+
+
+@pytest.mark.parametrize("times", range(6))
+async def test_a_writer_that_is_cut_off_leaves_an_old_snapshot_or_none(
+    log: CountingLog, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Failing(100)
+    ids = await save_long(log)
+    await snapshot_of(log, store)
+    ids += await save_long(log, 4 * PAGE, first=len(ids))
+    store.times = times
+    await snapshot_of(log, store)
+    store.times = 0
+    views = Views(log, store)
+    log.read_envelopes = 0
+    assert await latest(views, 1) == ids[-1:]
+    assert log.read_envelopes < len(ids)
+    assert await read(views) == ids
+    await views.close()
+    assert caplog.records == []
+
+
+async def test_a_snapshot_costs_what_is_new(log: CountingLog, store: MemorySnapshots) -> None:
+    put: list[int] = []
+    unhindered = store.put
+
+    async def noted(subject: Subject, number: int, data: bytes, edition: str) -> None:
+        put.append(number)
+        await unhindered(subject, number, data, edition)
+
+    store.put = noted  # type: ignore[method-assign]
+    ids = await save_long(log, 8 * PAGE)
+    await snapshot_of(log, store)
+    first = sorted(put)
+    assert first == list(range(len(first)))
+    put.clear()
+    await save_long(log, 2 * PAGE, first=len(ids))
+    await snapshot_of(log, store)
+    assert put
+    assert len(put) < len(first)
+
+
+async def test_nobody_waits_for_a_snapshot(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots_module, "CLOSING_SECONDS", 0.01)
+    never = asyncio.Event()
+
+    async def stuck(subject: Subject, number: int, data: bytes, edition: str) -> None:
+        await never.wait()
+
+    store.put = stuck  # type: ignore[method-assign]
+    ids = await save_long(log)
+    views = Views(log, store)
+    assert await read(views) == ids
+    await save(log, "new")
+    assert await read(views, "strong") == [*ids, "new"]
+    await views.close()
+    assert store.stored == {}
+
+
+async def test_a_hot_view_is_snapshot_as_it_grows(log: CountingLog, store: MemorySnapshots) -> None:
+    views = Views(log, store)
+    await read(views)
+    ids = await save_long(log)
+    await views.close()
+    views = Views(log, store)
+    log.read_envelopes = 0
+    assert await latest(views, 1) == ids[-1:]
+    assert log.read_envelopes < LONG
+    await views.close()
+
+
+async def test_what_does_not_fit_a_message_is_not_kept_nor_tried_before_it_has_doubled(
+    log: CountingLog, store: MemorySnapshots, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.max_bytes = 100
+    tried = asyncio.Semaphore(0)
+    unhindered = store.identity
+
+    async def noted(subject: Subject) -> str:
+        tried.release()
+        return await unhindered(subject)
+
+    store.identity = noted  # type: ignore[method-assign]
+    ids = await save_long(log)
+    views = Views(log, store)
+    assert await read(views) == ids
+    await tried.acquire()
+    ids += await save_long(log, LONG, first=LONG)
+    assert await read(views) == ids
+    await views.close()
+    assert tried.locked()
+    assert store.stored == {}
+    assert "a message holds 100" in caplog.text
+
+
+async def test_a_store_that_closes_waits_for_no_rest(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots_module, "_SHARE", 1e-12)
+    views = Views(log, store)
+    for key in ("a", "b"):
+        for n in range(LONG):
+            await save(log, f"{n}", key=key)
+        await read(views, key=key)
+    await views.close()
+    assert {where for where, _ in store.stored} == {subject("a"), subject("b")}
+
+
+async def test_a_store_that_refuses_is_reported_once(
+    log: CountingLog, store: MemorySnapshots, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refused(subject: Subject, number: int, data: bytes, edition: str) -> None:
+        raise AppendFailed("no more streams for this account")
+
+    store.put = refused  # type: ignore[method-assign]
+    views = Views(log, store)
+    for first in (0, LONG):
+        await save_long(log, first=first)
+        await read(views)
+        await asyncio.sleep(0)
+    await views.close()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_store_that_does_not_answer_is_done_without(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    ids = await save_long(log)
+
+    async def away(subject: Subject, numbers: Any, edition: str = "") -> Any:
+        raise LogUnavailable("away")
+
+    store.get = away  # type: ignore[method-assign]
+    views = Views(log, store)
+    assert await read(views) == ids
+    await views.close()
