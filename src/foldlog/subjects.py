@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from foldlog.errors import InvalidId
+from foldlog.errors import ConfigurationError, InvalidId
 
 PREFIX: Final = "foldlog"
 LIVE_PREFIX: Final = "live"
@@ -31,11 +31,14 @@ MAX_ID_BYTES: Final = 16 * 1024
 _OF_SESSION: Final = "session:"
 """What the trace of a session is called begins with this, which does not count."""
 
-_CACHED_SUBJECTS: Final = 16_384
+_CACHED_SUBJECTS: Final = 4_096
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(r"=([0-9A-F]{2})")
 _HASHED: Final = "=="  # a key cannot escape to this: its own "=" becomes "=3D"
+_LIMITED: Final = re.compile(
+    rf"{PREFIX}\.[A-Za-z0-9_=-]+\.[0-9]+\.[a-z]+(\.[A-Za-z0-9_=-]+)+(\.>)?"
+)
 
 
 class Subject(NamedTuple):
@@ -54,6 +57,21 @@ class Subject(NamedTuple):
     def is_hashed(self) -> bool:
         """Whether `name` alone does not tell the keys."""
         return _HASHED in self.name
+
+
+class Branch(NamedTuple):
+    """All subjects of one family whose keys begin with the same ones, and go on.
+
+    `matching` is the filter over them: the escaped keys, and what follows. Only
+    `Namespace.branch` makes one.
+    """
+
+    matching: str
+    shard: int
+
+    def holds(self, name: str) -> bool:
+        """Whether the subject of that name is one of them."""
+        return name.startswith(self.matching.removesuffix(">"))
 
 
 class Namespace:
@@ -85,6 +103,14 @@ class Namespace:
         tokens = [escape(key, f"{family} key") for key in keys]
         shard = self._shard(tokens[0])
         return Subject(f"{PREFIX}.{self._token}.{shard}.{family}.{'.'.join(tokens)}", shard, keys)
+
+    def branch(self, family: str, first: str, *more: str) -> Branch:
+        """Return the subjects of `family` whose keys begin with these and go on.
+
+        There is none of a whole family. Errors as `subject`.
+        """
+        stem = self.subject(family, first, *more)
+        return Branch(f"{stem.name}.>", stem.shard)
 
     def parse(self, name: str) -> Subject | None:
         """Return the subject that `name` spells, or None if its keys were hashed."""
@@ -128,6 +154,18 @@ class Namespace:
             return 0
         hashed = hashlib.blake2b(token.encode(), digest_size=8).digest()
         return int.from_bytes(hashed, "big") % self.shards
+
+
+def checked_filter(matching: str) -> str:
+    """Return a filter as it is: one subject, or one branch.
+
+    Raises:
+        ConfigurationError: it is neither. A server takes an empty filter for none at all, and
+            purges everything.
+    """
+    if not _LIMITED.fullmatch(matching):
+        raise ConfigurationError(f"a purge is of keys of one family, not of {matching!r:.80}")
+    return matching
 
 
 def snapshot(subject: str, number: int | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import foldlog
 from foldlog import AppendUnknown
 from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
+from foldlog.scoped.keys import Keys
 from foldlog.store import scopes as scopes_module
 from foldlog.store.clearing import clear_subject
+from foldlog.store.scopes import clear_scope
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"
@@ -142,6 +145,54 @@ async def test_an_index_that_cannot_be_wiped_is_an_error(
         monkeypatch.undo()
         await scoped.clear(ONE)
         assert await scoped.search(ONE, "word", 5) == []
+
+
+async def test_an_index_that_is_being_read_is_not_taken_for_wiped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foldlog.scoped.index._LOCK_SECONDS", 0.05)
+    async with foldlog.memory_store() as store:
+        scoped = store.scoped.with_search(path=tmp_path)
+        await scoped.write(ONE, "a", SECRET)
+        await scoped.search(ONE, SECRET, 5)
+        [path] = tmp_path.glob("*.db")  # noqa: ASYNC240 - one look at a local directory
+        other = sqlite3.connect(path, isolation_level=None)
+        try:
+            other.execute("BEGIN")
+            assert other.execute("SELECT key FROM documents").fetchall() == [("a",)]
+            with pytest.raises(SearchFailed, match="being read"):
+                await scoped.clear(ONE)
+            assert holding(tmp_path) != []
+        finally:
+            other.close()
+        await scoped.clear(ONE)
+        assert holding(tmp_path) == []
+
+
+async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scoped = store.scoped
+    monkeypatch.setattr("foldlog.scoped.keys.SPILL_BYTES", 10)
+    payload, cleared = Keys.payload, list[str]()
+
+    async def overtaken(keys: Keys, held: Any) -> bytes:
+        if not cleared:
+            cleared.append(held.version)
+            await clear_scope(store._journal, store._spills, ONE.subject_key)
+        return await payload(keys, held)
+
+    monkeypatch.setattr(Keys, "payload", overtaken)
+    for ask in (scoped.read, scoped.entry):
+        await scoped.write(ONE, "a", "word " + "x" * 50)
+        cleared.clear()
+        assert await ask(ONE, "a") is None
+        assert len(cleared) == 1
+    await scoped.write_many(ONE, {"a": "word " + "x" * 50, "b": "word " + "y" * 50})
+    cleared.clear()
+    await scoped.search(ONE, "word", 5)  # what was there when it began
+    assert len(cleared) == 1
+    assert await scoped.search(ONE, "word", 5) == []
 
 
 async def test_a_write_that_may_be_stored_has_the_next_read_ask_the_log(

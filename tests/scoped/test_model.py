@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
@@ -109,7 +109,6 @@ class Model:
 
 
 @given(CALLS)
-@settings(max_examples=60, deadline=None)
 def test_scopes_are_what_a_dict_would_hold(calls: list[tuple[Any, ...]]) -> None:
     asyncio.run(_compare(calls))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -209,13 +209,14 @@ async def memory() -> AsyncIterator[foldlog.Store]:
 def indexed(scoped: ScopedStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys that are taken into an index from now on."""
     taken: list[str] = []
-    put = Index._put
+    apply = Index.apply
 
-    def counted(self: Index, document: Any) -> None:
-        taken.append(document.key)
-        put(self, document)
+    def counted(self: Index, documents: Iterable[Document], *args: Any) -> None:
+        documents = list(documents)
+        taken.extend(document.key for document in documents)
+        apply(self, documents, *args)
 
-    monkeypatch.setattr(Index, "_put", counted)
+    monkeypatch.setattr(Index, "apply", counted)
     return taken
 
 
@@ -237,7 +238,7 @@ async def test_an_index_that_is_kept_takes_in_only_what_is_new(
 
 
 @pytest.mark.parametrize(
-    "damage", ["missing", "torn", "foreign", "newer", "empty", "words", "gaps"]
+    "damage", ["missing", "torn", "foreign", "newer", "empty", "words", "gaps", "schema"]
 )
 async def test_an_index_that_is_missing_or_damaged_is_made_again(
     memory: foldlog.Store, tmp_path: Path, damage: str
@@ -262,8 +263,31 @@ async def test_an_index_that_is_missing_or_damaged_is_made_again(
             damaged(path, "UPDATE texts_data SET block = x'ffffffffffffffff'")
         case "gaps":
             damaged(path, "DELETE FROM texts_docsize")
+        case "schema":  # what SQLite quotes of it is no UTF-8
+            break_schema(path)
     another = memory.scoped.with_search(path=tmp_path)
     assert await keys(another, "word") == ["a"]
+
+
+async def test_a_clearing_removes_an_index_whose_schema_is_damaged(
+    memory: foldlog.Store, tmp_path: Path
+) -> None:
+    one = memory.scoped.with_search(path=tmp_path)
+    await one.write(ONE, "a", "word")
+    await keys(one, "word")
+    await one.close()
+    [path] = list(tmp_path.glob("*.db"))  # noqa: ASYNC240 - one look at a local directory
+    break_schema(path)
+    another = memory.scoped.with_search(path=tmp_path)
+    await another._search.forget(ONE)
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - as above
+
+
+def break_schema(path: Path) -> None:
+    whole, broken = b"synced (count INTEGER NOT NULL", b"synced (count INTEGER NOT NUL\xb3"
+    data = path.read_bytes()
+    assert whole in data
+    path.write_bytes(data.replace(whole, broken))
 
 
 def damaged(path: Path, statement: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -42,14 +40,6 @@ def test_every_method_has_a_docstring(kind: type[Any]) -> None:
     assert [name for name, value in methods.items() if not inspect.getdoc(value)] == []
 
 
-def test_a_store_that_nobody_asks_does_not_load_scoped_state() -> None:
-    code = "import sys, foldlog; foldlog.memory_store(); print('foldlog.scoped' in sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert ran.stdout.strip() == "False"
-
-
 async def test_a_store_has_one_scoped_state_and_one_reader() -> None:
     async with foldlog.memory_store() as store:
         assert store.scoped is store.scoped
@@ -68,9 +58,3 @@ async def test_a_store_that_is_closed_answers_no_more() -> None:
         await store.scoped.read(one, "key")
     with pytest.raises(foldlog.StoreClosed):
         await store.scoped.write(one, "key", 2)
-
-
-async def test_a_store_that_redacts_has_no_scoped_state() -> None:
-    async with foldlog.memory_store(redact=lambda saving: saving.values) as store:
-        with pytest.raises(foldlog.ConfigurationError):
-            store.scoped  # noqa: B018 - asking is the test

@@ -28,7 +28,7 @@ from foldlog.log.port import (
     Unfollow,
 )
 from foldlog.log.snapshots import MemorySnapshots
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject, checked_filter
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 """Bytes a message may hold, as on the embedded server."""
@@ -116,6 +116,14 @@ class MemoryLog:
             if self._stored.get(subject)
         }
 
+    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """See the port."""
+        await asyncio.sleep(0)
+        lasts = [(s.name, held[-1]) for s, held in self._stored.items() if branch.holds(s.name)]
+        found = sorted((Stored(name, *last) for name, last in lasts), key=_stored_at)
+        for start in range(0, len(found), _PAGE):
+            yield found[start : start + _PAGE]
+
     async def stored(self, shard: int, seq: int) -> Stored | None:
         """See the port."""
         await asyncio.sleep(0)
@@ -151,6 +159,12 @@ class MemoryLog:
     async def purge(self, subject: Subject, *, before: int) -> None:
         """See the port."""
         self._drop(subject, before)
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """See the port."""
+        checked_filter(branch.matching)
+        for subject in [subject for subject in self._stored if branch.holds(subject.name)]:
+            self._drop(subject, before)
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""

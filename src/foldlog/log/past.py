@@ -19,7 +19,7 @@ from foldlog.log.moments import Moment, Resolve
 from foldlog.log.port import Append, Log, OnRecord, Record, Stored, Unfollow
 from foldlog.log.relay import Relay
 from foldlog.position import Reach
-from foldlog.subjects import Subject
+from foldlog.subjects import Branch, Subject
 
 _AT_ONCE: Final = 64
 """Subjects looked at side by side."""
@@ -101,6 +101,12 @@ class PastLog(Relay):
         """See the port. What there is now says nothing of the moment."""
         return {}
 
+    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """See the port. As `lasts`."""
+        nothing: tuple[list[Stored], ...] = ()
+        for page in nothing:
+            yield page
+
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
@@ -139,6 +145,10 @@ class PastLog(Relay):
     async def purge(self, subject: Subject, *, before: int) -> None:
         """Refuse. Errors as `append`."""
         raise ReadOnlyStore("purge")
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """Refuse. Errors as `append`."""
+        raise ReadOnlyStore("purge_branch")
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """Refuse. Errors as `append`."""

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +102,8 @@ class Log(Protocol):
         Raises:
             AppendConflict: a subject does not end where `expect` says. Nothing was appended.
             PayloadTooLarge: an envelope exceeds one message. Nothing was appended.
+            LogRewound: the log came back without what it held: nothing was appended, nor will be,
+                until `accept`.
             AppendFailed, LogUnavailable: not committed.
             AppendUnknown: not settled in time.
         """
@@ -158,6 +160,15 @@ class Log(Protocol):
         """
         ...
 
+    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """Yield pages of the last record of each subject of a branch, undecoded: a hint.
+
+        As whoever answers knows them. What does not come, or is older than the caller has heard
+        of, is for `last`; a subject may come twice, the newer record later. Whoever does not need
+        all of it closes the generator. Errors as `read`.
+        """
+        ...
+
     async def stored(self, shard: int, seq: int) -> Stored | None:
         """Return the message at a sequence; None if there is none, or none any more.
 
@@ -193,6 +204,10 @@ class Log(Protocol):
 
     async def purge(self, subject: Subject, *, before: int) -> None:
         """Remove the subject's records whose sequence is below `before`."""
+        ...
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """As `purge`, for every subject of a branch, at the cost of one."""
         ...
 
     async def truncate(self, shard: int, *, before: int) -> None:

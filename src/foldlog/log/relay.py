@@ -16,7 +16,7 @@ from foldlog.log.port import (
     StreamInfo,
     Unfollow,
 )
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject
 
 
 class Relay:
@@ -69,6 +69,10 @@ class Relay:
         """See the port."""
         return await self.below.lasts(subjects)
 
+    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """See the port."""
+        return self.below.newest(branch)
+
     async def barrier(self, shard: int) -> None:
         """See the port."""
         await self.below.barrier(shard)
@@ -88,6 +92,10 @@ class Relay:
     async def purge(self, subject: Subject, *, before: int) -> None:
         """See the port."""
         await self.below.purge(subject, before=before)
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """See the port."""
+        await self.below.purge_branch(branch, before=before)
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""

@@ -6,10 +6,9 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from foldlog.scoped.models import MemoryTier
+from foldlog.scoped.models import NEUTRAL, MemoryTier
 from foldlog.subjects import Subject
 
-_NEUTRAL: Final = 0.5
 _VALUE_BYTES: Final = 300
 """What a value in memory costs beside its payload."""
 
@@ -57,7 +56,7 @@ class Cache:
         self.drop(subject)
         if tier == MemoryTier.COLD or _size(payload) > self._max_bytes:
             return
-        rank = (int(tier != MemoryTier.WARM), _NEUTRAL if salience is None else salience)
+        rank = (int(tier != MemoryTier.WARM), NEUTRAL if salience is None else salience)
         self._values[subject] = _Value(version, payload, rank)
         if rank not in self._by_rank:
             self._by_rank[rank] = OrderedDict()

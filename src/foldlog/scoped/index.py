@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.scoped.text import expression
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Grows with every change of what is in an index; one of another format is made anew."""
 
 _K1: Final = 1.2
@@ -28,6 +29,7 @@ _KEY_WEIGHT: Final = 2.0
 _SNIPPET_TOKENS: Final = 16
 _OPENING: Final = 160
 _LOCK_SECONDS: Final = 10.0
+_CACHE_KIB: Final = 8 * 1024
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -38,16 +40,43 @@ CREATE VIRTUAL TABLE texts USING fts5(
     key, body, tokenize = 'porter unicode61 remove_diacritics 2'
 );
 CREATE TABLE vectors (
-    model TEXT NOT NULL, id INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (model, id)
+    id INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (id, model)
 ) WITHOUT ROWID;
 CREATE TABLE synced (count INTEGER NOT NULL, version TEXT NOT NULL);
 """
-_UPSERT: Final = """
-INSERT INTO documents (key, version, tier, kind, salience, expires_at) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET version = excluded.version, tier = excluded.tier,
-    kind = excluded.kind, salience = excluded.salience, expires_at = excluded.expires_at
-RETURNING id
+_TAKEN: Final = """
+CREATE TEMP TABLE taken (
+    key TEXT NOT NULL UNIQUE, version TEXT NOT NULL, body TEXT NOT NULL, tier TEXT NOT NULL,
+    kind TEXT NOT NULL, salience REAL NOT NULL, expires_at REAL NOT NULL
+)
 """
+_TAKE: Final = "INSERT OR REPLACE INTO taken VALUES (?, ?, ?, ?, ?, ?, ?)"
+_TAKE_IN: Final = (
+    """
+    INSERT INTO documents (key, version, tier, kind, salience, expires_at)
+    SELECT key, version, tier, kind, salience, expires_at FROM taken WHERE true
+    ON CONFLICT (key) DO UPDATE SET version = excluded.version, tier = excluded.tier,
+        kind = excluded.kind, salience = excluded.salience, expires_at = excluded.expires_at
+    """,
+    # FTS5 gathers what comes in the order of its rows, and writes it out where that is broken.
+    """
+    INSERT OR REPLACE INTO texts (rowid, key, body)
+    SELECT d.id, t.key, t.body FROM taken AS t CROSS JOIN documents AS d ON d.key = t.key
+    ORDER BY d.id
+    """,
+    """
+    DELETE FROM vectors WHERE id IN
+        (SELECT d.id FROM taken AS t CROSS JOIN documents AS d ON d.key = t.key)
+    """,
+    "DELETE FROM taken",
+)
+"""What a page of documents takes: a few statements, in which no other thread is held up."""
+
+_REMOVE: Final = (
+    "DELETE FROM texts WHERE rowid = (SELECT id FROM documents WHERE key = ?)",
+    "DELETE FROM vectors WHERE id = (SELECT id FROM documents WHERE key = ?)",
+    "DELETE FROM documents WHERE key = ?",
+)
 _MATCHING: Final = """
 SELECT d.key, d.salience, -bm25(texts, {weight}, 1.0) AS score
 FROM texts JOIN documents AS d ON d.id = texts.rowid
@@ -98,13 +127,13 @@ class Hit(NamedTuple):
 
 
 class Index:
-    """One scope's index, in a file or, without a path, in memory. Used by one thread at a time.
+    """One scope's index, in a file or, without a path, in memory. Who uses it holds its `lock`.
 
     Every method may raise sqlite3.Error.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
+        self.lock = threading.Lock()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._database = sqlite3.connect(
@@ -118,7 +147,10 @@ class Index:
                 path.chmod(0o600)
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._database.execute("PRAGMA temp_store = MEMORY")
             self._make()
+            self._database.execute(_TAKEN)
         except BaseException:
             self._database.close()
             raise
@@ -128,13 +160,21 @@ class Index:
         self._database.close()
 
     def wipe(self) -> None:
-        """Hold nothing any more, and leave nothing of it in the file."""
+        """Hold nothing any more, and leave nothing of it in the file.
+
+        Raises:
+            sqlite3.OperationalError: somebody reads what it held; it may still be on disk.
+        """
         with self._transaction():
             for table in ("documents", "texts", "vectors", "synced"):
                 self._database.execute(f"DROP TABLE {table}")
             self._make_tables()
         self._database.execute("VACUUM")
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (is_busy, *_) = self._one("PRAGMA wal_checkpoint(TRUNCATE)")
+        if is_busy:  # which SQLite tells in a row, not by an error
+            error = sqlite3.OperationalError("the index is being read")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
 
     def synced(self) -> tuple[int, str]:
         """Up to where the scope's index was taken in: how many envelopes, and the last one's id."""
@@ -158,12 +198,14 @@ class Index:
         removed: Iterable[str] = (),
         synced: tuple[int, str] | None = None,
     ) -> None:
-        """Take documents in, let others go, and note how far that goes: all or nothing."""
+        """Let documents go, take others in, and note how far that goes: all or nothing."""
         with self._transaction():
-            for key in removed:
-                self._remove(key)
-            for document in documents:
-                self._put(document)
+            gone = [(key,) for key in removed]
+            for statement in _REMOVE:
+                self._database.executemany(statement, gone)
+            self._database.executemany(_TAKE, documents)
+            for statement in _TAKE_IN:
+                self._database.execute(statement)
             if synced is not None:
                 self._database.execute("DELETE FROM synced")
                 self._database.execute("INSERT INTO synced VALUES (?, ?)", synced)
@@ -235,20 +277,6 @@ class Index:
     def _make_tables(self) -> None:
         for statement in _TABLES.split(";"):
             self._database.execute(statement)
-
-    def _put(self, document: Document) -> None:
-        key, version, body, *rest = document
-        (id,) = self._one(_UPSERT, (key, version, *rest)) or (0,)
-        self._database.execute(
-            "INSERT OR REPLACE INTO texts (rowid, key, body) VALUES (?, ?, ?)", (id, key, body)
-        )
-        self._database.execute("DELETE FROM vectors WHERE id = ?", (id,))
-
-    def _remove(self, key: str) -> None:
-        found = self._one("DELETE FROM documents WHERE key = ? RETURNING id", (key,))
-        if found:
-            self._database.execute("DELETE FROM texts WHERE rowid = ?", found)
-            self._database.execute("DELETE FROM vectors WHERE id = ?", found)
 
     def _weight(self, word: str) -> float:
         """A word's inverse document frequency, as FTS5's bm25 computes it."""

@@ -9,7 +9,7 @@ import asyncio
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from foldlog.errors import (
     LogCorrupt,
     PayloadError,
 )
-from foldlog.log.port import Append
+from foldlog.log.port import Append, Record, Stored
 from foldlog.position import LogPosition
 from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
@@ -96,7 +96,7 @@ class Keys:
 
         Errors as `Log.last`.
         """
-        record = await self.journal.log.last(self.subject(scope, key))
+        record = await self._last(scope, key)
         return records.held(record), record.seq if record is not None else 0
 
     async def lasts(self, scope: Scope, keys: list[str]) -> dict[str, Held]:
@@ -104,6 +104,11 @@ class Keys:
         found = await self.journal.log.lasts([self.subject(scope, key) for key in keys])
         held = {each.keys[-1]: records.held(record) for each, record in found.items()}
         return {key: each for key, each in held.items() if each is not None}
+
+    def newest(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
+        """Yield the last messages of a scope's keys, in pages: a hint, see `Log.newest`."""
+        branch = self.journal.log.namespace.branch(scoped.name, checked_scope(scope).subject_key)
+        return self.journal.log.newest(branch)
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
@@ -115,6 +120,8 @@ class Keys:
                         found.clear()
                     else:
                         found.setdefault(envelope.id, records.read(envelope))
+        if not found:
+            await self._check_kept(scope)
         return list(found.values())
 
     async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
@@ -132,7 +139,7 @@ class Keys:
             place = (at.seq, at.index)
         else:
             raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
-        found = records.held(await log.last(subject, upto=place[0]), place)
+        found = records.held(await self._last(scope, key, upto=place[0]), place)
         if found is None or found.written is None:
             return None
         if isinstance(at, dt.datetime):
@@ -143,7 +150,7 @@ class Keys:
 
     async def version(self, scope: Scope, key: str, version: str) -> Held | None:
         """Return the envelope that made a key's version, if it is still there."""
-        record = await self.journal.log.last(self.subject(scope, key))
+        record = await self._last(scope, key)
         for envelope in record.envelopes if record is not None else ():
             if envelope.id == version:
                 return records.read(envelope)
@@ -156,7 +163,7 @@ class Keys:
         Raises:
             LogCorrupt: its blob is gone, or damaged. LogUnavailable: it could not be read.
         """
-        return None if held.written is None else _decoded(await self.payload(held), held)
+        return None if held.written is None else decoded(await self.payload(held), held)
 
     async def payload(self, held: Held) -> bytes:
         """Return an encoded value. Errors as `value`."""
@@ -170,17 +177,36 @@ class Keys:
             raise LogCorrupt(scoped.name, held.envelope.seq, reason)
         return data
 
-    async def revision(self, key: str, held: Held) -> Revision:
-        """Return an envelope as what a caller sees of it. Errors as `value`."""
+    async def revision(self, key: str, held: Held, payload: bytes | None = None) -> Revision:
+        """Return an envelope as what a caller sees of it; `payload`: its encoded value, if that is
+        here. Errors as `value`.
+        """
         return Revision(
             key=key,
-            value=await self.value(held),
+            value=await self.value(held) if payload is None else decoded(payload, held),
             version=held.version,
             position=held.envelope.position,
             recorded_at=records.time_of(held.envelope),
             options=records.options_of(held.written) if held.written else StoreOptions(),
             deleted=held.written is None,
         )
+
+    async def present(self, scope: Scope, key: str) -> tuple[Held | None, bytes]:
+        """Return a key's last envelope and its encoded value, as of now; None if it has none.
+
+        Errors as `value`.
+        """
+        held, _ = await self.last(scope, key)
+        while held is not None and held.is_there(self.journal.now()):
+            try:
+                return held, await self.payload(held)
+            except LogCorrupt:
+                # Its scope may have been cleared meanwhile: look again.
+                again, _ = await self.last(scope, key)
+                if again == held:
+                    raise
+                held = again
+        return None, b""
 
     async def lookup(
         self, scope: Scope, key: str, consistency: Consistency, *, keep: bool = True
@@ -209,24 +235,33 @@ class Keys:
             self._reads[index] += 1
         return await self._ask(scope, key, keep=keep)
 
+    async def _last(self, scope: Scope, key: str, *, upto: int | None = None) -> Record | None:
+        record = await self.journal.log.last(self.subject(scope, key), upto=upto)
+        if record is None:
+            await self._check_kept(scope)
+        return record
+
+    async def _check_kept(self, scope: Scope) -> None:
+        """See whether a key of which the log has nothing had something, where it is of the past.
+
+        A clearing leaves a tombstone at each key, but takes those of an earlier one. The scope has
+        one in any case.
+
+        Raises:
+            PastErased: the scope was cleared since.
+        """
+        if self.journal.past is not None:
+            await self.journal.log.last(self.index_subject(scope))
+
     async def _ask(self, scope: Scope, key: str, *, keep: bool) -> Found | None:
-        held, _ = await self.last(scope, key)
-        while held is not None and held.written is not None and held.is_there(self.journal.now()):
-            written = held.written
-            try:
-                payload = await self.payload(held)
-            except LogCorrupt:
-                # Its scope may have been cleared meanwhile: look again.
-                again, _ = await self.last(scope, key)
-                if again == held:
-                    raise
-                held = again
-                continue
-            if keep:
-                subject = self.subject(scope, key)
-                self.cache.put(subject, held.version, payload, written.tier, written.salience)
-            return Found(payload, written)
-        return None
+        held, payload = await self.present(scope, key)
+        if held is None or held.written is None:
+            return None
+        written = held.written
+        if keep:
+            subject = self.subject(scope, key)
+            self.cache.put(subject, held.version, payload, written.tier, written.salience)
+        return Found(payload, written)
 
     @asynccontextmanager
     async def spilling(self) -> AsyncIterator[Callable[[bytes], Awaitable[Spilled | None]]]:
@@ -317,5 +352,6 @@ class Keys:
             self.journal.views.acked(append.subject, seq)
 
 
-def _decoded(payload: bytes, held: Held) -> Any:
+def decoded(payload: bytes, held: Held) -> Any:
+    """An encoded value, decoded: a new object. Raises LogCorrupt: it cannot be read."""
     return restoring(lambda _: codec.decode(payload))(held.envelope)

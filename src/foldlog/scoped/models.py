@@ -19,6 +19,9 @@ from foldlog.subjects import checked_id
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+NEUTRAL: Final = 0.5
+"""The salience of what has none."""
+
 
 class MemoryTier(StrEnum):
     """How long a value stays in memory: see `StoreOptions`."""

@@ -94,10 +94,8 @@ class ScopedReader:
 
     async def entry(self, scope: Scope, key: str) -> Revision | None:
         """Return the value of a key with its version, hints and time, or None. Asks the log."""
-        held, _ = await self._keys.last(scope, key)
-        if held is None or not held.is_there(self._now):
-            return None
-        return await self._keys.revision(key, held)
+        held, payload = await self._keys.present(scope, key)
+        return None if held is None else await self._keys.revision(key, held, payload)
 
     async def list(
         self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"

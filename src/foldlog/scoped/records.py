@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import CLEARED, Draft, Recorded, draft
-from foldlog.log.port import Record
+from foldlog.envelope import CLEARED, Draft, Recorded, draft, unpack
+from foldlog.log.port import Record, Stored
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
 from foldlog.store.guards import restoring
 from foldlog.store.payloads import dump, load
-from foldlog.subjects import checked_id
+from foldlog.subjects import checked_id, unescape
 from foldlog_projections import scoped, scopes
 from foldlog_projections.scoped import Written
 from foldlog_projections.scopes import Deleted, Linked
@@ -116,6 +116,19 @@ def held(record: Record | None, upto: tuple[int, float] | None = None) -> Held |
     return read(envelopes[-1])
 
 
+def hinted(found: Stored) -> tuple[str, Recorded] | None:
+    """A key and its last envelope, of what is stored last of it; None where that is unreadable.
+
+    A hint alone is nothing to fail on: who needs the key asks the log for it.
+    """
+    try:
+        envelope = unpack(found.data, found.seq, found.time)[-1]
+    except msgspec.MsgspecError:
+        return None
+    key = envelope.keys[-1] if envelope.keys else unescape(found.subject.rpartition(".")[2])
+    return None if key is None else (key, envelope)
+
+
 @restoring
 def read(envelope: Recorded) -> Held:
     """An envelope of a key, read."""
@@ -124,6 +137,15 @@ def read(envelope: Recorded) -> Held:
     if envelope.type == scoped.WRITTEN:
         return Held(envelope, load(Written, envelope.payload))
     raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
+
+
+def value(held: Held) -> Any:
+    """The value of a write that holds it itself, a new object.
+
+    Raises:
+        LogCorrupt: it cannot be read.
+    """
+    return _value(held.envelope)
 
 
 def options_of(found: Written) -> StoreOptions:
@@ -155,6 +177,11 @@ def kind_of(text: str) -> ContentKind | None:
 def time_of(envelope: Recorded) -> dt.datetime:
     """When the log recorded it."""
     return dt.datetime.fromisoformat(envelope.time)
+
+
+@restoring
+def _value(envelope: Recorded) -> Any:
+    return codec.decode(load(Written, envelope.payload).value)
 
 
 def _link(type: str, link: MemoryLink) -> Draft:

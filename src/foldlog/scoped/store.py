@@ -30,7 +30,9 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.vectors import Embedder
 from foldlog.scoped.watching import Watching
+from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
+from foldlog_projections import scoped, scopes
 
 
 class Expect(Enum):
@@ -43,16 +45,19 @@ Expected = str | None | Literal[Expect.ANYTHING]
 """A version; None for no such key."""
 
 _ENDED_AT_ONCE: Final = 256
+_APPLY: Final = "ScopedStore.apply"
 
 
 class ScopedStore(ScopedReader):
     """Scopes of keys: `store.scoped`. Lives as long as its store.
 
     Writes act at once, also inside `store.atomic()`, and raise also where the store was told to
-    degrade. Every write raises
+    degrade. What is stored of a value, or of a link's metadata, is what the store's `redact=` makes
+    of it. Every write raises
         AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Writing the same again
             is safe; with `expected` it may find its own first attempt.
         PayloadError: a part cannot be held. InvalidId: a key or id is empty. Nothing was written.
+        RedactionFailed: the store's `redact=` failed. Nothing was written.
     """
 
     def __init__(
@@ -105,7 +110,8 @@ class ScopedStore(ScopedReader):
         expected: Expected = Expect.ANYTHING,
     ) -> str:
         """As `write`, with hints: see `StoreOptions`. A transient value has the version ""."""
-        options, body = checked_options(options), codec.encode(value, "value")
+        options = checked_options(options)
+        body = _encoded(self._redaction, "ScopedStore.write", scope, key, value, options)
         if options.lifetime is Lifetime.TRANSIENT:
             if expected is not Expect.ANYTHING:
                 raise ConfigurationError("a transient value has no version to expect")
@@ -145,7 +151,7 @@ class ScopedStore(ScopedReader):
             ConfigurationError: they do not share a shard. Nothing was written. Others as every
                 write.
         """
-        checked = [_checked(effect) for effect in effects]
+        checked = [_checked(self._redaction, effect) for effect in effects]
         changes: list[Change | None] = []
         async with self._keys.spilling() as spill:
             for effect, body in checked:
@@ -187,7 +193,8 @@ class ScopedStore(ScopedReader):
 
         The keys need not be there yet. A link goes when a key of it is deleted.
         """
-        await self._keys.append([(scope, records.linked(checked_link(link)))])
+        link = _redacted(self._redaction, "ScopedStore.link", scope, checked_link(link))
+        await self._keys.append([(scope, records.linked(link))])
 
     async def unlink(self, scope: Scope, from_key: str, to_key: str, relation: str) -> None:
         """Remove a link. Fine if there is none."""
@@ -225,7 +232,8 @@ class ScopedStore(ScopedReader):
     async def clear(self, scope: Scope) -> None:
         """Erase a scope: its keys, links, values and all their history.
 
-        What is written meanwhile may be erased or stay. Search indexes forget it, too: those of
+        What is written meanwhile may be erased or stay; while others write without a pause, this
+        does not end. Search indexes forget it, too: those of
         this process, and the files that it shares with others.
 
         Raises:
@@ -265,6 +273,10 @@ class ScopedStore(ScopedReader):
         for search in self._searches:
             await search.close()
 
+    @property
+    def _redaction(self) -> Redaction:
+        return self._keys.journal.redaction
+
     def _remember(self, scope: Scope, change: Change, body: bytes, options: StoreOptions) -> None:
         assert change.key is not None, "a write has a key"
         self._transient.drop(scope, change.key)
@@ -273,14 +285,39 @@ class ScopedStore(ScopedReader):
         self._keys.cache.put(subject, change.indexed.id, body, tier, options.salience)
 
 
-def _checked(effect: AnyEffect) -> tuple[AnyEffect, bytes]:
+def _checked(redaction: Redaction, effect: AnyEffect) -> tuple[AnyEffect, bytes]:
     """An effect with its parts as what they should be, and the encoded value of a write."""
     checked_effect(effect)
+    if isinstance(effect, Effect.LinkMemory):
+        link = _redacted(redaction, _APPLY, effect.scope, effect.link)
+        return msgspec.structs.replace(effect, link=link), b""
     if not isinstance(effect, Effect.WriteMemory):
         return effect, b""
     checked_id(effect.key, "key")
-    body = codec.encode(effect.value, "value")
-    return msgspec.structs.replace(effect, options=checked_options(effect.options)), body
+    options = checked_options(effect.options)
+    body = _encoded(redaction, _APPLY, effect.scope, effect.key, effect.value, options)
+    return msgspec.structs.replace(effect, options=options), body
+
+
+def _encoded(
+    redaction: Redaction, method: str, scope: Scope, key: str, value: Any, options: StoreOptions
+) -> bytes:
+    """A value as it is stored; a transient one, which is not, as it is."""
+    if options.lifetime is not Lifetime.TRANSIENT:
+        about = {"scope": scope, "key": key}
+        value = redaction.value(method, scoped.WRITTEN, about, value=value)
+    return codec.encode(value, "value")
+
+
+def _redacted(redaction: Redaction, method: str, scope: Scope, link: MemoryLink) -> MemoryLink:
+    about = {
+        "scope": scope,
+        "from_key": link.from_key,
+        "to_key": link.to_key,
+        "relation": link.relation,
+    }
+    metadata = redaction.value(method, scopes.LINKED, about, metadata=link.metadata)
+    return msgspec.structs.replace(link, metadata=metadata)
 
 
 def _change(effect: AnyEffect, body: bytes, spilled: Spilled | None) -> Change | None:

@@ -13,13 +13,14 @@ writer knew of the log (`foldlog.store.spool.delivery`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from foldlog.envelope import CLEARED, draft, upsert_id
-from foldlog.errors import AppendConflict
+from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
 from foldlog.store.journal import Journal, with_keys
@@ -39,7 +40,7 @@ S = TypeVar("S")
 _TELLING: Final = (*OF_SESSION, artifacts)
 """By these a session is known: it is there while one of them holds something."""
 
-_CLEARED_AT_ONCE: Final = 1000
+_BURIED_AT_ONCE: Final = 250
 
 
 async def clear_subject(
@@ -82,6 +83,30 @@ async def clear_subject(
             continue  # somebody wrote in between: that goes too
         await _purge(journal, subject, before=end + 1)
         return held
+
+
+async def bury(journal: Journal, subjects: Iterable[Subject]) -> list[int]:
+    """Append a tombstone to each subject, which remembers nothing; return where they stand.
+
+    Whatever a subject holds, nobody need have read it. What stands before is left to be purged.
+
+    Raises:
+        LogUnavailable, AppendUnknown: some may have theirs; doing it again is safe.
+    """
+    body = msgspec.msgpack.encode(Cleared(b""))
+    tombstone = draft(CLEARED, body, id=upsert_id(body))
+    found, waiting = list[int](), iter(subjects)
+    while some := list(islice(waiting, _BURIED_AT_ONCE)):
+        appends = [Append(subject, with_keys(subject, [tombstone])) for subject in some]
+        try:
+            seqs = await journal.log.append(appends)
+        except (AppendUnknown, asyncio.CancelledError):
+            journal.unsettled(appends)
+            raise
+        for subject, seq in zip(some, seqs, strict=True):
+            journal.views.acked(subject, seq)
+        found += seqs
+    return found
 
 
 async def _purge(journal: Journal, subject: Subject, *, before: int) -> None:
@@ -163,20 +188,11 @@ class Clearing:
         sessions = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         markers = [log.namespace.subject(MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
-        for start in range(0, len(everything), _CLEARED_AT_ONCE):
-            await self._forget(everything[start : start + _CLEARED_AT_ONCE])
+        await bury(self._journal, everything)
         for shard, head in heads.items():
             await log.truncate(shard, before=head + 1)
         await self._journal.views.drop_snapshots()
         await self._scopes.forget(None)
-
-    async def _forget(self, subjects: list[Subject]) -> None:
-        body = msgspec.msgpack.encode(Cleared(b""))
-        tombstone = draft(CLEARED, body, id=upsert_id(body))
-        log = self._journal.log
-        seqs = await log.append([Append(s, with_keys(s, [tombstone])) for s in subjects])
-        for subject, seq in zip(subjects, seqs, strict=True):
-            self._journal.views.acked(subject, seq)
 
     async def sessions(self) -> list[str]:
         """Return the ids of all sessions that hold something, sorted.

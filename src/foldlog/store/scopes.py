@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from foldlog.errors import AppendConflict
-from foldlog.store.clearing import clear_subject
+from foldlog.store.clearing import bury, clear_subject
 from foldlog.store.journal import Journal
 from foldlog.store.spills import Spills
 from foldlog_projections import scoped, scopes
-
-_AT_ONCE: Final = 16
 
 
 def scope_of_session(session_id: str) -> str:
@@ -23,27 +19,41 @@ def scope_of_session(session_id: str) -> str:
 async def clear_scope(journal: Journal, spills: Spills, name: str) -> None:
     """Erase a scope by its key of a subject. Fine if there is nothing.
 
+    First every key gets its tombstone, so that no moment shows half a key; then what stands before
+    them goes in one purge, however many there are. The index goes last: only what it knows leads
+    to the keys and the blobs, so that a clearing that was cut short finds all of them again.
+
     Raises:
         LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
     """
-    cleared: dict[str, str | int] = {}
+    buried: dict[str, str | int] = {}
+    first, later, is_purged = 0, dict[str, int](), False
     while True:
         folded, head = await journal.read_at(scopes, name)
         state, blobs = folded.state, list(folded.state.blobs)
         stand: dict[str, str | int] = {key: each.version for key, each in state.entries.items()}
         stand.update(state.gone)
-        left = [key for key, version in stand.items() if cleared.get(key) != version]
-        for start in range(0, len(left), _AT_ONCE):
-            some = left[start : start + _AT_ONCE]
-            await asyncio.gather(
-                *(clear_subject(journal, scoped, name, key, remember=False) for key in some)
-            )
-            cleared |= {key: stand[key] for key in some}
+        left = [key for key, version in stand.items() if buried.get(key) != version]
+        if left:
+            seqs = await bury(journal, (journal.subject(scoped, name, key) for key in left))
+            if first:
+                later.update(zip(left, seqs, strict=True))
+            else:
+                first = min(seqs)
+            buried |= {key: stand[key] for key in left}
+            continue  # what was written before the first tombstone has to have one, too
+        if first and not is_purged:
+            # Made only now: of how many shards a log is shows when it is reached.
+            branch = journal.log.namespace.branch(scoped.name, name)
+            await journal.log.purge_branch(branch, before=first)
+            is_purged = True
+        for key, seq in later.items():
+            await journal.log.purge(journal.subject(scoped, name, key), before=seq)
+        later.clear()
         for blob in blobs:
             await spills.delete(blob)
         try:
-            # Only what it knows leads to the keys and the blobs: it goes last, and not with a key
-            # that was written meanwhile, which no list, search or clearing would find again.
+            # Not with a key that was written meanwhile, which nothing would find again.
             await clear_subject(journal, scopes, name, remember=False, head=head)
         except AppendConflict:
             continue

@@ -7,6 +7,7 @@ cannot be loaded is done without; what cannot be written is tried again when mor
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import OrderedDict
@@ -32,6 +33,9 @@ _SHARE: Final = 0.1
 
 CLOSING_SECONDS: Final = 1.0
 """What the snapshots still waiting get when the store closes."""
+
+_RESTORED_IN_A_THREAD: Final = 1024 * 1024
+"""Bytes from which making a fold of them would hold the event loop up."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -76,7 +80,11 @@ class Snapshots:
             if head is None:
                 return None
             parts = await self._store.get(subject, range(1, len(head.parts) + 1), current)
-            return snapshot.restore(projection, head, parts)._replace(edition=current)
+            restoring = functools.partial(snapshot.restore, projection, head, parts)
+            size = len(head.state) + len(head.rest) + sum(len(part or b"") for part in parts)
+            is_large = size > _RESTORED_IN_A_THREAD
+            restored = await asyncio.to_thread(restoring) if is_large else restoring()
+            return restored._replace(edition=current)
         except LogUnavailable as error:
             _log.info("no snapshot of %s: %s", subject.name, error)
         except Unusable as error:

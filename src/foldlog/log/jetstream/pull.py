@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -52,7 +52,27 @@ class Walk:
     async def begin(
         cls, connection: Connection, stream: str, after: int, *, timeout: float
     ) -> Walk:
-        """Begin after a sequence.
+        """Begin after a sequence. Errors as `_begin`."""
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
+        return await cls._begin(connection, stream, start, timeout)
+
+    @classmethod
+    async def over_newest(
+        cls, connection: Connection, stream: str, matching: str, *, timeout: float
+    ) -> Walk:
+        """Begin with the oldest of the last messages of all subjects that match.
+
+        After the last of them comes what was stored since. Where a page is full, the server
+        forgets the message that did not fit. Errors as `_begin`.
+        """
+        start = {"deliver_policy": "last_per_subject", "filter_subject": matching}
+        return await cls._begin(connection, stream, start, timeout)
+
+    @classmethod
+    async def _begin(
+        cls, connection: Connection, stream: str, start: Mapping[str, object], timeout: float
+    ) -> Walk:
+        """Have the server make the consumer.
 
         Raises:
             LogUnavailable: nobody answered in time, or it was refused.
@@ -60,8 +80,7 @@ class Walk:
         name = f"walk-{secrets.token_hex(8)}"
         config = {
             "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": after + 1,
+            **start,
             "ack_policy": "none",
             "num_replicas": 1,
             "mem_storage": True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -27,6 +27,9 @@ from foldlog.subjects import Subject
 _PAGE_MESSAGES: Final = 512
 _PAGE_BYTES: Final = 1024 * 1024
 """A direct get has no flow control: what may be under way at once is bounded by the page."""
+
+_PART_BYTES: Final = 128 * 1024
+"""What is decoded and handed on before others have their turn: some of it is folded meanwhile."""
 
 _FIRST_MESSAGES: Final = 128
 _FIRST_BYTES: Final = 128 * 1024
@@ -70,19 +73,22 @@ class Reader:
                 await self._check_absence(subject, deadline)
         before, promised = after, 0
         while head is None or after < head:
-            records, pending = await self._page(subject, after, deadline)
-            if strong and head is None and not records and not after:
+            found, pending = await self._page(subject, after, deadline)
+            if strong and head is None and not found and not after:
                 await self._check_absence(subject, deadline)
-            if self._replicas == 1 and len(records) + pending < promised:
+            if self._replicas == 1 and len(found) + pending < promised:
                 await self._check_promise(subject, before, after, deadline)
-            if records:
+            if found:
                 before, promised = after, pending
-                after = records[-1].seq
-                yield records
+                after = found[-1].seq
+                for number, part in enumerate(_parts(found)):
+                    if number:
+                        await asyncio.sleep(0)
+                    yield [self._record(each.seq, each.time, each.data) for each in part]
                 deadline = time.monotonic() + self._timeout  # each page has its own time
             if head is None and not pending:
                 return
-            if head is not None and not records:
+            if head is not None and not found:
                 await self._pause(_LAG_PAUSE, deadline, "a replica to reach the leader's head")
 
     async def last(self, subject: Subject, *, strong: bool) -> Record | None:
@@ -190,16 +196,15 @@ class Reader:
 
     async def _page(
         self, subject: Subject, after: int, deadline: float
-    ) -> tuple[list[Record], int]:
-        """The records after `after`, and how many more the server says there are."""
+    ) -> tuple[list[Delivered], int]:
+        """What comes after `after`, and how much more the server says there is."""
         request = {
             "seq": after + 1,
             "next_by_subj": subject.name,
             "batch": _PAGE_MESSAGES if after else _FIRST_MESSAGES,
             "max_bytes": _PAGE_BYTES if after else _FIRST_BYTES,
         }
-        found, pending = await self.collect(request, subject.name, deadline)
-        return [self._record(each.seq, each.time, each.data) for each in found], pending
+        return await self.collect(request, subject.name, deadline)
 
     async def collect(
         self, request: dict[str, object], what: str, deadline: float
@@ -248,11 +253,11 @@ class Reader:
         Raises:
             LogCorrupt: nothing was purged meanwhile; the server skips what it cannot read.
         """
-        records, promised = await self._page(subject, before, deadline)
-        if not records or records[-1].seq != after:
+        found, promised = await self._page(subject, before, deadline)
+        if not found or found[-1].seq != after:
             return
-        records, pending = await self._page(subject, after, deadline)
-        if len(records) + pending < promised:
+        found, pending = await self._page(subject, after, deadline)
+        if len(found) + pending < promised:
             raise LogCorrupt(self._stream, after, f"{subject.name}: a record cannot be read")
 
     async def _check_absence(self, subject: Subject, deadline: float) -> None:
@@ -319,6 +324,20 @@ class Reader:
         if time.monotonic() + seconds > deadline:
             raise LogTimeout(f"waiting for {what}", self._timeout)
         await asyncio.sleep(seconds)
+
+
+def _parts(page: Sequence[Delivered]) -> Iterator[list[Delivered]]:
+    """A page in parts of some size, in order."""
+    part: list[Delivered] = []
+    size = 0
+    for each in page:
+        part.append(each)
+        size += len(each.data)
+        if size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _left(deadline: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 import time
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -23,6 +24,8 @@ _LAG_PAUSE: Final = 0.02
 
 _DOUBTS: Final = (0.1, 0.3, 1.0)
 """Seconds after which a count that says more than was delivered is asked again."""
+
+_log: Final = logging.getLogger("foldlog")
 
 _FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
@@ -87,6 +90,24 @@ class Scanner:
             await asyncio.gather(page, return_exceptions=True)
             await walk.close()
         await self._check_whole(begun, after, found)
+
+    async def newest(self, matching: str) -> AsyncGenerator[list[Stored]]:
+        """See the port; `matching` is the filter over a branch."""
+        walk = await Walk.over_newest(
+            self._connection, self._stream, matching, timeout=self._timeout
+        )
+        page = asyncio.create_task(walk.page(), name="foldlog scan")
+        try:
+            while stored := await page:
+                page = asyncio.create_task(walk.page(), name="foldlog scan")
+                yield stored
+        except LogUnavailable as error:
+            # Whoever takes hints asks for what did not come.
+            _log.info("reading %s: %s", matching, error)
+        finally:
+            page.cancel()
+            await asyncio.gather(page, return_exceptions=True)
+            await walk.close()
 
     async def stored(self, seq: int) -> Stored | None:
         """See the port."""

@@ -1,0 +1,295 @@
+"""Clearing many keys at once: nothing else goes, nothing half stays, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import LogUnavailable, PastErased
+from foldlog.log.memory import MemoryLog
+from foldlog.scoped import Scope, VersionConflict
+from foldlog.store import scopes as scopes_module
+from foldlog.store.absent import AbsentLog, Nothing
+from foldlog.store.clearing import bury, clear_subject
+from foldlog.store.scopes import clear_scope
+from foldlog.subjects import Namespace
+from tests.conftest import OpenStore
+
+ONE = Scope.session("s1")
+VALUES = {f"k{n}": {"number": n} for n in range(60)} | {"x" * 300: 1, "a.*": 2, ">": 3}
+
+
+async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
+    """The types of what the log holds of each key of a scope, by its subject."""
+    log = store._journal.own_log
+    found: dict[str, list[str]] = {}
+    for subject in await log.subjects("scoped"):
+        if subject.keys[0] == scope.subject_key:
+            async for page in log.read(subject):
+                types = [each.type for record in page for each in record.envelopes]
+                found.setdefault(subject.name, []).extend(types)
+    return found
+
+
+def counted(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The purges of the log from now on."""
+    kind, asked = type(store._journal.own_log), list[str]()
+    for name in ("purge", "purge_branch"):
+        below = getattr(kind, name)
+
+        async def purge(self: Any, which: Any, *, before: int, below: Any = below) -> None:
+            asked.append(below.__name__)
+            await below(self, which, before=before)
+
+        monkeypatch.setattr(kind, name, purge)
+    return asked
+
+
+async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        await store.scoped.write_many(ONE, VALUES)
+    await store.scoped.delete(ONE, "k7")
+    asked = counted(store, monkeypatch)
+    await store.scoped.clear(ONE)
+    assert asked == ["purge_branch", "purge"]  # the keys, then the index
+    assert await stored(store, ONE) == {
+        store._journal.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
+        for key in VALUES
+    }
+    assert await store.scoped.list(ONE) == []
+    assert store._views._hot.bytes < 20_000  # no key was folded to be cleared
+
+
+async def test_scopes_that_are_called_alike_stay(store: foldlog.Store) -> None:
+    names = ["a", "a.b", "a.*", "a.>", "*", ">", "a:b", "A", "a b", "=2E", "x" * 121, "x" * 122]
+    scopes = [Scope.custom(name) for name in names]
+    scopes += [Scope.session("a"), Scope.agent("a", "b"), Scope.agent("a:b", "c")]
+    scopes += [Scope.workflow("a"), Scope.global_()]
+    for scope in scopes:
+        await scope_filled(store, scope)
+    for gone, scope in enumerate(scopes):
+        await store.scoped.clear(scope)
+        assert await store.scoped.list(scope) == []
+        for other in scopes[gone + 1 :]:
+            assert await store.scoped.list(other, consistency="strong") == [">", "a.b", "k"]
+            assert len(await store.scoped.history(other, "k")) == 2
+
+
+async def scope_filled(store: foldlog.Store, scope: Scope) -> None:
+    for number in range(2):
+        await store.scoped.write_many(scope, {"k": number, "a.b": number, ">": number})
+
+
+@pytest.mark.parametrize("cut_at", ["bury", "purge_branch", "purged", "clear_subject"])
+async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, cut_at: str
+) -> None:
+    store = await reopen()
+    await store.scoped.write_many(ONE, VALUES | {"large": "x" * 300_000})
+    await store.scoped.write_many(ONE, VALUES)
+
+    async def cut(*args: Any, **options: Any) -> Any:
+        if cut_at == "bury":
+            journal, subjects = args
+            await bury(journal, islice(subjects, 20))
+        if cut_at == "purged":
+            await below(*args, **options)
+        raise LogUnavailable("cut short")
+
+    if cut_at.startswith("purge"):
+        kind = type(store._journal.own_log)
+        below = kind.purge_branch
+        monkeypatch.setattr(kind, "purge_branch", cut)
+    else:
+        monkeypatch.setattr(scopes_module, cut_at, cut)
+    with pytest.raises(LogUnavailable):
+        await store.scoped.clear(ONE)
+    monkeypatch.undo()
+
+    again = (await reopen()).scoped
+    keys = await again.list(ONE)
+    assert keys == sorted([*VALUES, "large"])  # what leads to the rest is all there
+    for key in keys:  # and no key is there by half
+        history = [each.value for each in await again.history(ONE, key)]
+        read = await again.read(ONE, key)
+        assert (history, read) in (([], None), ([VALUES.get(key)] * 2, VALUES.get(key))) or (
+            key == "large" and cut_at == "bury" and read == "x" * 300_000
+        )
+    await again.clear(ONE)
+    assert await again.list(ONE) == []
+    assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
+    if hasattr(store.log, "blobs"):
+        assert store.log.blobs.names() == []
+
+
+async def test_a_clearing_that_is_interfered_with_purges_the_scope_once(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.scoped.write_many(ONE, {"a": 1, "b": 2})
+    interfering = [{"c": 5}, {"a": 3}]
+
+    async def interfered(*args: Any, **options: Any) -> Any:
+        if interfering:
+            await store.scoped.write_many(ONE, interfering.pop())
+        return await clear_subject(*args, **options)
+
+    monkeypatch.setattr(scopes_module, "clear_subject", interfered)
+    asked = counted(store, monkeypatch)
+    await store.scoped.clear(ONE)
+    assert asked == ["purge_branch", "purge", "purge", "purge"]  # the keys, "a", "c", the index
+    assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
+
+
+async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryLog(Namespace(shards=4))
+    scope = next(each for each in map(Scope.custom, "abcdefg") if shard_of(real, each))
+    async with foldlog.memory_store(log=real) as store:
+        await store.scoped.write_many(scope, {"a": 1, "b": 2})
+    log: Any = AbsentLog(Nothing(LogUnavailable("not yet"), Namespace()))
+    log.blobs, log.snapshots = real.blobs, real.snapshots
+    async with foldlog.memory_store(log=log) as store:
+        settle = store._journal.settle
+
+        async def reached() -> None:
+            if store._journal.log.namespace.shards == 1:
+                log.reached(real, owned=False)
+            await settle()
+
+        monkeypatch.setattr(store._journal, "settle", reached)
+        await clear_scope(store._journal, store._spills, scope.subject_key)
+    held = await real.counts(shard_of(real, scope))
+    assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
+
+
+def shard_of(log: MemoryLog, scope: Scope) -> int:
+    return log.namespace.subject("scopes", scope.subject_key).shard
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_what_is_written_while_keys_get_their_tombstones_goes_whole(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    scoped = store.scoped
+    await scoped.write_many(ONE, {"a": 1, "b": 2})
+    interfering = [{"c": 5, "a": 6}, {"a": 3, "d": 4}]
+
+    async def interfered(journal: Any, subjects: Any) -> Any:
+        if when == "before" and interfering:
+            await scoped.write_many(ONE, interfering.pop())
+        seqs = await bury(journal, subjects)
+        if when == "after" and interfering:
+            await scoped.write_many(ONE, interfering.pop())
+        return seqs
+
+    monkeypatch.setattr(scopes_module, "bury", interfered)
+    await scoped.clear(ONE)
+    assert interfering == []
+    assert await scoped.list(ONE) == []
+    for key in "abcd":
+        assert await scoped.history(ONE, key) == []
+    assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
+
+
+async def test_no_key_goes_without_a_tombstone(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.scoped.write_many(ONE, {"a": 1, "b": 2})
+    kind = type(store._journal.own_log)
+    purge_branch, interfering = kind.purge_branch, [{"c": 3}]
+
+    async def interfered(journal: Any, subjects: Any) -> Any:
+        if interfering:  # by somebody whom the index that was read does not know of
+            await store.scoped.write_many(ONE, interfering.pop())
+        return await bury(journal, subjects)
+
+    async def cut(*args: Any, **options: Any) -> None:
+        await purge_branch(*args, **options)
+        raise LogUnavailable("cut short")
+
+    monkeypatch.setattr(scopes_module, "bury", interfered)
+    monkeypatch.setattr(kind, "purge_branch", cut)
+    with pytest.raises(LogUnavailable):
+        await store.scoped.clear(ONE)
+    held = await stored(store, ONE)
+    assert [types[-1] for types in held.values()] == ["subject.cleared"] * 3
+
+
+async def test_two_may_clear_a_scope_while_others_write_to_it(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    other = (await reopen()).scoped
+    await store.scoped.write_many(ONE, VALUES)
+
+    async def write() -> None:
+        for number in range(40):
+            await other.write(ONE, f"k{number % 8}", number)
+
+    await asyncio.gather(store.scoped.clear(ONE), other.clear(ONE), write())
+    for each in (store.scoped, other):
+        listed = await each.list(ONE, consistency="strong")
+        for key in VALUES:  # what is listed can be read, and nothing else
+            assert (await each.entry(ONE, key) is not None) == (key in listed)
+
+
+async def test_a_late_writer_finds_nothing_to_go_on_from(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    late = (await reopen()).scoped
+    version = await late.write(ONE, "a", 1)
+    await late.list(ONE)
+    await store.scoped.clear(ONE)
+    with pytest.raises(VersionConflict):
+        await late.write(ONE, "a", 2, expected=version)
+    assert await late.list(ONE, consistency="strong") == []
+    await late.write(ONE, "a", 3, expected=None)
+    assert [each.value for each in await store.scoped.history(ONE, "a")] == [3]
+
+
+async def test_the_past_of_a_scope_that_was_cleared_is_told_as_erased(
+    store: foldlog.Store,
+) -> None:
+    await store.scoped.write_many(ONE, {"a": 1, "b": 1})
+    await store.scoped.write(Scope.global_(), "a", "kept")
+    before = await store.position()
+    await store.scoped.clear(ONE)
+    await store.scoped.write(ONE, "b", 2)
+    between = await store.position()
+    await store.scoped.clear(ONE)  # which takes the tombstone of "a" along
+    await store.scoped.write(ONE, "c", 3)
+    for position, key in ((before, "a"), (before, "b"), (between, "b")):
+        past = store.at(position).scoped
+        for ask in (past.read, past.entry, past.history):
+            with pytest.raises(PastErased):
+                await ask(ONE, key)
+        with pytest.raises(PastErased):
+            await past.list(ONE)
+    past = store.at(before).scoped
+    assert await past.read(Scope.global_(), "a") == "kept"
+    assert await past.read(Scope.global_(), "none") is None
+    assert await past.history(Scope.global_(), "none") == []
+    assert await store.at(await store.position()).scoped.read(ONE, "c") == 3
+
+
+@pytest.mark.long
+async def test_twenty_thousand_keys_are_cleared_and_their_neighbours_stay(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await reopen()
+    neighbour = Scope.session("s10")
+    for start in range(0, 20_000, 500):
+        await store.scoped.write_many(ONE, {f"k{n}": n for n in range(start, start + 500)})
+    await store.scoped.write_many(neighbour, {f"k{n}": n for n in range(100)})
+    asked = counted(store, monkeypatch)
+    await store.scoped.clear(ONE)
+    assert asked == ["purge_branch", "purge"]
+    assert await store.scoped.list(ONE) == []
+    assert len(await store.scoped.list(neighbour, consistency="strong")) == 100
+    for key in ("k0", "k12345", "k19999"):
+        assert await store.scoped.history(ONE, key) == []
+    assert len(await store.scoped.history(neighbour, "k99")) == 1
