@@ -74,13 +74,14 @@ class SteeringValidationError(FoldlogError, ValueError):
 class RedactionFailed(FoldlogError):
     """The store's `redact=` hook gave nothing that can be saved. Nothing was appended.
 
-    `kind` is the type of envelope that was to be saved. The message quotes nothing of it; what the
-    hook raised is the cause.
+    `method` is what was called, `kind` the type of envelope that was to be saved. The message
+    quotes nothing of it; what the hook raised is the cause.
     """
 
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(f"redact= for {kind}: {reason}")
+    def __init__(self, kind: str, method: str, reason: str) -> None:
+        super().__init__(f"{method}: redact= for {kind}: {reason}")
         self.kind = kind
+        self.method = method
         self.reason = reason
 
 

@@ -45,9 +45,13 @@ class TestTasks(testing.TasksContract):
 class TestUpdates(testing.UpdatesContract):
     """Updates."""
 
+    paged = 2_000
+
 
 class TestSteering(testing.SteeringContract):
     """Steering."""
+
+    paged = 2_000
 
 
 class TestTrajectories(testing.TrajectoriesContract):
@@ -76,3 +80,11 @@ class TestExactPayloads(testing.ExactPayloadsContract):
 
 class TestAliases(testing.AliasesContract):
     """Old names."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("contract", [testing.UpdatesContract, testing.SteeringContract])
+async def test_paging_loses_nothing_of_ten_thousand(
+    store: foldlog.Store, contract: type[testing.CursorContract]
+) -> None:
+    await contract().test_paging_loses_nothing(store)

@@ -132,14 +132,14 @@ REFUSED: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 async def test_bad_input_is_refused_and_leaves_the_session_readable(
-    store: foldlog.Store, reopen: OpenStore, call: Call
+    store: foldlog.Store, reopen: OpenStore
 ) -> None:
     before = await appended(store)
-    with pytest.raises(PayloadError):
-        await call(store)
-    assert await appended(store) == before
+    for name, call in REFUSED.items():
+        [refused] = await asyncio.gather(call(store), return_exceptions=True)
+        assert isinstance(refused, PayloadError), (name, refused)
+        assert await appended(store) == before, name
     await store.save_task(task())
     await store.save_update(update("good"))
     await store.save_steering(steering("good"))
@@ -330,18 +330,19 @@ NEWER: dict[str, tuple[Call, Call]] = {
 }
 
 
-@pytest.mark.parametrize("family", NEWER)
 async def test_a_payload_newer_than_this_program_is_named_not_guessed_at(
-    store: foldlog.Store, reopen: OpenStore, family: str
+    store: foldlog.Store, reopen: OpenStore
 ) -> None:
-    save, load = NEWER[family]
-    await save(store)
-    (subject,) = await store.log.subjects(family)
-    (known,) = [item async for item in stored(store, subject)]
-    newer = draft(known.type, known.payload, id="newer", v=known.v + 1)
-    await store.log.append([Append(subject, (newer,))])
-    with pytest.raises(LogCorrupt, match="version 2 is newer"):
-        await load(await reopen())
+    for family, (save, _) in NEWER.items():
+        await save(store)
+        (subject,) = await store.log.subjects(family)
+        (known,) = [item async for item in stored(store, subject)]
+        newer = draft(known.type, known.payload, id="newer", v=known.v + 1)
+        await store.log.append([Append(subject, (newer,))])
+    again = await reopen()
+    for _, load in NEWER.values():
+        with pytest.raises(LogCorrupt, match="version 2 is newer"):
+            await load(again)
 
 
 # --- a closed store -----------------------------------------------------------------------------

@@ -59,22 +59,19 @@ async def test_multibyte_text_counts_in_bytes(store: foldlog.Store) -> None:
     assert payload["truncated"] is True
 
 
-@pytest.mark.parametrize(("event_type", "payload"), INVALID)
-async def test_strict_steering_refuses_before_anything_is_appended(
-    reopen: OpenStore, event_type: SteeringEventType, payload: dict[str, Any]
-) -> None:
+async def test_strict_steering_refuses_before_anything_is_appended(reopen: OpenStore) -> None:
     strict = await reopen(strict_steering=True)
-    event = steering("event", event_type=event_type, payload=payload)
-    with pytest.raises(foldlog.SteeringValidationError) as refused:
-        foldlog.validate_steering_event(event)
-    assert refused.value.errors
-
     before = await appended(strict)
-    with pytest.raises(foldlog.SteeringValidationError) as refused:
-        await strict.save_steering(event)
-    assert refused.value.errors
+    for event_type, payload in INVALID:
+        event = steering("event", event_type=event_type, payload=payload)
+        with pytest.raises(foldlog.SteeringValidationError) as refused:
+            foldlog.validate_steering_event(event)
+        assert refused.value.errors
+        with pytest.raises(foldlog.SteeringValidationError) as refused:
+            await strict.save_steering(event)
+        assert refused.value.errors
+        assert await appended(strict) == before
     assert await strict.list_steering("session") == []
-    assert await appended(strict) == before
 
 
 async def test_strict_steering_accepts_every_valid_event(reopen: OpenStore) -> None:

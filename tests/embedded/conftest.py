@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import select
 import signal
-import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,56 +16,28 @@ import pytest
 
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.embedded.locks import locked
+from tests.support.workers import Worker, starting
 
 if not hasattr(os, "pidfd_open"):
     pytest.skip("the processes are watched with Linux's pidfd", allow_module_level=True)
 
 MEMBER = Path(__file__).with_name("member.py")
 
-StartMember = Callable[[], Awaitable["Member"]]
 
-
-class Member:
+class Member(Worker):
     """A member of the data directory in a process of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, facts: dict[str, Any]) -> None:
-        self._process = process
+    def __init__(self, process: Process, facts: dict[str, Any]) -> None:
+        super().__init__(process)
         self.facts = facts
 
-    @classmethod
-    async def start(cls, directory: Path) -> Member:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(MEMBER),
-            str(directory),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        return cls(process, json.loads(await process.stdout.readline()))
-
-    def say(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n".encode())
-
-    async def hear(self) -> str:
-        assert self._process.stdout is not None
-        return (await self._process.stdout.readline()).decode().strip()
-
     async def leave(self) -> None:
-        self.say("leave")
+        self.tell("leave")
         assert await self.hear() == "left"
-        await self.end()
+        await self.finish()
 
-    async def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        await self.end()
 
-    async def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
+StartMember = Callable[[], Awaitable[Member]]
 
 
 def processes(directory: Path) -> set[int]:
@@ -148,13 +119,11 @@ async def server(directory: Path) -> AsyncIterator[EmbeddedServer]:
 @pytest.fixture
 async def start_member(directory: Path) -> AsyncIterator[StartMember]:
     """Starts members in other processes; they are killed after the test, the servers with them."""
-    members: list[Member] = []
+    async with starting(MEMBER, directory) as start:
 
-    async def start() -> Member:
-        members.append(await Member.start(directory))
-        return members[-1]
+        async def start_joined() -> Member:
+            worker = await start()
+            return Member(worker.process, await worker.hear())
 
-    yield start
-    for member in members:
-        await member.kill()
+        yield start_joined
     await stopped(directory)

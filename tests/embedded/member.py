@@ -2,8 +2,9 @@
 
     member.py DIRECTORY
 
-Prints one line of JSON once it has joined. Then obeys lines on standard input: ``leave`` leaves
-and ends, ``fork`` forks a child that lives until standard input ends and then leaves.
+Says one JSON value per line, the first once it has joined: what it knows of the server. Then obeys
+lines on standard input: ``leave`` leaves and ends, ``fork`` forks a child that lives until standard
+input ends and then leaves.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import os
 import select
 import sys
 from pathlib import Path
+from typing import Any
 
 from foldlog.log.embedded import EmbeddedServer
 
 
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+def say(value: Any) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 async def main(directory: Path) -> None:
     server = await EmbeddedServer.join(directory, timeout=30)
-    facts = {name: getattr(server, name) for name in ("pid", "port", "user", "password")}
-    say(json.dumps(facts))
+    say({name: getattr(server, name) for name in ("pid", "port", "user", "password")})
     if sys.stdin.readline() == "fork\n":
         if os.fork() == 0:
             # Not by reading, which could take the line that is meant for the parent.

@@ -232,7 +232,7 @@ async def test_a_killed_watch_is_replaced(directory: Path) -> None:
 async def test_a_forked_child_is_no_member(start_member: StartMember, directory: Path) -> None:
     member = await start_member()
     running = processes(directory)
-    member.say("fork")
+    member.tell("fork")
     await member.leave()  # the child ends only after this
     await ended(*running)
 

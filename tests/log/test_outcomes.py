@@ -215,6 +215,17 @@ async def test_a_lost_commit_of_a_large_group_is_settled_record_by_record(lost: 
     assert {subject for subject, _ in server.stored} == {s.name for s in subjects}
 
 
+async def test_a_lost_commit_leaves_the_records_of_a_subject_in_order() -> None:
+    """One by one the second could be stored while the stream has no leader for the first."""
+    no_leader = Reply(error={"code": 503, "err_code": 10008, "description": "no leader"})
+    server = Server(in_turn("request", no_leader, then=None))
+    server.max_payload = 4096
+    payload = msgspec.msgpack.encode(b"x" * 3000)
+    drafts = tuple(draft("x", payload, id=id) for id in ("1", "2"))
+    assert await outcome(server, Append(SUBJECT, drafts)) == [2]
+    assert server.envelopes() == ["1", "2"]
+
+
 async def test_what_cannot_be_settled_in_time_is_unknown() -> None:
     server = Server(always("reply"))
     with pytest.raises(AppendUnknown) as unknown:
@@ -271,7 +282,7 @@ async def test_a_batch_of_which_a_part_is_stored_is_in_doubt() -> None:
 async def test_a_refusal_of_the_second_attempt_says_nothing_of_the_first(second: Reply) -> None:
     server = Server(in_turn("request", second, then="away"))
     with pytest.raises(AppendUnknown):
-        await outcome(server, append("1", expect=0), atomic=True)
+        await outcome(server, append("1", expect=0), atomic=True, timeout=0.5)
 
 
 async def test_a_mismatch_that_names_the_sequence_is_final_for_both_attempts() -> None:

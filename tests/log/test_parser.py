@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
@@ -55,7 +55,6 @@ class Client:
         self.told.append(info)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     chosen=st.lists(st.sampled_from(OPERATIONS), max_size=12),
     cuts=st.lists(st.integers(1, 400), min_size=1, max_size=30),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -117,3 +118,24 @@ async def test_a_purge_while_a_subject_is_looked_for_is_no_corruption(purge_afte
 
 async def test_a_purge_between_pages_is_no_corruption() -> None:
     assert await read(Server(300, set(), purge_after=1)) == list(range(1, 129))
+
+
+async def test_a_page_comes_in_parts_between_which_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foldlog.log.jetstream.reader._PART_BYTES", 200)
+    reader = Reader(Server(300, set()), "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    turns, others = 0, True
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while others:
+            turns += 1
+            await asyncio.sleep(0)
+
+    taking = asyncio.create_task(take_turns())
+    parts = [part async for part in reader.read(SUBJECT, 0, strong=True)]
+    others = False
+    await taking
+    assert [record.seq for part in parts for record in part] == list(range(1, 301))
+    assert turns >= len(parts) - 3 > 20  # one page begins with no turn, of three

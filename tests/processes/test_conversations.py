@@ -1,7 +1,8 @@
-"""150 recorded conversations, from file to log and back: after a kill, and after a rebuild."""
+"""Recorded conversations, from file to log and back: after a kill, and after a rebuild."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -19,9 +20,11 @@ DATA = Path(__file__).resolve().parents[3] / "shared/data/tau-bench-airline.json
 
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA.name} is not at hand")
 
+Conversations = dict[str, dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
-def conversations() -> dict[str, dict[str, Any]]:
+def conversations() -> Conversations:
     """What the file holds, by the session id it is to have."""
     with DATA.open(encoding="utf-8") as lines:
         items = [json.loads(line) for line in lines]
@@ -31,7 +34,13 @@ def conversations() -> dict[str, dict[str, Any]]:
     return found
 
 
-async def check(store: foldlog.Store, conversations: dict[str, dict[str, Any]]) -> None:
+def first(count: int, conversations: Conversations, file: Path) -> Conversations:
+    """The first so many, which `file` holds as well."""
+    file.write_bytes(b"".join(DATA.read_bytes().splitlines(keepends=True)[:count]))
+    return dict(itertools.islice(conversations.items(), count))
+
+
+async def check(store: foldlog.Store, conversations: Conversations) -> None:
     assert sorted(await store.sessions()) == sorted(conversations)
     for name, item in conversations.items():
         history = await store.load_history(name)
@@ -58,13 +67,16 @@ async def check(store: foldlog.Store, conversations: dict[str, dict[str, Any]]) 
     assert await store.artifact_store.list(scope=ArtifactScope()) == []
 
 
+@pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.long)])
 async def test_conversations_survive_a_kill_and_a_rebuild(
-    tmp_path: Path, conversations: dict[str, dict[str, Any]]
+    tmp_path: Path, conversations: Conversations, count: int
 ) -> None:
-    path = tmp_path / "data"
+    path, file = tmp_path / "data", tmp_path / "conversations.jsonl"
+    conversations = first(count, conversations, file)
+    messages = sum(len(item["traj"]) for item in conversations.values())
     store = await foldlog.connect(path=path)
-    report = await import_conversations(store, [DATA], prefix="air-")
-    assert (report.conversations, report.messages, report.broken) == (150, 3_984, [])
+    report = await import_conversations(store, [file], prefix="air-")
+    assert (report.conversations, report.messages, report.broken) == (count, messages, [])
     await check(store, conversations)
 
     embedded = (await store.health()).embedded
@@ -76,11 +88,11 @@ async def test_conversations_survive_a_kill_and_a_rebuild(
         await check(again, conversations)
         rebuilt = await again.rebuild()
         assert rebuilt.differing == ()
-        assert rebuilt.envelopes >= 3_984
+        assert rebuilt.envelopes >= messages
         await check(again, conversations)
 
         before = await appended(again)
-        report = await import_conversations(again, [DATA], prefix="air-")
+        report = await import_conversations(again, [file], prefix="air-")
         assert report.broken == []
         assert await appended(again) == before
         await check(again, conversations)
@@ -88,7 +100,7 @@ async def test_conversations_survive_a_kill_and_a_rebuild(
 
 @pytest.mark.long
 async def test_an_import_that_was_cut_short_is_completed_by_the_next(
-    tmp_path: Path, conversations: dict[str, dict[str, Any]]
+    tmp_path: Path, conversations: Conversations
 ) -> None:
     path = tmp_path / "data"
     store = await foldlog.connect(path=path)

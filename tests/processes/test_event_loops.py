@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import foldlog
-from tests.processes.conftest import PATIENCE
 from tests.support.build import event, task, update
+from tests.support.workers import PATIENCE
 
 
 async def first_watched(store: foldlog.Store) -> Any:

@@ -16,8 +16,8 @@ from foldlog.log.embedded.binary import find_binary
 from foldlog.log.embedded.layout import Layout
 from foldlog.store import EmbeddedHealth
 from tests.embedded.conftest import ended, kill, parent, processes
-from tests.processes.conftest import PATIENCE, StartWorker
 from tests.support.build import update
+from tests.support.workers import PATIENCE, StartWorker
 
 
 @pytest.fixture

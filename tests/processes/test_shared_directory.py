@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from tests.processes.conftest import StartWorker
 from tests.support.build import update
+from tests.support.workers import StartWorker
 
 EVERYTHING = 1_000_000  # a limit above any count here
 
@@ -110,7 +110,7 @@ async def test_what_a_killed_writer_had_acked_is_there(
     # The writer started the server; whoever is joined to it must not lose it.
     store = await foldlog.connect(path=path) if joined else None
     acked += [await writer.hear() for _ in range(80)]
-    writer.kill()
+    await writer.kill()
     acked += await writer.hear_rest()
 
     store = store or await foldlog.connect(path=path)

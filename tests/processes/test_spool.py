@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -15,10 +13,10 @@ import pytest
 
 import foldlog
 from foldlog.log.embedded.binary import find_binary
-from tests.processes.conftest import PATIENCE, Worker
 from tests.processes.test_revival import end_supervisor
 from tests.support.build import update
 from tests.support.server import LocalServer
+from tests.support.workers import PATIENCE, Worker, starting
 
 SPOOLER = Path(__file__).with_name("spooler.py")
 WITHOUT_END = 1_000_000
@@ -35,34 +33,14 @@ async def server(tmp_path: Path) -> AsyncIterator[LocalServer]:
 @pytest.fixture
 async def start_spooler(server: LocalServer, tmp_path: Path) -> AsyncIterator[StartSpooler]:
     """Starts a spooler whose ids begin with what is given, and hears that it is ready."""
-    workers: list[Worker] = []
+    async with starting(SPOOLER, server.url, tmp_path / "spool", "session") as start:
 
-    async def start(prefix: str) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(SPOOLER),
-            server.url,
-            str(tmp_path / "spool"),
-            "session",
-            prefix,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        workers.append(Worker(process))
-        assert await workers[-1].hear() == "ready"
-        return workers[-1]
+        async def start_ready(prefix: str) -> Worker:
+            worker = await start(prefix)
+            assert await worker.hear() == "ready"
+            return worker
 
-    yield start
-    for worker in workers:
-        if worker.process.returncode is None:
-            worker.kill()
-        await worker.process.communicate()
-
-
-def ask(worker: Worker, updates: int) -> None:
-    assert worker.process.stdin is not None
-    worker.process.stdin.write(f"{updates}\n".encode())
+        yield start_ready
 
 
 async def heard(worker: Worker, updates: int) -> list[str]:
@@ -83,9 +61,7 @@ async def heard_until(worker: Worker, enough: Callable[[int], bool]) -> list[str
 
 async def kill(worker: Worker) -> list[str]:
     """SIGKILL it; return the ids that it still said."""
-    worker.kill()
-    async with asyncio.timeout(PATIENCE):
-        await worker.process.wait()
+    await worker.kill()
     return [id_ for id_, _ in await worker.hear_rest()]
 
 
@@ -131,10 +107,10 @@ async def test_server_and_process_are_killed(
     server: LocalServer, start_spooler: StartSpooler, tmp_path: Path, on_error: str
 ) -> None:
     worker = await start_spooler("a")
-    ask(worker, 5)
+    worker.tell(5)
     saved = await heard(worker, 5)
     await server.kill()
-    ask(worker, 20)
+    worker.tell(20)
     saved += await heard(worker, 20)
     saved += await kill(worker)
     await server.start()
@@ -151,7 +127,7 @@ async def test_killed_at_any_moment_of_a_flood(
     server: LocalServer, start_spooler: StartSpooler, tmp_path: Path, kills: int
 ) -> None:
     worker = await start_spooler("a")
-    ask(worker, WITHOUT_END)
+    worker.tell(WITHOUT_END)
     saved = await heard(worker, 30)
     for _ in range(kills):
         await server.kill()
@@ -176,10 +152,10 @@ async def test_a_server_that_is_stopped_and_goes_on(
 ) -> None:
     worker = await start_spooler("a")
     server.freeze()
-    ask(worker, 10)
+    worker.tell(10)
     saved = await heard(worker, 10)  # the first was sent: nobody knows what became of it
     server.thaw()
-    ask(worker, WITHOUT_END)
+    worker.tell(WITHOUT_END)
     saved += await heard_until(worker, lambda waiting: waiting == 0)
     saved += await kill(worker)
     async with await reopened(server, tmp_path) as store:
@@ -194,7 +170,7 @@ async def test_one_that_lives_appends_for_one_that_was_killed(
     one, two = await start_spooler("one"), await start_spooler("two")
     await server.kill()
     for worker in (one, two):
-        ask(worker, 10)
+        worker.tell(10)
         await heard(worker, 10)
     await kill(one)
     await server.start()

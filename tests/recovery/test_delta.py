@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog import codec
@@ -39,7 +39,6 @@ def as_read(delta: Any) -> Any:
     return msgspec.msgpack.decode(encoded(delta))
 
 
-@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_a_delta_makes_the_one_of_the_other(old: Any, new: Any) -> None:
     delta = difference(old, new)
@@ -49,7 +48,6 @@ def test_a_delta_makes_the_one_of_the_other(old: Any, new: Any) -> None:
         assert encoded(patch(copy.deepcopy(old), as_read(delta))) == encoded(new)
 
 
-@settings(deadline=None)
 @given(VALUES, VALUES, st.integers(1, 40))
 def test_the_pieces_of_a_delta_do_what_it_does(old: Any, new: Any, limit: int) -> None:
     delta = difference(old, new)
@@ -84,7 +82,6 @@ def test_pieces_are_small(old: Any, large: Any) -> None:
     assert encoded(state) == encoded(new)
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, min_size=2, max_size=6))
 def test_deltas_follow_on_each_other(values: list[Any]) -> None:
     state: Any = None
@@ -94,7 +91,6 @@ def test_deltas_follow_on_each_other(values: list[Any]) -> None:
         assert encoded(state) == encoded(value)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_delta_is_never_much_larger_than_the_value(data: st.DataObject) -> None:
     old, new = data.draw(VALUES), data.draw(VALUES)

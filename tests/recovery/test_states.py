@@ -84,6 +84,16 @@ async def test_any_id_is_only_a_name(store: foldlog.Store, state_id: str) -> Non
     assert {s.state_id for s in await store.recovery.list_states()} == {state_id, "another"}
 
 
+async def test_what_could_not_be_read_again_is_refused(store: foldlog.Store) -> None:
+    """One such state would keep all of them from being listed."""
+    saved = snapshot("s")
+    await store.recovery.save_state(saved)
+    saved.metadata.custom[5] = "five"  # type: ignore[index]
+    with pytest.raises(foldlog.PayloadError):
+        await store.recovery.save_state(saved)
+    assert [found.state_id for found in await store.recovery.list_states()] == ["s"]
+
+
 async def test_what_cannot_be_held_is_refused_by_name(store: foldlog.Store) -> None:
     before = await appended(store)
     with pytest.raises(foldlog.PayloadError) as refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
@@ -42,7 +42,6 @@ CALLS = st.lists(
 
 
 @given(CALLS)
-@settings(max_examples=60, deadline=None)
 def test_states_are_what_a_dict_would_hold(calls: list[tuple[str, Any]]) -> None:
     asyncio.run(_compare(calls))
 

@@ -62,17 +62,6 @@ def test_a_blocking_method_takes_what_its_model_takes(
         assert defaults == [each.default for each in model.parameters.values()], name
 
 
-def test_a_store_that_nobody_asks_does_not_load_recovery() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, foldlog; foldlog.memory_store(); print('foldlog.recovery' in sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert ran.stdout.strip() == "False"
-
-
 def test_a_store_has_one_recovery() -> None:
     store = foldlog.memory_store()
     assert store.recovery is store.recovery

@@ -5,8 +5,6 @@ knows nothing of foldlog.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,13 +27,13 @@ from tests.recovery.foreign import (
     ForeignState,
     ForeignStatus,
 )
-from tests.support.stores import fresh_namespace
+from tests.support.fresh import fresh_python
 
 
 @pytest.fixture
-def place(embedded_path: Path) -> dict[str, Any]:
+def place(embedded_path: Path, namespace: str) -> dict[str, Any]:
     """Where the backends of a test connect to."""
-    return {"path": embedded_path, "namespace": fresh_namespace()}
+    return {"path": embedded_path, "namespace": namespace}
 
 
 @pytest.fixture
@@ -153,13 +151,7 @@ def test_a_process_that_never_closes_ends_and_leaves_what_it_saved(
     )
     given = snapshot("s", event("a"))
     arguments = [str(place["path"]), place["namespace"], given.model_dump_json()]
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert fresh_python(code, *arguments) == ""
     assert states.load_state("s") == given
 
 

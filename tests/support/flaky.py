@@ -33,16 +33,21 @@ class FlakyLog(MemoryLog):
         self.before_append: Callable[[], None] = lambda: None
         self.unsettled: list[Append] = []
         self.refused: set[str] = set()  # ids that no append may have
+        self.rewound: foldlog.LogRewound | None = None
         self.gate: asyncio.Event | None = None
         self.calls: list[tuple[bool, int]] = []  # whether it was atomic, and of how many subjects
+        self._called = asyncio.Event()
         self._notify: list[Callable[[], None]] = []
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         self.calls.append((atomic, len(appends)))
+        self._called.set()
         self.before_append()
         state = self.state  # as it is when the append is sent
         if self.gate is not None:
             await self.gate.wait()
+        if self.rewound is not None:
+            raise self.rewound
         if state == "away":
             await asyncio.sleep(0)
             raise foldlog.LogUnavailable("the log is away")
@@ -77,6 +82,10 @@ class FlakyLog(MemoryLog):
         self.state = "up"
         for notify in self._notify:
             notify()
+
+    async def called(self) -> None:
+        """Until something was sent here, whatever becomes of it."""
+        await self._called.wait()
 
     def get_round_to_it(self) -> None:
         """Store at last what was sent and neither stored nor refused."""

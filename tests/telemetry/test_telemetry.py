@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -26,6 +25,7 @@ from foldlog.telemetry.outcomes import OUTCOMES, outcome_of
 from tests.conftest import OpenStore
 from tests.support.build import event, task, update
 from tests.support.flaky import FlakyLog, spooling
+from tests.support.fresh import fresh_python
 from tests.support.server import LocalServer
 
 Points = dict[frozenset[tuple[str, str]], Any]
@@ -229,6 +229,29 @@ async def test_groups_of_records_are_measured(store: foldlog.Store, collected: C
     assert collected.value("foldlog.reconnects") == 0
 
 
+async def test_a_store_in_stand_by_is_measured_when_its_log_has_come(
+    tmp_path: Path, collected: Collected
+) -> None:
+    server = LocalServer(tmp_path / "data")
+    connecting = foldlog.connect(
+        server.url, on_error="degrade", timeout=0.2, spool=tmp_path / "spool"
+    )
+    async with connecting as store:
+        collected.instrument(store)
+        await store.save_update(update("waits"))
+        assert collected.value("foldlog.spool.waiting") == 1
+        async with server:
+            async with (
+                asyncio.timeout(60),
+                aclosing(cast(Any, store.watch_updates("session"))) as seen,
+            ):
+                await anext(seen)
+            await store.save_update(update("saved"))
+            assert collected.metrics()["foldlog.batch.records"][frozenset()].sum >= 1
+            assert collected.value("foldlog.degraded", method="connect") == 1
+            await store.close()
+
+
 async def test_a_server_that_comes_back_is_a_reconnect_and_what_it_missed_a_failure(
     tmp_path: Path, collected: Collected
 ) -> None:
@@ -336,11 +359,10 @@ async def main():
             print(error)
 asyncio.run(main())
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert ran.stdout.splitlines() == [
+    assert fresh_python(code).splitlines() == [
         "[]",
         "telemetry needs OpenTelemetry: install foldlog[otel]",
-    ], ran.stderr
+    ]
 
 
 def test_metrics_have_names_of_their_own() -> None:

@@ -8,8 +8,6 @@ import inspect
 import pkgutil
 import pydoc
 import re
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +17,7 @@ import pytest
 
 import foldlog
 from foldlog import errors
+from tests.support.fresh import fresh_python
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -28,15 +27,6 @@ def public_names(module: ModuleType) -> list[str]:
 def every_module() -> list[ModuleType]:
     found = pkgutil.walk_packages(foldlog.__path__, "foldlog.")
     return [importlib.import_module(info.name) for info in found]
-
-
-def run_python(code: str) -> str:
-    """What a fresh interpreter prints for `code`."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
 
 
 # --- the names ----------------------------------------------------------------------------------
@@ -190,7 +180,7 @@ def test_no_module_defines_a_public_error_outside_the_family() -> None:
 
 def test_importing_foldlog_imports_neither_nats_nor_pydantic() -> None:
     code = "import sys, foldlog; print(sorted({'nats', 'pydantic'} & sys.modules.keys()))"
-    assert run_python(code) == "[]"
+    assert fresh_python(code) == "[]"
 
 
 def test_a_name_loads_what_it_needs_when_it_is_first_used() -> None:
@@ -198,12 +188,14 @@ def test_a_name_loads_what_it_needs_when_it_is_first_used() -> None:
         "import sys, foldlog; foldlog.Store; foldlog.StateUpdate;"
         "print(sorted({'nats', 'pydantic'} & sys.modules.keys()), foldlog.Store.__module__)"
     )
-    assert run_python(code) == "['nats', 'pydantic'] foldlog.store.store"
+    assert fresh_python(code) == "['nats', 'pydantic'] foldlog.store.store"
 
 
-def test_a_store_can_be_used_without_the_command_lines_packages() -> None:
+def test_a_store_loads_nothing_that_nobody_has_asked_for() -> None:
     code = (
         "import sys, foldlog; foldlog.memory_store();"
-        "print(sorted({'typer', 'rich'} & sys.modules.keys()))"
+        "asked = 'agents', 'recovery', 'scoped', 'sessions';"
+        "never = {'typer', 'rich', *(f'foldlog.{name}' for name in asked)};"
+        "print(sorted(never & sys.modules.keys()))"
     )
-    assert run_python(code) == "[]"
+    assert fresh_python(code) == "[]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -55,6 +56,30 @@ async def test_a_disk_that_takes_nothing_more_costs_only_what_it_does_not_take(
         assert process.store.degraded == {"save_update": 3}
         await process.drained()
         assert await process.log.ids() == ["a", "b"]
+
+
+async def test_who_waits_is_told_where_there_is_no_thread_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with spooling(tmp_path) as process:
+        process.log.state = "away"
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "to_thread", no_thread)
+            async with asyncio.timeout(30):
+                await process.store.save_update(update("lost"))
+        await process.store.save_update(update("kept"))
+        assert process.counts == (1, 1, 0, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "to_thread", no_thread)
+            with pytest.raises(foldlog.LogUnavailable, match="new thread"):
+                await process.drained()
+        while process.outbox.health.waiting:  # the next attempt may have begun by then
+            with contextlib.suppress(foldlog.LogUnavailable):
+                await process.drained()
+        assert await process.log.ids() == ["kept"]
 
 
 async def test_a_spool_that_cannot_be_made_raises_nothing(tmp_path: Path) -> None:

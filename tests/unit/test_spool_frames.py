@@ -40,9 +40,7 @@ WAITING = st.builds(
 ENTRIES = st.builds(
     Entry, st.booleans(), st.booleans(), st.lists(WAITING, min_size=1, max_size=3).map(tuple)
 )
-in_a_directory = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(directory: Path, entries: list[Entry]) -> Path:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.errors import InvalidId
-from foldlog.subjects import MAX_TOKEN, Namespace, escape, live, unescape
+from foldlog.subjects import MAX_TOKEN, Namespace, checked_filter, escape, live, unescape
 
 IDS = st.text(min_size=1) | st.text(alphabet="ab.=*> \r\n\0/-_~2E", min_size=1, max_size=8)
 
@@ -67,3 +67,25 @@ def test_namespaces_share_neither_stream_nor_bucket(one: str, other: str) -> Non
     assert (a.stream(0) == b.stream(0)) == (one == other)
     assert (a.bucket() == b.bucket()) == (one == other)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", a.bucket())
+
+
+@given(IDS, IDS, IDS)
+def test_a_branch_is_what_begins_with_its_keys(one: str, other: str, key: str) -> None:
+    namespace = Namespace()
+    branch = namespace.branch("scoped", one)
+    assert re.fullmatch(r"foldlog\.default\.0\.scoped\.[A-Za-z0-9_=-]+\.>", branch.matching)
+    assert checked_filter(branch.matching) == branch.matching
+    assert branch.holds(namespace.subject("scoped", one, key).name)
+    assert branch.holds(namespace.subject("scoped", other, key).name) == (one == other)
+    assert not branch.holds(namespace.subject("scoped", one).name)
+    assert not branch.holds(namespace.subject("scopes", one, key).name)
+    assert not branch.holds(Namespace("other").subject("scoped", one, key).name)
+    assert namespace.branch("scoped", one, key).holds(
+        namespace.subject("scoped", one, key, "x").name
+    )
+
+
+@given(IDS, IDS)
+def test_every_subject_is_one_that_a_purge_may_be_of(one: str, other: str) -> None:
+    name = Namespace(one).subject("updates", other, one).name
+    assert checked_filter(name) == name

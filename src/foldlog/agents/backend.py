@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from foldlog.store.redaction import Redaction
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
 from foldlog_projections.agentstates import Change, Entry
@@ -37,6 +38,11 @@ class Commit(NamedTuple):
 
 class Backend(Protocol):
     """Scopes, their versions and their shares."""
+
+    @property
+    def redaction(self) -> Redaction:
+        """What states and labels pass before they are compared with what is there."""
+        ...
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
         """Return a scope as of now.

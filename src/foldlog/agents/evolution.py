@@ -8,6 +8,7 @@ version has written, as plain data, and returns what this version reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -15,9 +16,10 @@ from pydantic import BaseModel, ValidationError
 
 from foldlog import codec
 from foldlog.agents.errors import IncompatibleAgentState
-from foldlog.errors import LogCorrupt, PayloadError
+from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
 from foldlog.store.guards import drafting
-from foldlog_projections.agentstates import Entry
+from foldlog.store.redaction import Redaction
+from foldlog_projections.agentstates import TURNED, Entry
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -49,17 +51,25 @@ def version_of(model: type[BaseModel]) -> int:
 
 
 @drafting("state")
-def written(state: BaseModel, key: str) -> Written:
+def written(
+    state: BaseModel, key: str, redaction: Redaction, about: Mapping[str, Any] | None = None
+) -> Written:
     """Return a state as it is stored.
+
+    Args:
+        about: what the hook is told of whose state it is.
 
     Raises:
         PayloadError: it is no model, or holds what cannot be held; its `.path` begins with `key`.
+        RedactionFailed: the hook failed, or what it returned is not of the model.
     """
     if not isinstance(state, BaseModel):
         raise PayloadError(key, f"a pydantic model is needed, not {type(state).__qualname__}")
     model = type(state)
-    # By the names of fields: aliases may be other ones for reading than for writing.
-    value = state.model_dump(by_alias=False, round_trip=True, warnings=False)
+    if redaction:
+        value = _redacted(redaction, state, {**(about or {}), "type": type_of(model)})
+    else:
+        value = _dumped(state)
     private = getattr(model, "state_exportable", True) is False
     return Written(type_of(model), version_of(model), private, codec.encode(value, key))
 
@@ -93,6 +103,23 @@ def read(stored: Written, model: type[T], scope: str, key: str) -> T:
         return model.model_validate(value, by_alias=False, by_name=True)
     except ValidationError as error:
         raise refused(str(error)) from error
+
+
+def _dumped(state: BaseModel) -> Any:
+    # By the names of fields: aliases may be other ones for reading than for writing.
+    return state.model_dump(by_alias=False, round_trip=True, warnings=False)
+
+
+def _redacted(redaction: Redaction, state: BaseModel, about: Mapping[str, Any]) -> Any:
+    method = "TurnStateContext.update"
+    found = redaction.alike(method, TURNED, about, {"state": _dumped(state)})["state"]
+    if found != _dumped(state):  # once more: the hook may have changed the one that it was given
+        try:
+            type(state).model_validate(found, by_alias=False, by_name=True)
+        except ValidationError:
+            reason = f"what it returned is no {type(state).__name__}"
+            raise RedactionFailed(TURNED, method, reason) from None  # for that quotes the state
+    return found
 
 
 def stored_in(entry: Entry, scope: str, key: str) -> Written:

@@ -11,7 +11,8 @@ import msgspec
 from foldlog import codec
 from foldlog.agents.evolution import Written, stored_in
 from foldlog.errors import PayloadError
-from foldlog_projections.agentstates import Change, Entry
+from foldlog.store.redaction import Redaction
+from foldlog_projections.agentstates import TURNED, Change, Entry
 from foldlog_projections.delta import difference
 
 _native: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder()
@@ -34,11 +35,11 @@ def exported(scope: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
     return {key: _exported(stored_in(entry, scope, key)) for key, entry in entries.items()}
 
 
-def imported(state: Mapping[str, Any]) -> dict[str, dict[str, Written]]:
+def imported(state: Mapping[str, Any], redaction: Redaction) -> dict[str, dict[str, Written]]:
     """Return the states of an export, by scope and key. Those that came empty are left out.
 
     Raises:
-        PayloadError: it is no export.
+        PayloadError: it is no export. RedactionFailed: the hook failed.
     """
     try:
         scopes = msgspec.convert(state, dict[str, dict[str, _Exported]])
@@ -46,7 +47,7 @@ def imported(state: Mapping[str, Any]) -> dict[str, dict[str, Written]]:
         raise PayloadError("state", str(error)) from error
     return {
         scope: {
-            key: Written(held.type, held.version, False, codec.encode(held.state, f"{scope}.{key}"))
+            key: _written(scope, key, held, redaction)
             for key, held in keys.items()
             if held.state != {}
         }
@@ -66,6 +67,13 @@ def replacing(
             delta = difference(old, _native.decode(state.raw)) or [1, {}, []]
             changes.append(Change(key, msgspec.Raw(_encode(delta)), state.type, state.schema))
     return changes
+
+
+def _written(scope: str, key: str, held: _Exported, redaction: Redaction) -> Written:
+    about = {"scope": scope, "key": key, "type": held.type}
+    found = redaction.alike("AgentStates.load_state", TURNED, about, {"state": held.state})
+    raw = codec.encode(found["state"], f"{scope}.{key}")
+    return Written(held.type, held.version, False, raw)
 
 
 def _exported(stored: Written) -> dict[str, Any]:

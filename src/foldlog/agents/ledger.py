@@ -18,6 +18,7 @@ from foldlog.log.port import Append
 from foldlog.store.guards import restoring
 from foldlog.store.journal import Journal, with_keys
 from foldlog.store.payloads import dump, load
+from foldlog.store.redaction import Redaction
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import agentlist, agentshares, agentstates
@@ -52,6 +53,11 @@ class LogBackend:
     def __init__(self, journal: Journal, name: str) -> None:
         self._journal = journal
         self._name = name
+
+    @property
+    def redaction(self) -> Redaction:
+        """See the protocol."""
+        return self._journal.redaction
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
         """See the protocol."""

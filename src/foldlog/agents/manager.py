@@ -248,11 +248,12 @@ class AgentStates(Generic[R]):
         """Make the states of a dump all there are, at once. Those that came empty stay as they are.
 
         Raises:
-            PayloadError: it is no dump. Nothing was stored.
+            PayloadError: it is no dump. RedactionFailed: the store's `redact=` failed. Nothing was
+                stored.
             AppendConflict: a turn was completed meanwhile. Nothing was stored.
             Others as `TurnStateContext.complete`.
         """
-        states = imported(state)
+        states = imported(state, self._backend.redaction)
         writes = []
         for scope in dict.fromkeys([*await self._backend.scopes(), *states]):
             loaded = await self._backend.load(scope_text(scope), "strong")

@@ -10,6 +10,7 @@ from typing import Final
 
 from foldlog.agents.backend import Commit, Loaded, Write
 from foldlog.errors import AppendConflict
+from foldlog.store.redaction import Redaction
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
 from foldlog_projections.agentstates import Change, Entry
@@ -20,6 +21,8 @@ HISTORY: Final = 1000
 
 class MemoryBackend:
     """Scopes in dicts. Lasts as long as the object; whoever shares it shares the state."""
+
+    redaction: Final = Redaction()
 
     def __init__(self) -> None:
         self._last = 0

@@ -15,7 +15,7 @@ from foldlog.errors import AppendConflict, PayloadError
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
-from foldlog_projections.agentstates import Change
+from foldlog_projections.agentstates import TURNED, Change
 from foldlog_projections.delta import difference
 
 T = TypeVar("T", bound=BaseModel)
@@ -86,11 +86,18 @@ class TurnStateContext:
     def update(self, key: str, state: BaseModel) -> None:
         """Have a key hold this state as it is now, once the turn completes.
 
+        Where the store redacts, that is what its `redact=` makes of the state, for the turn, too.
+
         Raises:
             PayloadError: a part cannot be held. InvalidId: the key is empty.
+            RedactionFailed: `redact=` failed, or made something of it that is not of its model.
             ShareRefused: the token is read-only. Other refusals come when the turn completes.
         """
-        self._set(key, written(state, key if not isinstance(key, ShareToken) else "state"))
+        redaction = self._backend.redaction
+        if isinstance(key, ShareToken):  # which is a secret, and leads to whatever it leads to
+            self._set(key, written(state, "state", redaction))
+        else:
+            self._set(key, written(state, key, redaction, {"scope": self.scope, "key": key}))
 
     def delete(self, key: str) -> None:
         """Have a key hold nothing, once the turn completes. Errors as `update`."""
@@ -152,6 +159,7 @@ class TurnStateContext:
         Raises:
             AppendConflict: somebody has written since. Nothing was stored.
             ShareRefused: a token does not open this, or does not any more. Nothing was stored.
+            RedactionFailed: `redact=` failed on the label. Nothing was stored.
             PayloadTooLarge, AppendFailed, LogUnavailable: nothing was stored.
             AppendUnknown: it may have been.
         """
@@ -175,6 +183,11 @@ class TurnStateContext:
             for loaded in [self._loaded[scope]]
         ]
         if writes or self._shares:
+            if label:
+                about = {"scope": self.scope}
+                given = {"label": label}
+                redaction = self._backend.redaction
+                label = redaction.alike("AgentStates.turn", TURNED, about, given)["label"]
             versions = await self._backend.commit(writes, list(self._shares.items()), label)
             self._version = versions.get(self.scope, self._version)
             self._expected = None

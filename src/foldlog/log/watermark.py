@@ -2,12 +2,16 @@
 
 A server that finds its files damaged when it starts goes on with what it can read: the log then
 ends earlier than it did, or has a gap, and nothing in it says so. So a mark stands outside: up to
-which sequence a shard went, and how many records it held then. When a store opens, and before the
-first read whenever the connection was lost, the log is held against it.
+which sequence a shard went, and how many records it held then. When a store opens, and before it
+reads or appends anything whenever the connection was lost, the log is held against it.
 
 Only a purge takes records away, so every purge announces itself in the mark first. A mark is
 written behind what is appended and may be lost at any time: it proves a loss, never that there is
 none.
+
+A backup of the whole server brings its marks back, too. What a store was told itself it still
+knows then: up to which sequence its appends were acked, and where the log ended when it looked
+last.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -30,9 +34,11 @@ from foldlog.errors import (
     LogRewound,
     LogUnavailable,
 )
+from foldlog.log.extent import Extent
 from foldlog.log.port import Append, Log, Record, StreamInfo
 from foldlog.log.relay import Relay
-from foldlog.subjects import Subject
+from foldlog.log.together import together
+from foldlog.subjects import Branch, Subject
 
 MARK_SECONDS: Final = 10.0
 """How far a mark may lag behind what a store appends."""
@@ -85,14 +91,19 @@ class Marks(Protocol):
         ...
 
 
-def loss(mark: Mark, found: StreamInfo) -> FoldlogError | None:
-    """What a shard as it is now has lost since it was marked: an error to raise, or None."""
+def loss(mark: Mark, found: StreamInfo, known: int = 0) -> LogRewound | LogCorrupt | None:
+    """What a shard as it is now has lost since it was marked: an error to raise, or None.
+
+    `known`: up to which sequence it is known to have gone, whatever the mark says.
+    """
+    if found.last_seq < known:
+        return LogRewound(found.name, max(known, mark.seq), f"it ended at {found.last_seq}")
     if mark.ended is not None:
         return LogRewound(found.name, mark.seq, f"it ended at {mark.ended}")
     if found.last_seq < mark.seq:
-        return LogRewound(found.name, mark.seq, f"it ends at {found.last_seq}")
+        return LogRewound(found.name, mark.seq, f"it ended at {found.last_seq}")
     # With replicas it is they who make good what one of them has lost.
-    if mark.purging or found.replicas > 1:
+    if not mark.seq or mark.purging or found.replicas > 1:
         return None
     missing = mark.messages + found.last_seq - mark.seq - found.messages
     if missing <= 0:
@@ -104,19 +115,43 @@ def loss(mark: Mark, found: StreamInfo) -> FoldlogError | None:
     )
 
 
+class _Lost(NamedTuple):
+    """A shard as it was found, and the mark of that revision with which it was compared."""
+
+    found: StreamInfo
+    mark: Mark
+    revision: int
+    error: LogRewound | LogCorrupt
+
+
 class Watermarked(Relay):
-    """A log that is held against its marks before it is read. It owns the log below.
+    """A log that is held against its marks before it is used. It owns the log below.
 
     Every read of a subject raises what `loss` finds, until `accept`. A scan does not: it is how
     what is left is looked at.
+
+    Args:
+        extents: by shard, up to where the log below is known to go; also learns that here.
     """
 
-    def __init__(self, below: Log, marks: Marks, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        below: Log,
+        marks: Marks,
+        *,
+        extents: Sequence[Extent] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(below)
         self._marks = marks
+        if extents is None:
+            extents = [Extent() for _ in range(below.namespace.shards)]
+        self._extents = extents
         self._clock = clock
         self._proven: int | None = None
-        self._proving = asyncio.Lock()
+        self._lost_before = set[tuple[str, int, str]]()
+        # Those who append ask again sooner than those who read: they must not wait for them.
+        self._reading, self._appending = asyncio.Lock(), asyncio.Lock()
         self._grown = False
         self._due: asyncio.TimerHandle | None = None
         self._marking: asyncio.Task[None] | None = None
@@ -159,6 +194,12 @@ class Watermarked(Relay):
         await self.below.purge(subject, before=before)
         await self._purged(subject.shard, token)
 
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """See the port."""
+        token = await self._announce(branch.shard)
+        await self.below.purge_branch(branch, before=before)
+        await self._purged(branch.shard, token)
+
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""
         token = await self._announce(shard)
@@ -166,28 +207,32 @@ class Watermarked(Relay):
         await self._purged(shard, token)
 
     async def prove(self) -> None:
-        """Hold every shard against its mark, unless that was done since the connection was lost."""
-        if self._is_proven:
-            return
-        async with self._proving:
-            epoch = self.below.epoch
-            if self._proven == epoch:
-                return
-            while (lost := await self._loss()) is not None:
-                found, revision, error = lost
-                mark, again = await self._mark(found.shard)
-                if again != revision:
-                    continue  # a purge that began in between looks like this
-                if isinstance(error, LogRewound) and mark.ended is None:
-                    await self._keep(found, mark, revision)
-                raise error
-            self._proven = epoch
+        """Hold every shard against its mark, and against what is known of it here.
+
+        Unless that was done since the connection was lost.
+        """
+        for lost in await self._lost(self._reading):
+            raise lost
 
     async def look(self) -> None:
-        """As `prove`, but what is found is left for the reads to raise."""
+        """As `prove`, but what is found is left for the reads to raise; appends may go on."""
         try:
-            await self.prove()
-        except (LogRewound, LogCorrupt, LogUnavailable) as error:
+            lost = await self._lost(self._reading)
+        except LogUnavailable as error:
+            _log.info("the log was not looked at: %s", error)
+            return
+        self._lost_before = set(map(_what, lost))
+        for each in lost:
+            _log.info("the log was looked at: %s", each)
+
+    async def prove_for_appends(self) -> None:
+        """As `prove`, for who appends: a gap is for reads to raise, and so is what `look` found.
+
+        What is appended to a log that ends too early takes sequences that others have read.
+        """
+        for error in await self._lost(self._appending):
+            if isinstance(error, LogRewound) and _what(error) not in self._lost_before:
+                raise error
             _log.info("the log was looked at: %s", error)
 
     async def accept(self) -> None:
@@ -228,42 +273,87 @@ class Watermarked(Relay):
         except FoldlogError as error:
             _log.info("no high-water mark: %s", error)
 
-    async def _loss(self) -> tuple[StreamInfo, int, FoldlogError] | None:
-        """The first shard that has lost something, its mark's revision, and what is to be raised.
+    async def _lost(self, asking: asyncio.Lock) -> list[LogRewound | LogCorrupt]:
+        """What the shards have lost, an error each; `asking` is held by who asks for others, too.
 
-        If the mark is of another revision by now, a purge may be what took it.
+        Raises:
+            LogUnavailable: nobody says.
         """
-        # The marks first: what is appended meanwhile only adds to the log.
-        marks = [await self._mark(shard) for shard in range(self.namespace.shards)]
-        if any(mark.seq for mark, _ in marks):
-            for found in await self.below.streams():
-                mark, revision = marks[found.shard]
-                if (error := loss(mark, found)) is not None:
-                    return found, revision, error
-        return None
+        if self._is_proven:
+            return []
+        async with asking:
+            epoch = self.below.epoch
+            if self._proven == epoch:
+                return []
+            confirmed = set[int]()
+            while not await self._is_certain(losses := await self._losses(), confirmed):
+                pass
+            for lost in losses:
+                if isinstance(lost.error, LogRewound) and lost.mark.ended is None:
+                    await self._keep(lost, lost.error.sequence)
+            if not losses:
+                self._proven = epoch
+            return [lost.error for lost in losses]
 
-    async def _keep(self, found: StreamInfo, mark: Mark, revision: int) -> None:
-        """Have the mark say that the shard was rewound; the next append may hide it."""
+    async def _losses(self) -> list[_Lost]:
+        """What seems to be lost: see `_is_certain`."""
+        # What is known first, then the marks: what is appended meanwhile only adds to the log.
+        known = [extent.seq for extent in self._extents]
+        marks = await together(self._mark(shard) for shard in range(self.namespace.shards))
+        losses = list[_Lost]()
+        for found in await self.below.streams():
+            mark, revision = marks[found.shard]
+            error = loss(mark, found, known[found.shard])
+            if error is None:
+                self._extents[found.shard].reaches(found.last_seq)
+            else:
+                losses.append(_Lost(found, mark, revision, error))
+        return losses
+
+    async def _is_certain(self, losses: Sequence[_Lost], confirmed: set[int]) -> bool:
+        """Whether nothing else explains it; else it is to be looked at anew.
+
+        `confirmed`: shards whose leader was confirmed before that look; those that are now are
+        added.
+        """
+        for lost in losses:
+            shard = lost.found.shard
+            _, revision = await self._mark(shard)
+            if revision != lost.revision:
+                return False  # a purge that began in between looks like this
+            if lost.found.replicas > 1 and shard not in confirmed:
+                await self.below.barrier(shard)  # a deposed leader may have told
+                confirmed.add(shard)
+                return False
+        return True
+
+    async def _keep(self, lost: _Lost, end: int) -> None:
+        """Have the mark say that the shard went to `end` and was rewound; appends may hide it."""
         try:
-            ended = msgspec.structs.replace(mark, ended=found.last_seq)
-            await self._put(found.shard, ended, revision)
+            ended = msgspec.structs.replace(lost.mark, seq=end, ended=lost.found.last_seq)
+            await self._put(lost.found.shard, ended, lost.revision)
         except FoldlogError as error:
             _log.info("no high-water mark: %s", error)
 
     async def _accept(self, shard: int) -> None:
+        extent = self._extents[shard]
         while True:
+            known = extent.seq
             mark, revision = await self._mark(shard)
             found = (await self.below.streams())[shard]
             now = Mark(found.last_seq, found.messages, self._live(mark))
             if not revision or now == mark or await self._put(shard, now, revision):
+                if found.last_seq < known:
+                    extent.seq = found.last_seq
                 return
 
     async def _remark(self, shard: int) -> None:
+        known = self._extents[shard].seq
         mark, revision = await self._mark(shard)
         if self._live(mark):
             return  # whoever purges will do it
         found = (await self.below.streams())[shard]
-        if loss(mark, found) is not None:
+        if loss(mark, found, known) is not None:
             return  # the evidence stays
         now = Mark(found.last_seq, found.messages)
         if now != mark:  # if it is another by now, somebody else has just done it
@@ -315,3 +405,8 @@ class Watermarked(Relay):
             return msgspec.json.decode(data, type=Mark) if data else Mark(), revision
         except msgspec.MsgspecError:
             return Mark(), revision  # nothing is known; the next mark replaces it
+
+
+def _what(lost: LogRewound | LogCorrupt) -> tuple[str, int, str]:
+    """What of the log is gone: the same as long as nothing else is."""
+    return lost.stream, lost.sequence, lost.reason

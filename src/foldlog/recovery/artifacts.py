@@ -63,19 +63,19 @@ class ArtifactBackend:
         return type(self)(self._ledger, self._contents, codecs.checked(codec))
 
     def artifact_id(self, artifact: Any) -> str:
-        """Return the id that follows from an artifact's content.
+        """Return the id that follows from an artifact's content, as it would be stored.
 
         Raises:
-            PayloadError: the codec cannot hold it.
+            PayloadError: the codec cannot hold it. RedactionFailed: the store's `redact=` failed.
         """
-        return codecs.encode(artifact, self._codec).artifact_id
+        return self._encoded("artifact_id", artifact).artifact_id
 
     async def add_artifact(self, artifact: Any) -> str:
         """Save an artifact under the id that follows from its content; return the id.
 
         Errors as `save_artifact`.
         """
-        encoded = codecs.encode(artifact, self._codec)
+        encoded = self._encoded("add_artifact", artifact)
         await self._save(encoded.artifact_id, encoded)
         return encoded.artifact_id
 
@@ -83,11 +83,12 @@ class ArtifactBackend:
         """Save an artifact under an id of the caller's; what was there gives way. Returns True.
 
         Raises:
-            PayloadError: the codec cannot hold it. InvalidId: the id is empty. Nothing was stored.
+            PayloadError: the codec cannot hold it. InvalidId: the id is empty. RedactionFailed: the
+                store's `redact=` failed. Nothing was stored.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
         """
         checked_id(artifact_id, "artifact_id")
-        await self._save(artifact_id, codecs.encode(artifact, self._codec))
+        await self._save(artifact_id, self._encoded("save_artifact", artifact, artifact_id))
         return True
 
     async def load_artifact(self, artifact_id: str) -> Any | None:
@@ -177,6 +178,12 @@ class ArtifactBackend:
         """Whether the artifact is that content: a save that was cut short may have claimed two."""
         named = await self._named(artifact_id)
         return named is not None and named.sha256 == sha256
+
+    def _encoded(self, method: str, artifact: Any, artifact_id: str | None = None) -> Encoded:
+        about = {"artifact_id": artifact_id, "codec": self._codec}
+        redaction, called = self._ledger.journal.redaction, f"ArtifactBackend.{method}"
+        redacted = redaction.value(called, stateartifacts.NAMED, about, artifact=artifact)
+        return codecs.encode(redacted, self._codec)
 
     async def _save(self, artifact_id: str, encoded: Encoded) -> None:
         # The content first, then that the artifact leads there. What is cut short leaves a claim

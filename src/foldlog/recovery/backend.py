@@ -24,6 +24,7 @@ from foldlog.recovery.models import (
     StateStatus,
 )
 from foldlog.recovery.publishing import EventBus, Publisher
+from foldlog.recovery.redacting import Redacting
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
 from foldlog.subjects import checked_id
@@ -63,14 +64,15 @@ class StateBackend:
 
         Raises:
             PayloadError: a part cannot be held; `.path` says which. InvalidId: the id is empty.
+            RedactionFailed: the store's `redact=` failed.
             In each case nothing was saved.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
         """
-        return await self._save(snapshot, existing=False)
+        return await self._save(snapshot, "StateBackend.save_state", existing=False)
 
     async def update_state(self, snapshot: StateSnapshot) -> bool:
         """As `save_state`, if there is such a state; else return False."""
-        return await self._save(snapshot, existing=True)
+        return await self._save(snapshot, "StateBackend.update_state", existing=True)
 
     async def load_state(self, state_id: str) -> StateSnapshot | None:
         """Return the snapshot as of now, or None if there is no such state.
@@ -189,9 +191,12 @@ class StateBackend:
         The first answer stands; every other caller, in any process, gets False.
 
         Raises:
-            PayloadError: the value cannot be held. Others as `save_state`.
+            PayloadError: the value cannot be held. RedactionFailed: `redact=` failed. Others as
+                `save_state`.
         """
-        answered = records.done(address, 0.0, codec.encode(value, "value"))
+        redacting = Redacting(self._ledger.journal.redaction, state_id)
+        given = redacting.result(address, value, "StateBackend.answer")
+        answered = records.done(address, 0.0, codec.encode(given, "value"))
 
         def decide(state: State, head: int) -> Entry | None:
             step = state.steps.get(address)
@@ -199,8 +204,8 @@ class StateBackend:
 
         return await self._ledger.write(state_id, decide)
 
-    async def _save(self, snapshot: StateSnapshot, *, existing: bool) -> bool:
-        value = valued(snapshot)
+    async def _save(self, snapshot: StateSnapshot, method: str, *, existing: bool) -> bool:
+        value = valued(snapshot, self._ledger.journal.redaction, method)
 
         def decide(state: State, head: int) -> Entry | None:
             if existing and state.value is None:

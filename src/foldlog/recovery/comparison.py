@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldlog import codec
-from foldlog.recovery.records import told
 from foldlog.recovery.replay import ABSENT, Mismatch, Validation, differences
 from foldlog_projections.states import Step
 
@@ -32,11 +31,11 @@ class Comparison:
                 actual = codec.decode(codec.encode(result, "result"))
                 self._note(address, differences(expected, actual, "result"))
 
-    def raised(self, address: str, recorded: Step | None, error: Exception) -> None:
-        """A step has raised."""
+    def raised(self, address: str, recorded: Step | None, kind: str, message: str) -> None:
+        """A step has raised an exception of that kind."""
         if self._is_expected(address, recorded) and recorded is not None:
             expected = _error(recorded) if recorded.phase == "failed" else ABSENT
-            self._note(address, differences(expected, ": ".join(told(error)), "error"))
+            self._note(address, differences(expected, f"{kind}: {message}", "error"))
 
     def found(self, steps: Mapping[str, Step]) -> Validation:
         """What was found so far; `steps` are those on record."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 from foldlog import codec
 from foldlog.envelope import Draft
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import ConfigurationError, PayloadError, RedactionFailed
 from foldlog.recovery import records
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.comparison import Comparison
@@ -148,7 +148,8 @@ class Execution:
         record.
 
         What it gives is held by `foldlog.codec`, or with `artifact=True` by the artifact backend,
-        which stores large objects once; a result beyond 256 KiB becomes an artifact by itself.
+        which stores large objects once; a result beyond 256 KiB becomes an artifact by itself. What
+        is on record of it is what the store's `redact=` makes of it.
         A step that raised before is done again, and so is, in VALIDATION, every step.
 
         Args:
@@ -163,6 +164,7 @@ class Execution:
                 entered, or was left.
             InvalidId: the address is empty. It was not called.
             PayloadError: what it gave cannot be held. Its outcome is unknown from now on.
+            RedactionFailed: the store's `redact=` failed on what it gave, or raised: likewise.
             AppendConflict: another owner has taken over. If it was called, nothing is on record.
             ResultMissing: the result on record was an artifact that is gone.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`; if it was called,
@@ -215,7 +217,8 @@ class Execution:
             ConfigurationError: its outcome is not unknown, or is on record by now.
             PayloadError: the result cannot be held. Others as `Tenure.write`.
         """
-        await self._settle(address, records.done(address, 0.0, codec.encode(result, "result")))
+        given = self._tenure.redacting.result(address, result, "Execution.confirm")
+        await self._settle(address, records.done(address, 0.0, codec.encode(given, "result")))
 
     async def retract(self, address: str) -> None:
         """Put on record that a step whose outcome was unknown has not happened: `run` does it.
@@ -266,7 +269,7 @@ class Execution:
     async def _asked(self, address: str, request: Any, before: Step | None) -> Step:
         """Stop here; or return the answer, if it has come in the meantime."""
         if self._mode is not ReplayMode.VALIDATION:
-            encoded = codec.encode(request, "request")
+            encoded = codec.encode(self._tenure.redacting.request(address, request), "request")
             waiting = records.waiting(address, encoded)
             if not await self._tenure.write(
                 waiting, status=StateStatus.PAUSED, when=lambda state: not _is_done(state, address)
@@ -327,12 +330,13 @@ class Execution:
                 # A step within stops the execution; it comes here again.
                 await finished(self._tenure.write(records.retracted(address)))
                 raise
-            await finished(self._tenure.write(records.failed(address, seconds, error)))
+            failed = records.failed(address, seconds, *self._tenure.redacting.told(address, error))
+            await finished(self._tenure.write(failed))
             await self._publisher.publish(
                 address,
                 event_type,
                 ExecutionStatus.FAILED,
-                message=records.told(error)[1],
+                message=records.kept(records.told(error)[1]),
                 seconds=seconds,
             )
             raise
@@ -352,13 +356,15 @@ class Execution:
             return
         try:
             await self._tenure.write(done, status=StateStatus.RUNNING)
-        except PayloadError:  # of the storage: what the step gave is on record all the same
+        except (PayloadError, RedactionFailed):
+            # Of the storage: what the step gave is on record all the same.
             await self._tenure.write(done)
             raise
 
     async def _done(
         self, address: str, seconds: float, result: Any, *, artifact: bool
     ) -> tuple[Draft, bool]:
+        result = self._tenure.redacting.result(address, result)
         encoded = b"" if artifact else codec.encode(result, "result")
         if artifact or len(encoded) > LARGE_RESULT:
             artifact_id = await self._artifacts.add_artifact(result)
@@ -376,11 +382,13 @@ class Execution:
             result = await step(*args)
         except Exception as error:
             if not consists_of(error, ExecutionPaused):
-                self._comparison.raised(address, recorded, error)
+                told = self._tenure.redacting.told(address, error)
+                self._comparison.raised(address, recorded, *told)
             raise
         is_done = recorded is not None and recorded.phase == "done"
         expected = await self._result(recorded) if recorded is not None and is_done else None
-        self._comparison.gave(address, recorded, expected, result)
+        given = self._tenure.redacting.result(address, result)
+        self._comparison.gave(address, recorded, expected, given)
         return result
 
     def _check_entered(self) -> None:

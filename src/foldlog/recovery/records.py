@@ -42,9 +42,8 @@ def done_as_artifact(address: str, seconds: float, artifact_id: str) -> Draft:
     return _drafted(states.DONE, Done(address, seconds, artifact_id=artifact_id))
 
 
-def failed(address: str, seconds: float, error: Exception) -> Draft:
-    """It raised."""
-    kind, message = told(error)
+def failed(address: str, seconds: float, kind: str, message: str) -> Draft:
+    """It raised an exception of that kind."""
     return _drafted(states.FAILED, Failed(address, seconds, kind, message))
 
 
@@ -59,13 +58,18 @@ def waiting(address: str, request: bytes) -> Draft:
 
 
 def told(error: Exception) -> tuple[str, str]:
-    """An exception's type and message, as text that the log can hold: the beginning, if long."""
+    """An exception's type and message."""
     try:
         message = str(error)
     except Exception as fault:  # noqa: BLE001 - its `__str__` is the caller's code, too
         message = f"no message: {type(fault).__name__}"
+    return type(error).__qualname__, message
+
+
+def kept(message: str) -> str:
+    """What is kept of a message, as text that the log can hold: the beginning, if it is long."""
     text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} ..."
-    return type(error).__qualname__, text.encode(errors="replace").decode()
+    return text.encode(errors="replace").decode()
 
 
 def folded(state: State, envelope: Draft) -> State:

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from foldlog import codec
 from foldlog.envelope import Draft, draft, upsert_id
-from foldlog.errors import LogCorrupt, PayloadError
+from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
 from foldlog.recovery.models import ExecutionStatus, StateSnapshot
 from foldlog.store.guards import drafting
 from foldlog.store.payloads import dump
+from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
 from foldlog_projections import states
 from foldlog_projections.delta import difference, pieces
@@ -42,8 +43,8 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 @drafting("snapshot")
-def valued(snapshot: Any) -> Value:
-    """Return a snapshot as a value. Another library's of the same shape will do.
+def valued(snapshot: Any, redaction: Redaction, method: str) -> Value:
+    """Return a snapshot as a value, redacted. Another library's of the same shape will do.
 
     What another library's snapshot has that cannot be held exactly, a path for instance, is held as
     pydantic writes it in JSON: its own backends would do no more.
@@ -51,14 +52,17 @@ def valued(snapshot: Any) -> Value:
     Raises:
         PayloadError: it has not that shape, or a part cannot be held.
         InvalidId: the state id is empty.
+        RedactionFailed: the hook failed, or what it returned is not of that shape.
     """
     if isinstance(snapshot, StateSnapshot):
-        return _checked(snapshot)
+        return _checked(snapshot, redaction, method)
     try:
-        return _checked(_adopted(snapshot.model_dump(warnings=False)))
+        adopted = _adopted(snapshot.model_dump(warnings=False))
+        return _checked(adopted, redaction, method)
     except PayloadError as refused:
         try:
-            return _checked(_adopted(snapshot.model_dump(mode="json", warnings=False)))
+            adopted = _adopted(snapshot.model_dump(mode="json", warnings=False))
+            return _checked(adopted, redaction, method)
         except ValueError as error:  # pydantic's own, or another PayloadError
             reason = f"{refused.reason}; and as JSON: {error}"
             raise PayloadError(refused.path, reason) from error
@@ -71,10 +75,32 @@ def _adopted(dumped: object) -> StateSnapshot:
         raise PayloadError("snapshot", str(error)) from error
 
 
-def _checked(snapshot: StateSnapshot) -> Value:
+def _checked(snapshot: StateSnapshot, redaction: Redaction, method: str) -> Value:
     checked_id(snapshot.state_id, "state_id")
-    value: Value = native(snapshot.model_dump(warnings=False), "snapshot")
+    dumped = snapshot.model_dump(warnings=False)
+    if redaction:
+        dumped = _redacted(dumped, redaction, method)
+    value: Value = native(dumped, "snapshot")
+    try:
+        _adopted(value)  # what could not be read again is not saved
+    except PayloadError:
+        if not redaction:
+            raise
+        # Without its cause, which quotes the snapshot.
+        raise RedactionFailed(states.SAVED, method, "what it left is no snapshot") from None
     return value
+
+
+def _redacted(dumped: Value, redaction: Redaction, method: str) -> Value:
+    metadata = dumped["metadata"]
+    about = {name: dumped[name] for name in ("state_id", "status", "version")}
+    about |= {name: metadata[name] for name in ("pipeline_name", "parent_state_id")}
+    given = {name: metadata[name] for name in ("tags", "description", "custom")}
+    given["execution_state"] = dumped["execution_state"]
+    found = dict(redaction.alike(method, states.SAVED, about, given))
+    execution_state = found.pop("execution_state")
+    known = {name: dumped[name] for name in StateSnapshot.model_fields}  # not of a subclass
+    return {**known, "metadata": {**metadata, **found}, "execution_state": execution_state}
 
 
 def native(value: Any, path: str) -> Any:

@@ -8,14 +8,17 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
 from foldlog.recovery import records
 from foldlog.recovery.ledger import Entry, Ledger
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
+from foldlog.recovery.redacting import Redacting
 from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
 from foldlog_projections import states
 from foldlog_projections.states import State, Step
+
+_CHECKPOINT: Final = "Execution.checkpoint"
 
 
 class Tenure:
@@ -55,6 +58,11 @@ class Tenure:
         """What the caller keeps in the snapshot."""
         data: dict[str, Any] = self.snapshot.execution_state["storage"]["data"]
         return data
+
+    @property
+    def redacting(self) -> Redacting:
+        """What the steps pass before they are written."""
+        return Redacting(self._ledger.journal.redaction, self.state_id)
 
     async def begin(self, resume_from: str | None) -> None:
         """Take the execution over, or begin it. With `resume_from`, that step and all after it
@@ -121,6 +129,7 @@ class Tenure:
         Raises:
             AppendConflict: another owner has taken over. Nothing was appended.
             PayloadError: what is to be saved cannot be held. Nothing was appended.
+            RedactionFailed: the store's `redact=` failed on it. Nothing was appended.
             Others as `Ledger.write`.
         """
         async with self._turn:
@@ -186,7 +195,11 @@ class Tenure:
     def _value(self, status: StateStatus) -> dict[str, Any]:
         self.snapshot.status = status
         self.snapshot.updated_at = now()
-        return valued(self.snapshot)
+        value = valued(self.snapshot, self._ledger.journal.redaction, _CHECKPOINT)
+        storage = value["execution_state"].get("storage")
+        if not isinstance(storage, dict) or not isinstance(storage.get("data"), dict):
+            raise RedactionFailed(states.SAVED, _CHECKPOINT, "storage has to stay a mapping")
+        return value
 
 
 def _held(snapshot: StateSnapshot) -> StateSnapshot:

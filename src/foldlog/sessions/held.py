@@ -9,6 +9,7 @@ from foldlog.models import TaskState, TaskStatus
 from foldlog.sessions.emitter import Emitter
 from foldlog.sessions.ledger import Decide, Ledger
 from foldlog.sessions.models import PendingContextPatch, SessionContext
+from foldlog.sessions.redacting import Redacting
 from foldlog.sessions.standing import Standing
 from foldlog.sessions.state import SessionState
 from foldlog.sessions.telemetry import TaskTelemetrySink
@@ -28,6 +29,7 @@ class Held:
         self.telemetry = Emitter(telemetry)
         self._journal = journal
         self._ledger = Ledger(journal, session_id)
+        self._redacting = Redacting(journal.redaction, session_id)
         self._state = SessionState(Standing(session_id, {}, State()))
 
     async def refresh(self) -> SessionState:

@@ -14,6 +14,7 @@ from foldlog.sessions.errors import IllegalTransition, TaskExists
 from foldlog.sessions.standing import Entry, Standing, Task, brief_of
 from foldlog.sessions.status import FINAL, check_transition
 from foldlog.sessions.telemetry import EventType, Outcome, told
+from foldlog.store.guards import drafting
 from foldlog.store.tasks import drafted
 
 
@@ -33,6 +34,7 @@ _ENDS: Final = {
 }
 
 
+@drafting("task")
 def spawned(standing: Standing, task: TaskState, group_id: str | None) -> Entry:
     """A new task, which waits to be started.
 

@@ -41,6 +41,7 @@ class Session(Tasking):
 
     Every method that writes may raise, beside what it says itself:
         PayloadError: a part cannot be held. InvalidId: an id is empty. Nothing was appended.
+        RedactionFailed: the store's `redact=` failed. Nothing was appended.
         AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
     """
 
@@ -68,7 +69,9 @@ class Session(Tasking):
             "memory": None if memory is None else dict(memory),
             "artifacts": None if artifacts is None else list(artifacts),
         }
-        given = {name: part for name, part in parts.items() if part is not None}
+        given = self._redacting.context(
+            {name: part for name, part in parts.items() if part is not None}
+        )
 
         def decide(standing: Standing) -> Entry:
             new = replace(context.context_of(standing.state), **given)
@@ -99,7 +102,8 @@ class Session(Tasking):
         """
         strategy = MergeStrategy(strategy)
         id = secrets.token_hex(8) if patch_id is None else checked_id(patch_id, "patch_id")
-        await self._write(lambda standing: patches.offered(standing, id, patch, strategy))
+        given = self._redacting.patch("apply_context_patch", id, patch)
+        await self._write(lambda standing: patches.offered(standing, id, given, strategy))
         return id if strategy is MergeStrategy.HUMAN_GATED else None
 
     async def apply_pending_patch(
@@ -135,7 +139,7 @@ class Session(Tasking):
         """
         if event.session_id != self.session_id:
             raise PayloadError("session_id", f"the event is of {event.session_id!r:.80}")
-        event = sanitize_steering_event(event)
+        event = sanitize_steering_event(self._redacting.steering(event))
         validate_steering_event(event)
         return await self._write(
             lambda standing: steering.steered(standing, event), unless_steered=event.event_id
@@ -226,9 +230,8 @@ class Session(Tasking):
         """
         if key is None:
             key = config.isolation.key(tool_context or self.context.tool_context)
-        found = ShortTermMemory(
-            config, Memory(self._journal), key, summarizer=summarizer, on_health=on_health
-        )
+        kept = self._redacting.memory(Memory(self._journal))
+        found = ShortTermMemory(config, kept, key, summarizer=summarizer, on_health=on_health)
         await found.hydrate()
         self._memories.append(found)
         return found

@@ -93,7 +93,7 @@ class Tasking(Held):
                 trace_id=trace_id,
                 description=description,
             )
-            return lifecycle.spawned(standing, task, group_id)
+            return lifecycle.spawned(standing, self._redacting.task(task), group_id)
 
         await self._write(decide)
         return self.get_task(id)
@@ -149,6 +149,9 @@ class Tasking(Held):
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
             MergeRefused: see `apply_context_patch`.
         """
+        result = self._redacting.result(task_id, result)
+        if patch is not None:
+            patch = self._redacting.patch("complete_task", task_id, patch)
 
         def decide(standing: Standing) -> Entry:
             entry = lifecycle.moved(standing, task_id, TaskStatus.COMPLETE, result=result)
@@ -167,7 +170,7 @@ class Tasking(Held):
         Raises:
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
-        failed = TaskStatus.FAILED
+        failed, error = TaskStatus.FAILED, self._redacting.error(task_id, error)
         await self._write(
             lambda standing: lifecycle.moved(standing, task_id, failed, reason=error, error=error)
         )
@@ -184,7 +187,7 @@ class Tasking(Held):
         total_steps: int | None = None,
         progress: dict[str, Any] | None = None,
     ) -> StateUpdate:
-        """Append an update of a running task, and return it.
+        """Append an update of a running task, and return it as it was appended.
 
         Args:
             update_id: names the update, so that reporting it again has no effect. None: a new one.
@@ -204,6 +207,9 @@ class Tasking(Held):
             total_steps=total_steps,
             created_at=datetime.now(UTC),
         )
+        update = self._redacting.update(update)
+        if progress is not None:
+            progress = self._redacting.progress(task_id, progress)
         await self._write(lambda standing: lifecycle.progressed(standing, update, progress))
         return update
 
@@ -222,6 +228,7 @@ class Tasking(Held):
         """
         id = secrets.token_hex(8) if group_id is None else checked_id(group_id, "group_id")
         strategy = MergeStrategy(merge_strategy)
+        name = self._redacting.group_name(id, name)
         await self._write(lambda standing: groups.opened(standing, id, name, strategy))
         return self._state.group(id)
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.port import ServerInfo
 from foldlog.log.port import StreamInfo as StreamHealth
 from foldlog.store.journal import Journal
 from foldlog.store.spool import Outbox, SpoolHealth
+
+_Durability = Literal["fsync", "relaxed", "none", "unknown"]
+
+_UNSEEN: Final = ServerInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
 
 
 class EmbeddedHealth(NamedTuple):
@@ -25,7 +31,8 @@ class Health(NamedTuple):
 
     `durability` is "unknown" on a server that foldlog did not start: a client cannot read its
     `sync_interval`. `rtt_seconds` is one request; `max_payload` is in bytes.
-    `spool` is there where the store degrades.
+    `spool` is there where the store degrades, and so is `away`: the error that keeps the log from
+    answering, None where it does. While it does not, what only the log knows is empty or 0.
     """
 
     url: str
@@ -33,12 +40,13 @@ class Health(NamedTuple):
     server_version: str
     api_level: int
     rtt_seconds: float
-    durability: Literal["fsync", "relaxed", "none", "unknown"]
+    durability: _Durability
     max_payload: int
     streams: tuple[StreamHealth, ...]
     embedded: EmbeddedHealth | None
     hot_views: int
     spool: SpoolHealth | None = None
+    away: str | None = None
 
 
 class HealthCheck:
@@ -55,28 +63,39 @@ class HealthCheck:
         """Return what the log looks like now.
 
         Raises:
-            LogUnavailable: it does not answer.
+            LogUnavailable: it does not answer, and the store does not degrade.
         """
         log = self._journal.log
-        info = await log.server()
+        info, streams = _UNSEEN, tuple[StreamHealth, ...]()
+        away: str | None = None
+        try:
+            info = await log.server()
+            streams = tuple(await log.streams())
+        except StoreClosed:
+            raise
+        except FoldlogError as error:
+            if self._outbox is None:
+                raise
+            away = f"{type(error).__name__}: {error}"
         return Health(
             url=info.url,
             namespace=log.namespace.name,
             server_version=info.version,
             api_level=info.api_level,
             rtt_seconds=info.rtt,
-            durability=self._durability(info.version),
+            durability=self._durability(info),
             max_payload=info.max_payload,
-            streams=tuple(await log.streams()),
+            streams=streams,
             embedded=self._embedded(),
             hot_views=len(self._journal.views),
             spool=self._outbox.health if self._outbox else None,
+            away=away,
         )
 
-    def _durability(self, version: str) -> Literal["fsync", "relaxed", "none", "unknown"]:
+    def _durability(self, info: ServerInfo) -> _Durability:
         if self._server is not None:
             return self._server.durability
-        return "unknown" if version else "none"
+        return "unknown" if info.version or info is _UNSEEN else "none"
 
     def _embedded(self) -> EmbeddedHealth | None:
         server = self._server

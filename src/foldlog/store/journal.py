@@ -24,6 +24,7 @@ from foldlog.log.moments import Moment
 from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
+from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views
@@ -50,13 +51,23 @@ _gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None
 
 
 class Journal:
-    """The log and its views, as one store uses them. `past` is the log where it is of the past."""
+    """The log and its views, as one store uses them. `past` is the log where it is of the past.
 
-    def __init__(self, log: Log, views: Views, outbox: Outbox | None = None) -> None:
+    `redaction`: what whoever makes envelopes of what a caller gave passes that through first.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        views: Views,
+        outbox: Outbox | None = None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._stored = log
         self._log = ForkedLog(log)
         self.views = views
         self.past = log if isinstance(log, PastLog) else None
+        self.redaction = redaction or Redaction()
         self._outbox = outbox
         self._appends_to: Log | Outbox = outbox or log
         if outbox is not None:

@@ -10,17 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from foldlog.errors import ConfigurationError, FoldlogError
+from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.blobs import JetStreamBlobs
-from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Log
-from foldlog.log.watermark import Watermarked
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.own import own_projections
+from foldlog.store.reaching import Reached, reached
 from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.store.standby import Standby
@@ -46,6 +43,10 @@ class Connecting:
 
     def __await__(self) -> Generator[Any, None, Store]:
         return _open(**self._settings).__await__()
+
+    async def without_standby(self) -> Store:
+        """Open the store, or raise what keeps it from its log, also where it degrades."""
+        return await _open(**self._settings, may_stand_by=False)
 
     def stand_by(self, reason: FoldlogError) -> Standby:
         """Return a store that spools until it is handed the log, unreachable because of `reason`.
@@ -106,7 +107,9 @@ def connect(
             setting, which no client can read.
         timeout: seconds that one call may take; a write may wait as long again for its turn.
         on_error: "raise" typed errors, or "degrade": log, count, and go on with safe defaults;
-            saves for which the log is away wait in the spool.
+            saves for which the log is away wait in the spool. A log at a URL may be away from the
+            start: after `timeout` seconds the store opens all the same, and goes on trying.
+            Give `shards` then, where the namespace has several.
         spool: the spool's directory. None: `$FOLDLOG_SPOOL`, else `spool` in the data directory
             (in `$FOLDLOG_PATH` or `./.foldlog` where the log is at a URL). What an earlier process
             left there is appended before this returns, whatever `on_error` says.
@@ -135,7 +138,9 @@ def connect(
     Raises (when awaited):
         ConfigurationError: options that cannot work, together or with what is stored; or
             credentials that the server refuses.
-        LogUnavailable, UnsupportedServer, ServerStartFailed: as their message says.
+        LogUnavailable: nobody answers at the URL, and the store does not degrade; or the embedded
+            server does not answer.
+        UnsupportedServer, ServerStartFailed: as their message says.
         InvalidId: the namespace is empty.
     """
     return Connecting(
@@ -243,6 +248,7 @@ async def _open(
     replicas: int | None,
     server_binary: str | None,
     nats_options: dict[str, Any],
+    may_stand_by: bool = True,
 ) -> Store:
     if durability not in ("fsync", "relaxed"):
         raise ConfigurationError(f'durability is "fsync" or "relaxed", not {durability!r}')
@@ -258,17 +264,15 @@ async def _open(
         raise ConfigurationError(f"spool_bytes is a number of bytes, not {spool_bytes!r:.80}")
     if url is not None and path is not None:
         raise ConfigurationError("a url and a path: the path belongs to the embedded server")
-    Namespace(namespace, _checked_shards(shards))
+    tenant = Namespace(namespace, _checked_shards(shards))
     url = _chosen_url(url, path)
+    degrades = options.on_error == "degrade"
     open_log = functools.partial(
         JetStreamLog.open, namespace=namespace, shards=shards, replicas=replicas, timeout=timeout
     )
-    server = None
     data = _data_directory(path)
     place = _place(url, data, namespace, spool, nats_options)
-    if url:
-        connected = await open_log(url, options=nats_options)
-    else:
+    if not url:
         server = await EmbeddedServer.join(
             data,
             durability=durability,
@@ -282,29 +286,64 @@ async def _open(
                 revive=functools.partial(_revive, server),
                 stage=server.staging.ensure,
             )
+            found = await reached(connected, with_streams=degrades)
+            return await _store(found, place, spool_bytes, options, server)
         except BaseException:
             await server.leave()
             raise
-    snapshots = JetStreamSnapshots(connected)
-    log, outbox = Watermarked(connected, snapshots), None
+
+    opened = functools.partial(open_log, url, options=nats_options)
+
+    async def reach() -> Reached:
+        return await reached(await opened(), with_streams=degrades)
+
     try:
-        await log.look()  # before anything is appended, which might hide that something is lost
-        outbox = await _drained(log, place, spool_bytes, keep=options.on_error == "degrade")
+        return await _store(await reach(), place, spool_bytes, options)
+    except LogUnavailable as reason:
+        if not (degrades and may_stand_by):
+            raise
+        loop = asyncio.get_running_loop()
+        standby = Standby(reason, place, spool_bytes, tenant, options, loop=loop)
+    try:
+        await standby.reach_for(reach)
+    except BaseException:
+        await standby.store.close()
+        raise
+    return standby.store
+
+
+async def _store(
+    found: Reached,
+    place: Place,
+    spool_bytes: int,
+    options: StoreOptions,
+    server: EmbeddedServer | None = None,
+) -> Store:
+    """Make the store on a log, which is closed if that fails.
+
+    What waits in the spool is appended first, also where nothing will be put there.
+    """
+    outbox = Outbox(found.log, Spool(place, spool_bytes))
+    try:
+        await outbox.recover()
+        if options.on_error == "degrade":
+            outbox.knowledge.seen(found.streams or ())
+            kept = outbox
+        else:
+            await outbox.close()
+            kept = None
         return Store(
-            log,
-            JetStreamBlobs(connected),
+            found.log,
+            found.blobs,
             options,
-            snapshots=snapshots,
-            outbox=outbox,
+            snapshots=found.snapshots,
+            outbox=kept,
             server=server,
             loop=asyncio.get_running_loop(),
         )
     except BaseException:
-        if outbox is not None:
-            await outbox.close()
-        await log.close()
-        if server is not None:
-            await server.leave()
+        await outbox.close()
+        await found.log.close()
         raise
 
 
@@ -345,22 +384,6 @@ def _place(
     if url:
         return Place.of_server(spool, data, namespace, url, nats_options)
     return Place.of_embedded(spool, data, namespace)
-
-
-async def _drained(log: Log, place: Place, limit: int, *, keep: bool) -> Outbox | None:
-    """Append what waits in the spool; return the outbox if it is to be kept."""
-    outbox = Outbox(log, Spool(place, limit))
-    try:
-        await outbox.recover()
-        if keep:
-            outbox.knowledge.seen(await log.streams())
-    except BaseException:
-        await outbox.close()
-        raise
-    if keep:
-        return outbox
-    await outbox.close()
-    return None
 
 
 def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:

@@ -1,32 +1,21 @@
-"""Redaction: the caller's hook sees every save before anything of it is encoded, hashed or stored.
+"""Redaction: the caller's hook sees what is saved before any of it is encoded, hashed or stored.
 
-It comes first of all, so that ids, digests, views, spool, snapshots and the log know the redacted
-values only. What no hook is run on is not saved either: a store with `redact=` refuses envelopes of
-a type that does not pass here.
+It comes first of all, so that ids, digests, deltas, views, spool, snapshots, blobs and the log know
+the redacted values only. Further down it could not be: a secret may be spread over two deltas, and
+the digest of one tells it to whoever can guess it.
+
+Whoever makes envelopes of what a caller gave asks the `Redaction` of the journal that they go
+through, once a call and before anything is decided on. Of each type of envelope it is said here
+what the hook sees; a journal that redacts takes no others.
 """
 
 from __future__ import annotations
 
-import copy
-import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, ParamSpec
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel
-
-from foldlog.envelope import CLEARED, FORKED, Draft
 from foldlog.errors import ConfigurationError, RedactionFailed
-from foldlog.log.port import Append, Log
-from foldlog.log.relay import Relay
-from foldlog.store.artifacts import Artifacts
-from foldlog.store.guards import drafting
-from foldlog.store.journal import Journal
-from foldlog.subjects import Subject
-from foldlog_projections import lineage
-
-P = ParamSpec("P")
 
 
 class Saving(NamedTuple):
@@ -43,234 +32,121 @@ class Saving(NamedTuple):
 
 
 Redact = Callable[[Saving], Mapping[str, Any]]
-"""Returns what is saved instead of `values`, under the same names."""
+"""Returns what is saved instead of `values`, under the same names. What it has returned, it returns
+as it is: who saves what they have read has it redacted again.
+"""
 
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    """A save that is given one object: its attributes, by what they are."""
-
-    kind: str
-    parameter: str
-    about: tuple[str, ...]
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Arguments:
-    """A save whose arguments are its values."""
-
-    kind: str
-    value: str
-
-
-_EVENT: Final = _Object(
-    "event.saved", "event", ("trace_id", "ts", "kind", "node_name", "node_id"), ("payload",)
-)
-_SAVES: Final[dict[str, _Object | _Arguments | None]] = {
-    "save_event": _EVENT,
-    "save_events": _EVENT,
-    "save_remote_binding": _Object(
-        "binding.saved",
-        "binding",
-        ("trace_id", "context_id", "task_id", "router_session_id", "tenant_id", "user_id"),
-        ("metadata",),
+CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "event.saved": ("payload",),
+    "planner.saved": ("thought", "error", "extra"),
+    "task.saved": ("context_snapshot", "description", "result", "error", "progress"),
+    "task.changed": ("result", "error", "progress"),
+    "update.saved": ("content",),
+    "steering.saved": ("payload",),
+    "trajectory.saved": ("trajectory",),
+    "memory.saved": ("state",),
+    "pause.saved": ("payload",),
+    "binding.saved": ("metadata",),
+    "artifact.saved": ("data", "filename", "meta"),
+    "context.changed": ("llm_context", "tool_context", "memory", "artifacts"),
+    "patch.queued": (
+        *("digest", "facts", "artifacts", "sources"),
+        *("recommended_next_steps", "assumptions"),
     ),
-    "save_planner_state": _Arguments("pause.saved", "payload"),
-    "save_memory_state": _Arguments("memory.saved", "state"),
-    "save_task": _Object(
-        "task.saved",
-        "state",
-        ("session_id", "task_id", "trace_id", "status", "task_type"),
-        ("context_snapshot", "description", "result", "error", "progress"),
-    ),
-    "save_update": _Object(
-        "update.saved",
-        "update",
-        ("session_id", "task_id", "update_id", "update_type", "trace_id"),
-        ("content",),
-    ),
-    "save_steering": _Object(
-        "steering.saved",
-        "event",
-        ("session_id", "task_id", "event_id", "event_type", "source", "trace_id"),
-        ("payload",),
-    ),
-    "save_trajectory": _Arguments("trajectory.saved", "trajectory"),
-    "save_planner_event": _Object(
-        "planner.saved",
-        "event",
-        ("event_type", "ts", "trajectory_step", "node_name"),
-        ("thought", "error", "extra"),
-    ),
-    # Nothing in these but ids.
-    "mark_binding_terminal": None,
-    "clear_session": None,
-    "clear": None,
+    "group.opened": ("name",),
+    "state.saved": ("tags", "description", "custom", "execution_state"),
+    "step.done": ("result",),
+    "step.failed": ("message",),
+    "step.waiting": ("request",),
+    "stateartifact.named": ("artifact",),
+    "agent.turned": ("state", "label"),
+    "scoped.written": ("value",),
+    "scope.linked": ("metadata",),
 }
+"""What the hook sees, by the type of the envelope that it goes into first."""
 
-_ARTIFACT: Final = "artifact.saved"
-
-PASSED: Final = frozenset(
-    {save.kind for save in _SAVES.values() if save is not None}
-    | {_ARTIFACT, "artifact.located", "artifact.deleted"}
-    | {"binding.terminal", "route.saved", "trace.saved", "pause.consumed", CLEARED}
-    | {FORKED, lineage.BEGAN, lineage.FORKED, lineage.ENDED, lineage.CLEARED}
+NO_CONTENT: Final = frozenset(
+    {
+        # What follows from values that have passed, and leads to them.
+        *("trace.saved", "route.saved", "scope.written", "state.listed"),
+        *("artifact.located", "statecontent.stored", "statecontent.claimed"),
+        # What somebody decided, or took, or what has ended.
+        *("binding.terminal", "pause.consumed", "patch.decided", "steering.acknowledged"),
+        *("group.joined", "group.sealed", "group.task_ended"),
+        *("execution.owned", "execution.rewound", "step.intended", "step.retracted"),
+        *("agent.listed", "agent.shared", "agent.revoked"),
+        # What is gone.
+        *("artifact.deleted", "scoped.deleted", "scope.deleted", "scope.unlinked"),
+        *("state.unlisted", "statecontent.released", "subject.cleared", "session.cleared"),
+        # What is shared.
+        *("session.began", "session.forked", "fork.ended", "subject.forked"),
+    }
 )
-"""The types of envelopes whose values the hook has seen, or that have none."""
+"""Types that hold ids, names, epochs, digests and times only: none of them is ever changed."""
 
 
 class Redaction:
-    """Runs a hook, and trusts nothing that it returns."""
+    """Runs a hook, and trusts nothing that it returns. False where there is no hook."""
 
-    def __init__(self, redact: Redact) -> None:
-        if not callable(redact):
+    def __init__(self, redact: Redact | None = None) -> None:
+        if redact is not None and not callable(redact):
             raise ConfigurationError(f"redact is a function, not {redact!r:.80}")
         self._redact = redact
 
+    def __bool__(self) -> bool:
+        return self._redact is not None
+
     def redacted(
-        self, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]
+        self, method: str, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what is to be saved instead of `values`.
+        """Return what is to be saved instead of `values`: themselves, where there is no hook.
+
+        Args:
+            method: what was called, for whoever reads the error.
 
         Raises:
             RedactionFailed: the hook raised, or returned something else than was asked for.
         """
+        if self._redact is None:
+            return values
         try:
             found: Any = self._redact(Saving(kind, about, dict(values)))
+            if isinstance(found, Mapping):
+                found = dict(found)  # here, for its methods are the hook's, too
         except Exception as error:
-            raise RedactionFailed(kind, f"it raised {type(error).__name__}") from error
+            raise RedactionFailed(kind, method, f"it raised {type(error).__name__}") from error
         if inspect.iscoroutine(found):
             found.close()
-            raise RedactionFailed(kind, "it is asynchronous, and must not be")
-        if not isinstance(found, Mapping):
-            raise RedactionFailed(kind, f"it returned {type(found).__name__}, not a mapping")
+            raise RedactionFailed(kind, method, "it is asynchronous, and must not be")
+        if not isinstance(found, dict):
+            reason = f"it returned {type(found).__name__}, not a mapping"
+            raise RedactionFailed(kind, method, reason)
         if found.keys() != values.keys():
-            differing = ", ".join(sorted(f"{name!r:.40}" for name in found.keys() ^ values.keys()))
-            raise RedactionFailed(kind, f"it returned other names than it was given: {differing}")
-        return dict(found)
+            # Those that it returned are not quoted: they may be keys of what was to be saved.
+            reason = f"it returned other names than it was given: {', '.join(sorted(values))}"
+            raise RedactionFailed(kind, method, reason)
+        return found
 
-    def guard(
-        self, method: Callable[P, Coroutine[Any, Any, None]]
-    ) -> Callable[P, Coroutine[Any, Any, None]]:
-        """Return a Store's method as one that saves what the hook returns.
+    def alike(
+        self, method: str, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """As `redacted`; text stays text, a list a list, a mapping a mapping, and None is None."""
+        found = self.redacted(method, kind, about, values)
+        for name, value in values.items():
+            form = _form(value)
+            if form is not None and not isinstance(found[name], form):
+                reason = f"{name} has to stay a {form.__name__}"
+                raise RedactionFailed(kind, method, reason)
+        return found
 
-        Raises:
-            ConfigurationError: nobody has said what is to be redacted of this method.
-        """
-        name = method.__name__
-        if name not in _SAVES:
-            raise ConfigurationError(f"redact= does not know what {name} saves")
-        save = _SAVES[name]
-        if save is None:
-            return method
-        signature = inspect.signature(method)
-
-        @functools.wraps(method)
-        async def redacting(*args: P.args, **kwargs: P.kwargs) -> None:
-            given = signature.bind(*args, **kwargs)
-            given.arguments |= self._changed(name, save, dict(given.arguments))
-            await method(*given.args, **given.kwargs)
-
-        return redacting
-
-    def artifacts(self, artifacts: Artifacts) -> Artifacts:
-        """Return artifacts whose bytes, file name and metadata are redacted; text is bytes."""
-        guarded = copy.copy(artifacts)
-        put = artifacts.put_bytes
-
-        @functools.wraps(put)
-        async def put_bytes(data: Any, **about: Any) -> Any:
-            values = {"data": data, "filename": about.pop("filename", None)}
-            values["meta"] = about.pop("meta", None)
-            return await put(**{**about, **self.redacted(_ARTIFACT, about, values)})
-
-        vars(guarded)["put_bytes"] = put_bytes
-        return guarded
-
-    @drafting("redact")
-    def _changed(
-        self, name: str, save: _Object | _Arguments, given: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The arguments of a save that are others now; `given` is used up."""
-        if name == "save_events":
-            return {"events": [self._object(_EVENT, each, {}) for each in given["events"]]}
-        if isinstance(save, _Object):
-            saved = given.pop(save.parameter)
-            return {save.parameter: self._object(save, saved, given)}
-        return {save.value: self._value(save, given.pop(save.value), given)}
-
-    def _object(self, save: _Object, given: Any, about: dict[str, Any]) -> Any:
-        about |= {name: getattr(given, name, None) for name in save.about}
-        # What is not there is for the save itself to refuse.
-        held = {name: getattr(given, name) for name in save.values if hasattr(given, name)}
-        models = {name: value for name, value in held.items() if isinstance(value, BaseModel)}
-        held |= {name: dict(model) for name, model in models.items()}
-        changed = dict(self.redacted(save.kind, about, held))
-        for name, model in models.items():
-            if not isinstance(changed[name], Mapping):
-                raise RedactionFailed(save.kind, f"{name} has to stay a mapping")
-            changed[name] = type(model).model_construct(**changed[name])
-        made = copy.copy(given)
-        try:
-            for name, value in changed.items():
-                object.__setattr__(made, name, value)
-        except AttributeError as error:
-            raise RedactionFailed(save.kind, f"{type(given).__name__} cannot be changed") from error
-        return made
-
-    def _value(self, save: _Arguments, given: Any, about: dict[str, Any]) -> Any:
-        if save.value != "trajectory":
-            return self.redacted(save.kind, about, {save.value: given})[save.value]
-        # Another library's trajectory serialises as well; nothing else of it is saved.
-        serialise = getattr(given, "serialise", None)
-        if serialise is None:
-            return given  # for the save itself to refuse
-        return _Serialised(self.redacted(save.kind, about, {save.value: serialise()})[save.value])
+    def value(self, method: str, kind: str, about: Mapping[str, Any], /, **one: Any) -> Any:
+        """As `redacted`, of one value and without its name."""
+        [found] = self.redacted(method, kind, about, one).values()
+        return found
 
 
-class RedactedJournal(Journal):
-    """A journal that takes only what has passed a hook."""
-
-    async def append(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
-        """As `Journal.append`. Errors also as `_check`."""
-        _check(draft for _, drafts in appends for draft in drafts)
-        await super().append(*appends)
-
-    @property
-    def log(self) -> Log:
-        """As `Journal.log`; it refuses what `append` refuses."""
-        return _Guarded(super().log)
-
-    @property
-    def own_log(self) -> Log:
-        """As `Journal.own_log`; it refuses what `append` refuses."""
-        return _Guarded(super().own_log)
+_FORMS: Final = (str, list, Mapping, type(None))
 
 
-class _Guarded(Relay):
-    def append(
-        self, appends: Sequence[Append], *, atomic: bool = False
-    ) -> Coroutine[Any, Any, list[int]]:
-        _check(draft for append in appends for draft in append.drafts)
-        return super().append(appends, atomic=atomic)
-
-
-@dataclass(frozen=True, slots=True)
-class _Serialised:
-    """A trajectory as what is left of it."""
-
-    value: Any
-
-    def serialise(self) -> Any:
-        return self.value
-
-
-def _check(drafts: Iterable[Draft]) -> None:
-    """Raise ConfigurationError for a type that no hook has seen. Nothing was appended."""
-    for draft in drafts:
-        if draft.type not in PASSED:
-            raise ConfigurationError(
-                f"{draft.type} does not pass through redact=, and so a store that has one "
-                "does not save it"
-            )
+def _form(value: object) -> type | None:
+    return next((form for form in _FORMS if isinstance(value, form)), None)

@@ -41,7 +41,9 @@ from foldlog.store.own import OwnViews
 from foldlog.store.pauses import Pauses
 from foldlog.store.planner import PlannerEvents
 from foldlog.store.rebuild import Rebuild
-from foldlog.store.redaction import Redact, RedactedJournal, Redaction
+from foldlog.store.redacted import RedactedJournal
+from foldlog.store.redaction import Redact, Redaction
+from foldlog.store.saves import guarded, guarded_artifacts
 from foldlog.store.scopes import Scopes
 from foldlog.store.session_history import SessionHistory
 from foldlog.store.spills import Spills
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from foldlog.scoped import ScopedStore
     from foldlog.sessions import Session, TaskTelemetrySink
     from foldlog.store.past import Past
+    from foldlog.store.standby import Standby
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,6 +109,7 @@ class Store:
         snapshots: SnapshotStore | None = None,
         outbox: Outbox | None = None,
         server: EmbeddedServer | None = None,
+        standby: Standby | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.log = log
@@ -122,11 +126,12 @@ class Store:
         )
         self._outbox = outbox
         self._server = server
+        self._standby = standby
         self._degrade = Degrade() if options.on_error == "degrade" else None
-        self._redaction = Redaction(options.redact) if options.redact is not None else None
+        self._redaction = Redaction(options.redact)
         log.on_epoch(self._views.wake)
         kind = RedactedJournal if self._redaction else Journal
-        journal = self._journal = kind(log, self._views, outbox)
+        journal = self._journal = kind(log, self._views, outbox, self._redaction)
         read, write = self._reading, self._writing
 
         events = Events(journal, options.validation)
@@ -174,8 +179,7 @@ class Store:
         self.get_events = self.list_planner_events
 
         artifacts = Artifacts(journal, blobs, options.retention)
-        if self._redaction:
-            artifacts = self._redaction.artifacts(artifacts)
+        artifacts = guarded_artifacts(self._redaction, artifacts)
         self.artifact_store = self._degrade.artifacts(artifacts) if self._degrade else artifacts
 
         self._contents = Contents(journal, blobs)
@@ -214,8 +218,6 @@ class Store:
     @functools.cached_property
     def agents(self) -> StoreAgents:
         """State that agents manage by turns: see `foldlog.agents`."""
-        if self._redaction:
-            raise ConfigurationError("redact= does not reach agents: see docs/security.md")
         from foldlog.agents.opening import agents  # a floor above: only who asks needs it
 
         return agents(self._journal)
@@ -223,8 +225,6 @@ class Store:
     @functools.cached_property
     def recovery(self) -> StateBackend:
         """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
-        if self._redaction:
-            raise ConfigurationError("redact= does not reach executions: see docs/security.md")
         from foldlog.recovery.opening import recovery  # a floor above: only who asks needs it
 
         return recovery(self._journal, self._contents)
@@ -232,8 +232,6 @@ class Store:
     @functools.cached_property
     def scoped(self) -> ScopedStore:
         """Keys in scopes, with search, links and lifetimes: see `foldlog.scoped`."""
-        if self._redaction:
-            raise ConfigurationError("redact= does not reach scoped state: see docs/security.md")
         from foldlog.scoped.opening import scoped  # a floor above: only who asks needs it
 
         return scoped(
@@ -245,8 +243,7 @@ class Store:
 
     async def _forget_scoped(self, session_id: str | None) -> None:
         """Have what `scoped` keeps beside the log forgotten; None: of all scopes."""
-        is_kept = "scoped" in vars(self) or self._server is not None
-        if is_kept and not self._redaction:
+        if "scoped" in vars(self) or self._server is not None:
             from foldlog.scoped import Scope
 
             await self.scoped.forget(None if session_id is None else Scope.session(session_id))
@@ -261,10 +258,7 @@ class Store:
 
         Raises:
             InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
-            ConfigurationError: the store redacts what it saves, which sessions would not.
         """
-        if self._redaction:
-            raise ConfigurationError("redact= does not reach sessions: see docs/security.md")
         from foldlog.sessions.opening import session  # a floor above: only who asks needs it
 
         return await session(self._journal, session_id, telemetry)
@@ -330,6 +324,8 @@ class Store:
             ending.push_async_callback(self._views.close)
             if "scoped" in vars(self):
                 ending.push_async_callback(self.scoped.close)
+            if self._standby is not None:
+                ending.push_async_callback(self._standby.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -350,8 +346,7 @@ class Store:
     def _writing(
         self, method: Callable[P, Coroutine[Any, Any, None]]
     ) -> Callable[P, Coroutine[Any, Any, None]]:
-        if self._redaction:
-            method = self._redaction.guard(method)
+        method = guarded(self._redaction, method)
         return self._degrade.guard(method, _nothing) if self._degrade else method
 
 

@@ -166,9 +166,6 @@ def _measure_reads_and_groups(
         return found
 
     vars(store)["health"] = functools.wraps(health)(observed_health)
-    log = jetstream(store)
-    if log is None:
-        return
     records = instruments.histogram(metrics.GROUP_RECORDS)
     size = instruments.histogram(metrics.GROUP_SIZE)
     seconds = instruments.histogram(metrics.GROUP_DURATION)
@@ -181,4 +178,14 @@ def _measure_reads_and_groups(
         if group.stored < group.records:
             lost.add(group.records - group.stored, about)
 
-    log.observe(on_group)
+    observed = False
+
+    def observe() -> None:
+        nonlocal observed
+        log = jetstream(store)
+        if log is not None and not observed:
+            observed = True
+            log.observe(on_group)
+
+    observe()
+    store.log.on_epoch(observe)  # a store in stand-by has no log yet

@@ -1,16 +1,13 @@
-"""Processes that run a pipeline on the test's data directory, and are killed.
+"""Processes that run a pipeline, and are killed.
 
 The effects of its steps are lines of a file, so that what happened is counted where it happened.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,56 +15,44 @@ import pytest
 
 import foldlog
 from foldlog.recovery import StateSnapshot
-from tests.processes.conftest import Worker
 from tests.recovery.processes.worker import OFFERS
+from tests.support.workers import StartWorker, Worker, starting
 
-StartWorker = Callable[..., Awaitable[Worker]]
 Effects = Callable[[], list[str]]
+Execution = tuple[Path, str, str, Path]
 
 
 @pytest.fixture
-async def start_script(tmp_path: Path) -> AsyncIterator[StartWorker]:
-    """Starts a script of this directory, as the only execution of the test's data directory."""
-    workers: list[Worker] = []
+def execution(embedded_path: Path, namespace: str, tmp_path: Path) -> Execution:
+    """The only one of its namespace: the arguments of a script that runs it."""
+    return embedded_path, namespace, "booking-1", tmp_path / "effects"
 
-    async def start(script: str, **options: Any) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(__file__).with_name(script)),
-            str(tmp_path / "data"),
-            "booking-1",
-            str(tmp_path / "effects"),
-            json.dumps(options),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        workers.append(Worker(process))
-        return workers[-1]
 
-    yield start
-    for worker in workers:
-        if worker.process.returncode is None:
-            worker.kill()
-        await worker.process.communicate()
+@asynccontextmanager
+async def starting_on(execution: Execution, script: str) -> AsyncIterator[StartWorker]:
+    """What starts a script of this directory with options."""
+    async with starting(Path(__file__).with_name(script), *execution) as start:
+        yield lambda **options: start(json.dumps(options))
 
 
 @pytest.fixture
-def start_worker(start_script: StartWorker) -> StartWorker:
+async def start_worker(execution: Execution) -> AsyncIterator[StartWorker]:
     """Starts the pipeline of `worker.py`: search, pick, perhaps ask, pay."""
-    return partial(start_script, "worker.py")
+    async with starting_on(execution, "worker.py") as start:
+        yield start
 
 
 @pytest.fixture
-def start_foreign(start_script: StartWorker) -> StartWorker:
+async def start_foreign(execution: Execution) -> AsyncIterator[StartWorker]:
     """Starts that of `foreign_worker.py`, an execution of another library."""
-    return partial(start_script, "foreign_worker.py")
+    async with starting_on(execution, "foreign_worker.py") as start:
+        yield start
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[foldlog.Store]:
+async def store(embedded_path: Path, namespace: str) -> AsyncIterator[foldlog.Store]:
     """What another process sees: this one."""
-    async with foldlog.connect(path=tmp_path / "data") as store:
+    async with foldlog.connect(path=embedded_path, namespace=namespace) as store:
         yield store
 
 
@@ -81,8 +66,7 @@ async def killed(worker: Worker, *where: str) -> None:
     """Kill a worker where it halts."""
     while await worker.hear() != list(where):
         pass
-    worker.kill()
-    await worker.process.wait()
+    await worker.kill()
 
 
 async def ended(worker: Worker) -> list[Any]:

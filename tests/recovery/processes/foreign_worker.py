@@ -1,6 +1,6 @@
 """A process with an execution of another library, on foldlog's blocking backends.
 
-foreign_worker.py PATH STATE EFFECTS OPTIONS
+foreign_worker.py PATH NAMESPACE STATE EFFECTS OPTIONS
 
 Run as a script; speaks one JSON value per line, as `worker.py` does. It loads the state if there is
 one. Each step appends its name to the file EFFECTS. OPTIONS is a JSON object:
@@ -72,11 +72,11 @@ def pipeline(state: ForeignState, effects: Path, options: dict[str, Any]) -> dic
     return {"paid": paid, "weights": state.storage.artifacts["model"].weights}
 
 
-def main(path: str, state_id: str, effects: str, given: str) -> None:
-    options = json.loads(given)
+def main(path: str, namespace: str, state_id: str, effects: str, given: str) -> None:
+    options, place = json.loads(given), {"path": path, "namespace": namespace}
     with (
-        SyncStateBackend(path=path) as states,
-        SyncArtifactBackend(path=path, codec="pickle") as artifacts,
+        SyncStateBackend(**place) as states,
+        SyncArtifactBackend(**place, codec="pickle") as artifacts,
     ):
         state = ForeignState.load_from_state_id(
             state_id, states, artifacts, resume_from_address=options.get("resume_from")

@@ -6,7 +6,8 @@ import pytest
 
 import foldlog
 from foldlog.recovery import StateStatus
-from tests.recovery.processes.conftest import Effects, StartWorker, ended, killed, loaded, storage
+from tests.recovery.processes.conftest import Effects, ended, killed, loaded, storage
+from tests.support.workers import StartWorker
 
 DONE = {"paid": {"paid": 7}, "weights": [1, 2, 3]}
 

@@ -7,14 +7,8 @@ import pytest
 import foldlog
 import foldlog.recovery
 from foldlog.recovery import StateStatus
-from tests.recovery.processes.conftest import (
-    Effects,
-    StartWorker,
-    ended,
-    killed,
-    loaded,
-    paid,
-)
+from tests.recovery.processes.conftest import Effects, ended, killed, loaded, paid
+from tests.support.workers import StartWorker
 
 pytestmark = pytest.mark.long
 

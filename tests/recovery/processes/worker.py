@@ -1,6 +1,6 @@
 """A process that runs a pipeline. Run as a script; speaks one JSON value per line.
 
-worker.py PATH STATE EFFECTS OPTIONS
+worker.py PATH NAMESPACE STATE EFFECTS OPTIONS
 
 Every step appends its name to the file EFFECTS when it really happens, and is told as
 ["did", NAME]. OPTIONS is a JSON object:
@@ -91,10 +91,10 @@ async def halt(where: str, name: str) -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
-async def main(path: str, state_id: str, effects: str, given: str) -> None:
+async def main(path: str, namespace: str, state_id: str, effects: str, given: str) -> None:
     options = json.loads(given)
     tags = options.get("tags")
-    async with foldlog.connect(path=path) as store:
+    async with foldlog.connect(path=path, namespace=namespace) as store:
         execution = store.recovery.execution(
             state_id,
             metadata=StateMetadata(tags=tags, pipeline_name="booking") if tags else None,

@@ -68,7 +68,7 @@ class Opening:
             return store
         try:
             # What was saved meanwhile comes before what this store will save.
-            await self._standby.hand_over(store.log)
+            await self._standby.hand_over(store)
         except LogUnavailable as reason:
             await store.close()
             return self._standing_by(reason)

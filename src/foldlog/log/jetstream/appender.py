@@ -17,8 +17,10 @@ import msgspec
 
 from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.log.extent import Extent
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Outcome, verdict
+from foldlog.log.jetstream.footing import Footing
+from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
 from foldlog.log.jetstream.publisher import Message, OnGroup, Publisher
 from foldlog.log.jetstream.room import Room
 from foldlog.log.packing import (
@@ -59,10 +61,11 @@ class Appender:
         *,
         timeout: float,
         on_incomplete: Callable[[], None] = lambda: None,
+        extent: Extent | None = None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(connection, stream, on_incomplete=on_incomplete)
+        self._publisher = Publisher(connection, stream, on_incomplete=on_incomplete, extent=extent)
         self._queue: deque[_Waiting] = deque()
         self._room = Room(MAX_PENDING_BYTES)
         self._wake = asyncio.Event()
@@ -81,6 +84,10 @@ class Appender:
     def observe(self, on_group: OnGroup) -> None:
         """See `Publisher.observe`."""
         self._publisher.observe(on_group)
+
+    def stand_on(self, footing: Footing) -> None:
+        """Publish nothing where the footing is not sure."""
+        self._publisher.footing = footing
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """See the port. All subjects must belong to this stream."""
@@ -206,6 +213,10 @@ class Appender:
             _tell(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
             raise
         except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this batch
+            if outcomes:  # of a bulk append, which is stored up to here
+                unsent = Failure(Kind.UNREACHABLE, str(error))
+                _tell(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
+                return
             for rider in riders:
                 if not rider.done.done():
                     rider.done.set_exception(error)

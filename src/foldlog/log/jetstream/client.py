@@ -9,7 +9,7 @@ Four things of it are replaced:
   push or a reply arrives one turn of the event loop sooner.
 - **Giving up a connection.** nats-py waits until all is written to it, which on a half-open one is
   until TCP gives up; and it closes for good when a server sends an error. Here the connection is
-  dropped, and another one made.
+  dropped with all that waits to be written, and another one made.
 
 This leans on the inner workings of nats-py 2.16; `tests/log/test_client.py` fails where a newer
 one works differently.
@@ -165,6 +165,9 @@ class LeanClient(Client):
         for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
                 task.cancel()
+        # Who sent what was not written was told that it may be lost. Over the next
+        # connection it would come late, and before anybody has looked at what is behind that.
+        self._pending, self._pending_data_size = [], 0
         await super()._connect_to_server(s)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:

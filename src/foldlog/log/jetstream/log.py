@@ -10,10 +10,18 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from foldlog.errors import AppendFailed, AppendUnknown, LogCorrupt, LogUnavailable
+from foldlog.errors import (
+    AppendFailed,
+    AppendUnknown,
+    LogCorrupt,
+    LogRewound,
+    LogUnavailable,
+)
+from foldlog.log.extent import Extent
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection, Revive
+from foldlog.log.jetstream.footing import Footing, Prove
 from foldlog.log.jetstream.publisher import OnGroup
 from foldlog.log.jetstream.reader import Reader
 from foldlog.log.jetstream.scanner import Scanner
@@ -27,14 +35,18 @@ from foldlog.log.port import (
     StreamInfo,
     Unfollow,
 )
-from foldlog.subjects import Namespace, Subject, live
+from foldlog.log.together import together
+from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live
 
 Stage = Callable[[str], None]
 """Sees to it that the server stages the batches of a stream where that is cheap."""
 
 
 class JetStreamLog:
-    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`."""
+    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`.
+
+    `extents`: by shard, what was acked here.
+    """
 
     def __init__(
         self,
@@ -50,12 +62,14 @@ class JetStreamLog:
         self.timeout = timeout
         shards = range(namespace.shards)
         self._stage = stage
+        self.extents = [Extent() for _ in shards]
         self._appenders = [
             Appender(
                 connection,
                 namespace.stream(shard),
                 timeout=timeout,
                 on_incomplete=self._stage_all,
+                extent=self.extents[shard],
             )
             for shard in shards
         ]
@@ -128,6 +142,12 @@ class JetStreamLog:
         for appender in self._appenders:
             appender.observe(on_group)
 
+    def stand_on(self, prove: Prove) -> None:
+        """Have `prove` called after each lost connection, before anything else is appended."""
+        footing = Footing(self.connection, prove, shards=self.namespace.shards)
+        for appender in self._appenders:
+            appender.stand_on(footing)
+
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
@@ -187,6 +207,10 @@ class JetStreamLog:
         """See the port."""
         return await self._readers[subjects[0].shard].lasts(subjects) if subjects else {}
 
+    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """See the port."""
+        return self._scanners[branch.shard].newest(branch.matching)
+
     async def barrier(self, shard: int) -> None:
         """See the port."""
         await self._readers[shard].barrier(self.namespace.barrier(shard))
@@ -215,7 +239,11 @@ class JetStreamLog:
 
     async def purge(self, subject: Subject, *, before: int) -> None:
         """See the port."""
-        await self._purge(subject.shard, before, filter=subject.name)
+        await self._purge_matching(subject.shard, subject.name, before)
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """See the port."""
+        await self._purge_matching(branch.shard, branch.matching, before)
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""
@@ -240,7 +268,7 @@ class JetStreamLog:
 
     async def streams(self) -> list[StreamInfo]:
         """See the port."""
-        return [await self._describe(shard) for shard in range(self.namespace.shards)]
+        return await together(self._describe(shard) for shard in range(self.namespace.shards))
 
     async def server(self) -> ServerInfo:
         """See the port."""
@@ -265,6 +293,9 @@ class JetStreamLog:
                 await appender.close()
         finally:
             await self.connection.close()
+
+    async def _purge_matching(self, shard: int, matching: str, before: int) -> None:
+        await self._purge(shard, before, filter=checked_filter(matching))
 
     async def _purge(self, shard: int, before: int, **which: str) -> None:
         if before <= 1:
@@ -325,7 +356,7 @@ def _all_stored(
     if not errors:
         return stored
     for error in errors:
-        if not isinstance(error, AppendFailed | AppendUnknown | LogUnavailable):
+        if not isinstance(error, AppendFailed | AppendUnknown | LogRewound | LogUnavailable):
             raise error
     if not stored and not any(isinstance(error, AppendUnknown) for error in errors):
         raise errors[0]

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.errors import LogRewound, LogUnavailable, StoreClosed
+from foldlog.log.extent import Extent
 from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection, ReplyLost
+from foldlog.log.jetstream.footing import Footing
 from foldlog.log.jetstream.outcomes import (
     CLOSED_IN_FLIGHT,
     Failure,
@@ -33,6 +35,10 @@ from foldlog.log.jetstream.vehicle import Vehicle
 
 _RETRY_PAUSE: Final = 0.05
 """Seconds between attempts while a stream has no leader or a batch was lost half-way."""
+
+_FIRST_PATIENCE: Final = 2.5
+"""Seconds that the first attempt waits for its reply, each further one twice as long. A leader that
+is killed or deposed answers nobody, and the next one may be there long before time is up."""
 
 _LATEST_RETRY: Final = DUPLICATE_SECONDS / 2
 """Seconds after the first attempt from which on none is made: it might be stored twice."""
@@ -72,6 +78,7 @@ class Publisher:
     Args:
         on_incomplete: called when the server could not keep a batch until its end; it may put
             right what is in the way before the next attempt.
+        extent: learns of what is acked.
     """
 
     def __init__(
@@ -80,11 +87,14 @@ class Publisher:
         stream: str,
         *,
         on_incomplete: Callable[[], None] = lambda: None,
+        extent: Extent | None = None,
     ) -> None:
         self._connection = connection
         self._stream = stream
         self._vehicle = Vehicle()
         self._on_incomplete = on_incomplete
+        self._extent = extent or Extent()
+        self.footing: Footing | None = None
 
     async def store(
         self, messages: list[Message], *, atomic: bool, deadline: float
@@ -93,8 +103,9 @@ class Publisher:
 
         Raises:
             StoreClosed: the connection was closed before anything was sent.
+            LogRewound: nothing was sent, for the log has lost what it held: see `Footing`.
         """
-        in_doubt, reason = False, "time is up"
+        in_doubt, reason, longest = False, "time is up", _FIRST_PATIENCE
         as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[Outcome | None] = [None] * len(messages)
         while True:
@@ -104,9 +115,12 @@ class Publisher:
                 await self._connection.ready(left)
                 if left <= 0:
                     raise LogUnavailable(reason)
+                if self.footing is not None and not self.footing.is_sure:
+                    await self.footing.check(left)
+                    continue
                 began = time.perf_counter()
                 # Half of what is left, so that the other half can settle a lost reply.
-                patience = min(left, _LATEST_RETRY) / 2
+                patience = min(longest, left / 2, _LATEST_RETRY / 2)
                 if as_batch:
                     outcomes = list(await self._publish_batch(messages, timeout=patience))
                 else:
@@ -118,16 +132,21 @@ class Publisher:
                 if not in_doubt:
                     deadline = min(deadline, now + _LATEST_RETRY)
                 in_doubt = True
-                as_batch = as_batch and atomic
+                longest *= 2
+                as_batch = as_batch and (atomic or _share_a_subject(messages))
                 await asyncio.sleep(_RETRY_PAUSE)
             except StoreClosed:
                 if not in_doubt:
                     raise
-                return [o if o is not None else CLOSED_IN_FLIGHT for o in outcomes]
+                return _ended(outcomes, CLOSED_IN_FLIGHT)
+            except LogRewound as lost:
+                if not in_doubt and not any(outcomes):
+                    raise
+                return _ended(outcomes, Failure(Kind.UNKNOWN, str(lost)))
             except LogUnavailable as error:
                 if asyncio.get_running_loop().time() + _RETRY_PAUSE >= deadline:
                     kind = Kind.UNKNOWN if in_doubt else Kind.UNREACHABLE
-                    return [o if o is not None else Failure(kind, str(error)) for o in outcomes]
+                    return _ended(outcomes, Failure(kind, str(error)))
                 await asyncio.sleep(_RETRY_PAUSE)
             except Undecided as undecided:
                 if undecided.duplicate:  # complete one by one what is stored in part
@@ -141,6 +160,8 @@ class Publisher:
                     await asyncio.sleep(_RETRY_PAUSE)
             known = [found for found in outcomes if found is not None]
             if len(known) == len(messages):
+                if isinstance(known[-1], int):
+                    self._extent.reaches(known[-1])
                 if not in_doubt:
                     return known
                 settled = await self._settled(messages, known, deadline)
@@ -231,6 +252,11 @@ class Publisher:
         if isinstance(last, Failure):
             return [last] * len(messages)
         return list(range(last - len(messages) + 1, last + 1))
+
+
+def _ended(outcomes: Sequence[Outcome | None], otherwise: Failure) -> list[Outcome]:
+    """The outcomes that are known; of all others, that one."""
+    return [found if found is not None else otherwise for found in outcomes]
 
 
 def _share_a_subject(messages: list[Message]) -> bool:

@@ -13,13 +13,16 @@ import msgspec
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream.connection import Connection, ReplyLost
 from foldlog.subjects import Namespace, live
 
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
 _ELECTION_PAUSE: Final = 0.1
 """Seconds between attempts while the cluster has no leader."""
+
+_FIRST_PATIENCE: Final = 1.0
+"""Seconds before a question that nobody has answered is asked again; doubled each time."""
 
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
@@ -57,8 +60,25 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
 async def describe(
     connection: Connection, stream: str, *, timeout: float
 ) -> wire.StreamDescription:
-    """Return a stream's settings and state; its `error` is set where it is not there."""
-    return await api(connection, f"STREAM.INFO.{stream}", wire.StreamDescription, timeout=timeout)
+    """Return a stream's settings and state; its `error` is set where it is not there.
+
+    While there is no leader nobody answers; who leads next does not hear what was asked before.
+    """
+    loop = asyncio.get_running_loop()
+    deadline, patience = loop.time() + timeout, _FIRST_PATIENCE
+    while True:
+        left = deadline - loop.time()
+        try:
+            return await api(
+                connection,
+                f"STREAM.INFO.{stream}",
+                wire.StreamDescription,
+                timeout=min(left, patience),
+            )
+        except ReplyLost:
+            if left <= patience:
+                raise
+            patience *= 2
 
 
 async def subjects(

@@ -193,7 +193,9 @@ class ShortTermMemory:
         answer = await self._summarizer(request)
         summary = answer.get("summary") if isinstance(answer, Mapping) else None
         if not isinstance(summary, str):
-            raise TypeError(f'a summarizer returns {{"summary": text}}, not {answer!r:.80}')
+            # Not quoted: this is logged, and may be what was said to the agent.
+            found = type(answer).__name__
+            raise TypeError(f'a summarizer returns {{"summary": text}}, not {found}')
         return summary
 
     async def _move(self, moved: Moved) -> None:

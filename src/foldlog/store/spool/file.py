@@ -181,10 +181,14 @@ class SpoolFile:
 
 
 def make_private(directory: Path) -> None:
-    """Make the directory, and its parents that are missing, for this user alone. Raises OSError."""
+    """Make the directory, and its parents that are missing, for this user alone.
+
+    They are on the disk when this returns, as is what their names stand in. Raises OSError.
+    """
     if not directory.is_dir():
         make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
+        _sync_directory(directory.parent)
 
 
 def _read(fd: int, start: int, end: int) -> Iterator[Placed]:

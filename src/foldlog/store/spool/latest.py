@@ -18,7 +18,13 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendConflict, AppendFailed, AppendUnknown, LogUnavailable
+from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
+    AppendUnknown,
+    LogRewound,
+    LogUnavailable,
+)
 from foldlog.log.port import Append, Log
 from foldlog.subjects import Subject
 from foldlog_projections.registry import FAMILIES
@@ -120,7 +126,7 @@ def _check(
     """Raise what the parts of one append mean for it as a whole."""
     errors = [result for result in results if result is not None]
     for error in errors:
-        if not isinstance(error, AppendFailed | AppendUnknown | LogUnavailable):
+        if not isinstance(error, AppendFailed | AppendUnknown | LogRewound | LogUnavailable):
             raise error
     if errors and (some_stored or any(isinstance(error, AppendUnknown) for error in errors)):
         ids = [draft.id for append in appends for draft in append.drafts]

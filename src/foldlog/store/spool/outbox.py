@@ -19,6 +19,7 @@ from foldlog.errors import (
     AppendUnknown,
     ConfigurationError,
     FoldlogError,
+    LogRewound,
     LogUnavailable,
     PayloadTooLarge,
     StoreClosed,
@@ -54,7 +55,7 @@ class Outbox:
         self._spool = spool
         self._lanes = Lanes(self._send)
         self._draining: asyncio.Task[None] | None = None
-        self._round: asyncio.Future[FoldlogError | OSError | None] | None = None
+        self._round: asyncio.Future[Exception | None] | None = None
         self._wake = asyncio.Event()
         self._again = False
         self._catching_up = False
@@ -135,7 +136,8 @@ class Outbox:
                 return seqs
             except AppendUnknown as error:
                 cause, doubtful = error, True
-            except LogUnavailable as error:
+            except (LogUnavailable, LogRewound) as error:
+                # A log that was rewound takes appends again when somebody has accepted it.
                 cause, doubtful = error, False
         self._cause = cause
         try:
@@ -154,7 +156,7 @@ class Outbox:
             self._round = asyncio.get_running_loop().create_future()
             self._draining = asyncio.create_task(self._drain(), name="foldlog-spool")
 
-    async def _passed(self) -> FoldlogError | OSError | None:
+    async def _passed(self) -> Exception | None:
         """Wait until nothing waits in the spool, or an attempt has failed; return how."""
         return await asyncio.shield(self._round) if self._round is not None else None
 
@@ -182,7 +184,7 @@ class Outbox:
                 else:
                     await self._spool.adopt()
                     adopted = True
-            except (FoldlogError, OSError) as failure:
+            except Exception as failure:  # noqa: BLE001 - told, and tried again: nobody else hears it
                 refusals += isinstance(failure, AppendFailed)
                 self._failed(failure)
                 if not await self._rested(pause):
@@ -208,7 +210,7 @@ class Outbox:
             log_failure("statestore_spool_refused", "append", None, error)
         self._spool.done(chunk, dropped=dropped, refused=envelopes)
 
-    def _failed(self, failure: FoldlogError | OSError) -> None:
+    def _failed(self, failure: Exception) -> None:
         self._catching_up = False
         if isinstance(failure, FoldlogError):
             self._cause = failure
@@ -217,7 +219,7 @@ class Outbox:
         self._end_round(failure)
         self._round = asyncio.get_running_loop().create_future()
 
-    def _end_round(self, failure: FoldlogError | OSError | None) -> None:
+    def _end_round(self, failure: Exception | None) -> None:
         ended, self._round = self._round, None
         if ended is not None:
             ended.set_result(failure)

@@ -216,7 +216,7 @@ class Spool:
                 self._files.append(self._own)
             frames = [put.frame for put in group]
             await _in_thread(self._own.append, frames, sum(put.envelopes for put in group))
-        except (OSError, ConfigurationError) as error:
+        except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this group
             return error
         return None
 

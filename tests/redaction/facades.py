@@ -1,0 +1,393 @@
+"""The cases of executions, agents' states, scoped state and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import foldlog
+from foldlog.agents import AgentStateEntry, TurnStateContext
+from foldlog.recovery import Execution, StateMetadata, StateSnapshot, StateStatus
+from foldlog.recovery.errors import ExecutionPaused
+from foldlog.scoped import Effect, MemoryLink, Scope, StoreOptions
+from foldlog.sessions import (
+    ContextPatch,
+    ConversationTurn,
+    MemoryBudget,
+    MergeStrategy,
+    Session,
+    ShortTermMemoryConfig,
+)
+from tests.recovery.running import Steps, stopped_within
+from tests.redaction.leaks import LEAKY, SECRET
+from tests.redaction.saves import Case, Use
+from tests.sessions.support import running, steer
+
+SCOPE = Scope.session("scope")
+LARGE = {"pad": "x" * 300_000, "text": SECRET}
+
+
+class Note(BaseModel):
+    text: str = ""
+
+
+# --- scoped state -------------------------------------------------------------------------------
+
+_LINK = MemoryLink("a", "b", "leads to", LEAKY)
+SCOPED: dict[str, Case] = {
+    "ScopedStore.write": Case(
+        "ScopedStore.write", {"scoped.written"}, lambda s: s.scoped.write(SCOPE, "k", LEAKY)
+    ),
+    "ScopedStore.write of a large value": Case(
+        "ScopedStore.write", {"scoped.written"}, lambda s: s.scoped.write(SCOPE, "large", LARGE)
+    ),
+    "ScopedStore.write_hinted": Case(
+        "ScopedStore.write",
+        {"scoped.written"},
+        lambda s: s.scoped.write_hinted(SCOPE, "k", LEAKY, StoreOptions(salience=1.0)),
+    ),
+    "ScopedStore.write_many": Case(
+        "ScopedStore.apply",
+        {"scoped.written"},
+        lambda s: s.scoped.write_many(SCOPE, {"m": LEAKY, "n": SECRET}),
+    ),
+    "ScopedStore.apply": Case(
+        "ScopedStore.apply",
+        {"scoped.written", "scope.linked"},
+        lambda s: s.scoped.apply(
+            [Effect.WriteMemory(SCOPE, "k", LEAKY), Effect.LinkMemory(SCOPE, _LINK)]
+        ),
+    ),
+    "ScopedStore.link": Case(
+        "ScopedStore.link", {"scope.linked"}, lambda s: s.scoped.link(SCOPE, _LINK)
+    ),
+}
+
+
+# --- executions ---------------------------------------------------------------------------------
+
+
+def snapshot(state_id: str = "state", **metadata: Any) -> StateSnapshot:
+    return StateSnapshot(
+        state_id=state_id,
+        created_at="2024-05-15T15:00:00+00:00",
+        updated_at="2024-05-15T15:00:00+00:00",
+        status=StateStatus.PAUSED,
+        metadata=StateMetadata(**metadata),
+        execution_state={"storage": {"data": LEAKY if metadata else {}}},
+    )
+
+
+_LEAKY_SNAPSHOT = snapshot(tags=[SECRET, "tag"], description=SECRET, custom=LEAKY)
+
+
+def _run(use: Callable[[Execution], Awaitable[object]], **options: Any) -> Use:
+    async def save(store: foldlog.Store) -> None:
+        async with store.recovery.execution("execution", **options) as run:
+            await use(run)
+
+    return save
+
+
+async def _raising(store: foldlog.Store) -> None:
+    with pytest.raises(LookupError):
+        async with store.recovery.execution("execution") as run:
+            await run.run("raises", Steps().raising("raises", LookupError(f"no {SECRET}")))
+
+
+async def _asking(store: foldlog.Store, request: Any = LEAKY, state_id: str = "asking") -> None:
+    with pytest.raises(ExecutionPaused):
+        async with store.recovery.execution(state_id) as run:
+            await run.ask("question", request)
+
+
+async def _confirming(store: foldlog.Store) -> None:
+    async with store.recovery.execution("died") as run:
+        await run.confirm("step", LEAKY)
+
+
+async def _storing(run: Execution) -> None:
+    run.storage["seen"] = LEAKY
+    await run.checkpoint()
+
+
+def _giving(name: str, result: Any, **options: Any) -> Callable[[Execution], Awaitable[object]]:
+    return lambda run: run.run(name, Steps().giving(name, result), **options)
+
+
+async def _updating(store: foldlog.Store) -> None:
+    assert await store.recovery.update_state(_LEAKY_SNAPSHOT)
+
+
+async def _answering(store: foldlog.Store) -> None:
+    assert await store.recovery.answer("asked", "question", LEAKY)
+
+
+_STATE, _DONE, _ARTIFACT = {"state.saved"}, {"step.done"}, {"stateartifact.named"}
+RECOVERY: dict[str, Case] = {
+    "StateBackend.save_state": Case(
+        "StateBackend.save_state", _STATE, lambda s: s.recovery.save_state(_LEAKY_SNAPSHOT)
+    ),
+    "StateBackend.update_state": Case(
+        "StateBackend.update_state",
+        _STATE,
+        _updating,
+        prepare=lambda s: s.recovery.save_state(snapshot()),
+    ),
+    "StateBackend.answer": Case(
+        "StateBackend.answer",
+        _DONE,
+        _answering,
+        prepare=lambda s: _asking(s, "a question", "asked"),
+    ),
+    "StateBackend.execution": Case(
+        "Execution.checkpoint",
+        _STATE,
+        _run(_giving("plain", 1), metadata=StateMetadata(description=SECRET, custom=LEAKY)),
+    ),
+    "Execution.run": Case("Execution.run", _DONE, _run(_giving("step", LEAKY)), begins=True),
+    "Execution.run of what raises": Case("Execution.run", {"step.failed"}, _raising, begins=True),
+    "Execution.run of an artifact": Case(
+        "Execution.run",
+        _DONE,
+        _run(_giving("artifact", LEAKY, artifact=True)),
+        begins=True,
+    ),
+    "Execution.run of a large result": Case(
+        "Execution.run", _DONE, _run(_giving("large", LARGE)), begins=True
+    ),
+    "Execution.ask": Case("Execution.ask", {"step.waiting"}, _asking, begins=True),
+    "Execution.confirm": Case(
+        "Execution.confirm",
+        _DONE,
+        _confirming,
+        prepare=lambda s: stopped_within(s, "died", "step"),
+        begins=True,
+    ),
+    "Execution.checkpoint": Case("Execution.checkpoint", _STATE, _run(_storing), begins=True),
+    "Execution.put_artifact": Case(
+        "ArtifactBackend.add_artifact",
+        _ARTIFACT,
+        _run(lambda run: run.put_artifact("name", LEAKY)),
+        begins=True,
+    ),
+    "ArtifactBackend.add_artifact": Case(
+        "ArtifactBackend.add_artifact",
+        _ARTIFACT,
+        lambda s: s.recovery.artifacts.add_artifact(SECRET.encode()),
+    ),
+    "ArtifactBackend.save_artifact": Case(
+        "ArtifactBackend.save_artifact",
+        _ARTIFACT,
+        lambda s: s.recovery.artifacts.save_artifact("artifact", LEAKY),
+    ),
+    "ArtifactBackend.save_artifact of a pickle": Case(
+        "ArtifactBackend.save_artifact",
+        _ARTIFACT,
+        lambda s: s.recovery.artifacts.with_codec("pickle").save_artifact("pickle", LEAKY),
+    ),
+}
+
+
+# --- agents' states -----------------------------------------------------------------------------
+
+
+def _note(text: str = SECRET) -> AgentStateEntry[Note]:
+    return AgentStateEntry("agent/entry", "note", Note, 0, Note(text=text))
+
+
+def _turn(use: Callable[[TurnStateContext], object], **options: Any) -> Use:
+    async def save(store: foldlog.Store) -> None:
+        async with store.agents.turn("agent/turn", **options) as ctx:
+            use(ctx)
+
+    return save
+
+
+async def _completing(store: foldlog.Store) -> None:
+    async with store.agents.turn("agent/turn") as ctx:
+        ctx.update("other", Note(text="of no matter"))
+        await ctx.complete(f"paid with {SECRET}")
+
+
+async def _shared(store: foldlog.Store) -> None:
+    async with store.agents.turn("agent/owner") as ctx:
+        ctx.update("note", Note())
+        token = ctx.share("note", writable=True)
+    async with store.agents.turn("agent/turn") as ctx:
+        ctx.update(token, Note(text=SECRET))
+
+
+async def _updated(ctx: TurnStateContext) -> None:
+    ctx.update("note", Note(text=SECRET))
+
+
+_DUMP = {"agent/loaded": {"note": {"type": "Note", "version": 1, "state": {"text": SECRET}}}}
+_TURNED, _UPDATE = {"agent.turned"}, "TurnStateContext.update"
+AGENTS: dict[str, Case] = {
+    "AgentStates.turn": Case(
+        "AgentStates.turn",
+        _TURNED,
+        _turn(lambda ctx: ctx.update("plain", Note(text="plain")), label=f"paid with {SECRET}"),
+    ),
+    "AgentStates.run_turn": Case(
+        _UPDATE, _TURNED, lambda s: s.agents.run_turn("agent/run", _updated)
+    ),
+    "AgentStates.set_agent_state": Case(
+        _UPDATE, _TURNED, lambda s: s.agents.set_agent_state(_note())
+    ),
+    "AgentStates.set_runtime_state": Case(
+        _UPDATE,
+        _TURNED,
+        lambda s: s.agents.repository.create_manager(Note).set_runtime_state(Note(text=SECRET)),
+    ),
+    "AgentStates.load_state": Case(
+        "AgentStates.load_state", _TURNED, lambda s: s.agents.load_state(_DUMP)
+    ),
+    "TurnStateContext.update": Case(
+        _UPDATE, _TURNED, _turn(lambda ctx: ctx.update("note", Note(text=SECRET)))
+    ),
+    "TurnStateContext.update by a token": Case(_UPDATE, _TURNED, _shared, begins=True),
+    "TurnStateContext.complete": Case("AgentStates.turn", _TURNED, _completing),
+    "TypedStateContext.update": Case(
+        _UPDATE, _TURNED, _turn(lambda ctx: ctx.of(Note).update("note", Note(text=SECRET)))
+    ),
+}
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+Act = Callable[[Session], Awaitable[object]]
+
+
+def _session(use: Act, session_id: str) -> Use:
+    async def save(store: foldlog.Store) -> None:
+        async with await store.session(session_id) as session:
+            await use(session)
+
+    return save
+
+
+def _act(
+    method: str, kinds: set[str], use: Act, prepare: Act | None = None, called: str = ""
+) -> Case:
+    """In a session of its own, that is named by the method."""
+    case = Case(f"Session.{called or method}", kinds, _session(use, method))
+    return case if prepare is None else case._replace(prepare=_session(prepare, method))
+
+
+async def _pausing(session: Session) -> None:
+    await running(session, "task")
+    await session.pause_task("task")
+
+
+async def _approving(session: Session) -> None:
+    waiting = await session.apply_context_patch(patch=_PATCH, strategy=MergeStrategy.HUMAN_GATED)
+    assert waiting is not None
+    assert await session.apply_pending_patch(waiting)
+
+
+async def _remembering(session: Session) -> None:
+    memory = await session.memory(ShortTermMemoryConfig(strategy="truncation"), key="memory")
+    await memory.add_turn(ConversationTurn(SECRET, f"card {SECRET}", artifacts_shown=LEAKY))
+
+
+async def _summarising(session: Session) -> None:
+    async def summed(request: object) -> dict[str, str]:
+        return {"summary": f"paid with {SECRET}"}
+
+    budget = MemoryBudget(full_zone_turns=1)
+    config = ShortTermMemoryConfig(strategy="rolling_summary", budget=budget)
+    memory = await session.memory(config, key="summary", summarizer=summed)
+    for number in range(3):
+        await memory.add_turn(ConversationTurn(f"q{number}", f"a{number}"))
+    await memory.flush()
+    await memory.add_turn(ConversationTurn("q", "a"))  # of which a failure is told
+
+
+_PATCH = ContextPatch(
+    task_id="task",
+    digest=[SECRET],
+    facts=LEAKY,
+    artifacts=[LEAKY],
+    sources=[LEAKY],
+    recommended_next_steps=[SECRET],
+    assumptions=[SECRET],
+)
+_PATCHED, _CHANGED, _STEERED = {"patch.queued"}, {"task.changed"}, {"steering.saved"}
+SESSIONS: dict[str, Case] = {
+    "Session.update_context": _act(
+        "update_context",
+        {"context.changed"},
+        lambda s: s.update_context(
+            llm_context=LEAKY, tool_context=LEAKY, memory=LEAKY, artifacts=[LEAKY]
+        ),
+    ),
+    "Session.apply_context_patch": _act(
+        "apply_context_patch", _PATCHED, lambda s: s.apply_context_patch(patch=_PATCH)
+    ),
+    "Session.apply_pending_patch": _act(
+        "apply_pending_patch", _PATCHED, _approving, called="apply_context_patch"
+    ),
+    "Session.spawn_task": _act(
+        "spawn_task",
+        {"task.saved"},
+        lambda s: s.spawn_task(task_id="t", description=SECRET, query=SECRET, spawn_reason=SECRET),
+    ),
+    "Session.complete_task": _act(
+        "complete_task",
+        _CHANGED | _PATCHED,
+        lambda s: s.complete_task("task", LEAKY, patch=_PATCH),
+        running,
+    ),
+    "Session.fail_task": _act(
+        "fail_task", _CHANGED, lambda s: s.fail_task("task", f"no {SECRET}"), running
+    ),
+    "Session.report": _act(
+        "report",
+        {"update.saved", "task.changed"},
+        lambda s: s.report("task", LEAKY, progress=LEAKY),
+        running,
+    ),
+    "Session.create_group": _act(
+        "create_group", {"group.opened"}, lambda s: s.create_group(f"about {SECRET}")
+    ),
+    "Session.steer": _act(
+        "steer",
+        _STEERED,
+        lambda s: s.steer(steer("USER_MESSAGE", session_id="steer", **LEAKY)),
+        running,
+    ),
+    "Session.cancel_task": _act(
+        "cancel_task",
+        _STEERED,
+        lambda s: s.cancel_task("task", reason=SECRET),
+        running,
+        called="steer",
+    ),
+    "Session.pause_task": _act(
+        "pause_task",
+        _STEERED,
+        lambda s: s.pause_task("task", reason=SECRET),
+        running,
+        called="steer",
+    ),
+    "Session.resume_task": _act(
+        "resume_task",
+        _STEERED,
+        lambda s: s.resume_task("task", reason=SECRET),
+        _pausing,
+        called="steer",
+    ),
+    "ShortTermMemory.add_turn": Case(
+        "save_memory_state", {"memory.saved"}, _session(_remembering, "remembering")
+    ),
+    "ShortTermMemory.flush": Case(
+        "save_memory_state", {"memory.saved"}, _session(_summarising, "summarising"), begins=True
+    ),
+}
+
+CASES = SCOPED | RECOVERY | AGENTS | SESSIONS

@@ -1,0 +1,88 @@
+"""Whatever else is appended: decisions, endings, forks, what leads to other things."""
+
+from __future__ import annotations
+
+from foldlog import ArtifactScope, Store
+from foldlog.recovery import Execution
+from foldlog.scoped import MemoryLink, Scope
+from foldlog.sessions import MergeStrategy, Session
+from tests.recovery.running import Steps, stopped_within
+from tests.redaction.facades import Note, snapshot
+from tests.sessions.support import patch, running, steer
+from tests.support.build import binding, task, update
+
+
+async def everything_else(store: Store) -> None:
+    """Have every type of envelope appended that has nothing for a hook. Holds no secret."""
+    await _saves(store)
+    await _scoped(store)
+    await _executions(store)
+    await _agents(store)
+    async with await store.session("rest") as session:
+        await _session(session)
+    await _forks(store)
+
+
+async def _saves(store: Store) -> None:
+    await store.save_remote_binding(binding(router_session_id="router"))
+    await store.mark_binding_terminal(trace_id="trace", context_id="ctx", task_id="task")
+    await store.save_planner_state("taken", {"n": 1})
+    assert await store.load_planner_state("taken")
+    kept = await store.artifact_store.put_text("a", scope=ArtifactScope(session_id="deleting"))
+    assert await store.artifact_store.delete(kept.id)
+
+
+async def _scoped(store: Store) -> None:
+    scope = Scope.session("rest")
+    await store.scoped.write(scope, "k", 1)
+    await store.scoped.link(scope, MemoryLink("k", "l", "to"))
+    await store.scoped.unlink(scope, "k", "l", "to")
+    await store.scoped.delete(scope, "k")
+
+
+async def _executions(store: Store) -> None:
+    async def steps(run: Execution) -> None:
+        for name in ("one", "two"):
+            await run.run(name, Steps().giving(name, name))
+
+    for resume_from in (None, "two"):
+        async with store.recovery.execution("rest", resume_from_address=resume_from) as run:
+            await steps(run)
+    await stopped_within(store, "retracting", "step")
+    async with store.recovery.execution("retracting") as run:
+        await run.retract("step")
+    await store.recovery.save_state(snapshot("gone"))
+    assert await store.recovery.delete_state("gone")
+    for artifact_id in ("one", "two"):
+        await store.recovery.artifacts.save_artifact(artifact_id, b"the same")
+    assert await store.recovery.artifacts.delete_artifact("two")
+
+
+async def _agents(store: Store) -> None:
+    async with store.agents.turn("agent/rest") as ctx:
+        ctx.update("note", Note())
+        token = ctx.share("note")
+    await store.agents.revoke(token)
+
+
+async def _session(session: Session) -> None:
+    group = await session.create_group("group", group_id="g")
+    await running(session, "task", group_id=group.group_id)
+    event = steer("USER_MESSAGE", session_id="rest", text="hello")
+    assert await session.steer(event)
+    assert await session.acknowledge(event)
+    waits = MergeStrategy.HUMAN_GATED
+    assert await session.apply_context_patch(patch=patch(), strategy=waits, patch_id="p")
+    assert await session.reject_pending_patch("p")
+    await session.seal_group("g")
+    await session.complete_task("task", 1)
+
+
+async def _forks(store: Store) -> None:
+    await store.save_task(task(session_id="origin"))
+    await store.save_update(update("u", "origin"))
+    await store.fork("origin", into="stays")
+    await store.fork("origin", into="goes")
+    await store.clear_session("goes")
+    await store.save_update(update("u", "cleared"))
+    await store.clear_session("cleared")

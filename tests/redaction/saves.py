@@ -1,0 +1,93 @@
+"""What a case is, and the cases of the Store's own saves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
+
+import foldlog
+from foldlog import ArtifactScope
+from tests.redaction.leaks import LEAKY, SECRET
+from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
+
+Use = Callable[[foldlog.Store], Awaitable[object]]
+
+
+async def nothing(store: foldlog.Store) -> None:
+    """There is nothing to prepare."""
+
+
+class Case(NamedTuple):
+    """One way of handing a secret to a method that appends it.
+
+    `kinds` are those that the hook is shown for it, `method` what an error names. Of one that
+    `begins`, more is put on record than what the hook sees.
+    """
+
+    method: str
+    kinds: set[str]
+    save: Use
+    prepare: Use = nothing
+    begins: bool = False
+
+
+def _case(
+    method: str, kind: str, save: Callable[[foldlog.Store], Coroutine[Any, Any, Any]]
+) -> Case:
+    return Case(method, {kind}, save)
+
+
+CASES: dict[str, Case] = {
+    "Store.save_event": _case(
+        "save_event", "event.saved", lambda s: s.save_event(event(payload=LEAKY))
+    ),
+    "Store.save_events": _case(
+        "save_events",
+        "event.saved",
+        lambda s: s.save_events([event(payload=LEAKY), event("other", payload=LEAKY)]),
+    ),
+    "Store.save_remote_binding": _case(
+        "save_remote_binding",
+        "binding.saved",
+        lambda s: s.save_remote_binding(binding(metadata=LEAKY)),
+    ),
+    "Store.save_planner_state": _case(
+        "save_planner_state", "pause.saved", lambda s: s.save_planner_state("token", LEAKY)
+    ),
+    "Store.save_memory_state": _case(
+        "save_memory_state", "memory.saved", lambda s: s.save_memory_state("key", LEAKY)
+    ),
+    "Store.save_task": _case(
+        "save_task",
+        "task.saved",
+        lambda s: s.save_task(task(result=LEAKY, error=SECRET, description=SECRET, progress=LEAKY)),
+    ),
+    "Store.save_update": _case(
+        "save_update", "update.saved", lambda s: s.save_update(update("u", content=LEAKY))
+    ),
+    "Store.save_steering": _case(
+        "save_steering", "steering.saved", lambda s: s.save_steering(steering("e", payload=LEAKY))
+    ),
+    "Store.save_trajectory": _case(
+        "save_trajectory",
+        "trajectory.saved",
+        lambda s: s.save_trajectory("trace", "session", trajectory(SECRET)),
+    ),
+    "Store.save_planner_event": _case(
+        "save_planner_event",
+        "planner.saved",
+        lambda s: s.save_planner_event(
+            "trace", planner_event(thought=SECRET, error=SECRET, extra=LEAKY)
+        ),
+    ),
+    "Artifacts.put_bytes": _case(
+        "put_bytes",
+        "artifact.saved",
+        lambda s: s.artifact_store.put_bytes(
+            SECRET.encode(), filename=SECRET, meta=LEAKY, scope=ArtifactScope(session_id="session")
+        ),
+    ),
+    "Artifacts.put_text": _case(
+        "put_bytes", "artifact.saved", lambda s: s.artifact_store.put_text(SECRET, meta=LEAKY)
+    ),
+}

@@ -1,0 +1,322 @@
+"""A degrading store whose log is away from the start: it spools until it has reached the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import foldlog
+from foldlog.envelope import draft
+from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
+from foldlog.log.port import Append
+from foldlog.store import standby
+from foldlog.store.reaching import Reached
+from foldlog.store.spool import DEFAULT_SPOOL_BYTES
+from foldlog.store.spool.latest import Latest
+from foldlog.store.standby import Standby
+from foldlog.store.store import StoreOptions
+from foldlog.subjects import Namespace
+from tests.support.build import trajectory, update
+from tests.support.flaky import FlakyLog, crashed, files, logged, place, spooling
+
+PATIENCE = 30  # seconds until what should end is called hung
+
+
+class ClosingLog(FlakyLog):
+    """Tells whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Coming:
+    """A log that is reached for: each attempt ends as the test says, in the order it says so."""
+
+    def __init__(self, log: ClosingLog) -> None:
+        self.log = log
+        self.given_up = 0
+        self._answers: asyncio.Queue[Exception | None] = asyncio.Queue()
+        self._asked = asyncio.Queue[None]()
+
+    async def __call__(self) -> Reached:
+        self._asked.put_nowait(None)
+        try:
+            answer = await self._answers.get()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        if answer is not None:
+            raise answer
+        return Reached(self.log, self.log.blobs, self.log.snapshots, await self.log.streams())
+
+    async def asked(self) -> None:
+        """Until there is another attempt: all that the one before it did is done."""
+        async with asyncio.timeout(PATIENCE):
+            await self._asked.get()
+
+    def fails(self, *errors: Exception) -> None:
+        for error in errors:
+            self._answers.put_nowait(error)
+
+    def comes(self) -> None:
+        self._answers.put_nowait(None)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby, "_FIRST_PAUSE", 0)
+
+
+@pytest.fixture
+def coming() -> Coming:
+    return Coming(ClosingLog())
+
+
+@asynccontextmanager
+async def standing_by(
+    tmp_path: Path, coming: Coming, namespace: Namespace | None = None
+) -> AsyncGenerator[foldlog.Store]:
+    """A store that has begun to reach for the log."""
+    standing = Standby(
+        LogUnavailable("nobody answers"),
+        place(tmp_path),
+        DEFAULT_SPOOL_BYTES,
+        namespace or Namespace(),
+        StoreOptions(on_error="degrade"),
+    )
+    async with standing.store as store:
+        await standing.reach_for(coming)
+        yield store
+
+
+async def watched(store: foldlog.Store, count: int, session: str = "session") -> list[str]:
+    """The ids of so many updates, as somebody sees them who watches."""
+    async with (
+        asyncio.timeout(PATIENCE),
+        aclosing(cast(Any, store.watch_updates(session))) as updates,
+    ):
+        return [(await anext(updates)).update_id for _ in range(count)]
+
+
+async def test_what_is_saved_before_the_log_comes_is_appended_once_and_in_order(
+    tmp_path: Path, coming: Coming, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        for n in range(3):
+            await store.save_update(update(f"{n}"))
+        await store.save_memory_state("key", {"n": 1})
+        await store.save_memory_state("key", {"n": 2})
+        async with store.atomic():
+            await store.save_update(update("3"))
+            await store.save_trajectory("trace", "session", trajectory())
+        assert await store.list_updates("session") == []
+        assert await store.load_memory_state("key") is None
+        assert await store.artifact_store.get("art") is None
+        assert store.spool is not None
+        assert store.spool.waiting == store.spool.spooled > 6
+        assert len(files(tmp_path)) == 1
+        coming.comes()
+        assert await watched(store, 4) == ["0", "1", "2", "3"]
+        await store.save_update(update("4"))
+        assert [u.update_id for u in await store.list_updates("session")] == list("01234")
+        assert await coming.log.ids() == list("01234")
+        assert await store.load_memory_state("key") == {"n": 2}
+        assert len(await coming.log.ids("memory", "key")) == 2
+        assert await store.get_trajectory("trace", "session") == trajectory()
+        saved = await store.artifact_store.put_bytes(b"bytes")
+        assert await store.artifact_store.get(saved.id) == b"bytes"
+        assert (await store.health()).away is None
+    assert coming.log.closed
+    assert files(tmp_path) == []
+    assert logged(caplog)[0] == (
+        logging.WARNING,
+        "statestore_connect_failed",
+        "connect",
+        None,
+        "LogUnavailable('nobody answers')",
+    )
+    assert store.degraded["connect"] == 1
+
+
+async def test_what_waiting_does_not_heal_is_told_counted_and_shown(
+    tmp_path: Path, coming: Coming, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        health = await store.health()
+        assert health.away == "LogUnavailable: nobody answers"
+        assert (health.server_version, health.streams, health.durability) == ("", (), "unknown")
+        assert health.spool == store.spool
+        await store.save_update(update("a"))
+        refused = ConfigurationError("it refuses user 'x'")
+        coming.fails(LogUnavailable("still nobody"), refused, refused, UnsupportedServer("too old"))
+        coming.fails(ValueError("a bug"))
+        for _ in range(6):
+            await coming.asked()
+        assert store.degraded["connect"] == 4
+        lines = [fields for fields in logged(caplog) if fields[2] == "connect"]
+        assert [(fields[0], fields[4].partition("(")[0]) for fields in lines] == [
+            (logging.WARNING, "LogUnavailable"),
+            (logging.ERROR, "ConfigurationError"),
+            (logging.ERROR, "UnsupportedServer"),
+            (logging.ERROR, "FoldlogError"),
+        ]
+        assert "a bug" in ((await store.health()).away or "")
+        coming.comes()  # somebody has put it right
+        assert await watched(store, 1) == ["a"]
+
+
+async def test_asking_why_keeps_nothing_of_who_asked(tmp_path: Path, coming: Coming) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        depths = list[int]()
+        for _ in range(3):
+            with pytest.raises(LogUnavailable) as why:
+                await store.log.server()
+            depths.append(len(list(traceback.walk_tb(why.value.__traceback__))))
+    assert len(set(depths)) == 1
+
+
+async def test_closing_gives_up_and_leaves_what_waits_to_the_next(
+    tmp_path: Path, coming: Coming
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        await store.save_update(update("a"))
+        await coming.asked()
+    assert coming.given_up == 1
+    assert not coming.log.closed
+    await store.save_update(update("b"))  # it is closed: counted, and kept nowhere
+    assert len(files(tmp_path)) == 1
+    async with spooling(tmp_path, coming.log):
+        assert await coming.log.ids() == ["a"]
+
+
+async def test_closing_before_the_first_attempt(tmp_path: Path, coming: Coming) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        pass
+    await store.close()
+    assert coming.given_up == 0
+
+
+async def test_a_log_that_comes_as_the_store_is_closed_is_closed_too(
+    tmp_path: Path, coming: Coming
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        await store.save_update(update("a"))
+        await coming.asked()
+        coming.log.gate = asyncio.Event()  # no append ends
+        coming.comes()
+        await coming.log.called()
+        closing = asyncio.create_task(store.close())
+        coming.log.gate.set()
+        await closing
+    assert coming.log.closed
+    assert await coming.log.ids() == ["a"]
+    assert files(tmp_path) == []
+
+
+async def test_what_processes_have_left_comes_first(tmp_path: Path, coming: Coming) -> None:
+    await crashed(tmp_path, FlakyLog(), lambda store: store.save_update(update("left before")))
+    async with standing_by(tmp_path, coming) as store:
+        await store.save_update(update("own"))
+        coming.comes()
+        assert await watched(store, 2) == ["left before", "own"]
+
+
+async def test_what_is_left_meanwhile_is_taken_over_though_nothing_else_waits(
+    tmp_path: Path, coming: Coming
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        await crashed(tmp_path, FlakyLog(), lambda store: store.save_update(update("left")))
+        coming.comes()
+        assert await watched(store, 1) == ["left"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_namespace_that_turns_out_to_have_several_shards(
+    tmp_path: Path, known: bool
+) -> None:
+    coming = Coming(ClosingLog(Namespace("default", 4)))
+    sessions = [f"session-{n}" for n in range(8)]
+    async with standing_by(tmp_path, coming, Namespace("default", 4 if known else 1)) as store:
+        watchers = [asyncio.create_task(watched(store, 4, session)) for session in sessions]
+        for n in range(3):
+            for session in sessions:
+                await store.save_update(update(f"{n}", session))
+                await store.save_memory_state(session, {"n": n})
+        coming.comes()
+        assert await watched(store, 3, sessions[0]) == ["0", "1", "2"]
+        for session in sessions:
+            await store.save_update(update("3", session))
+        assert await asyncio.gather(*watchers) == [["0", "1", "2", "3"]] * 8
+        for session in sessions:
+            assert await coming.log.ids("updates", session) == ["0", "1", "2", "3"]
+            assert await store.load_memory_state(session) == {"n": 2}
+        assert len({s.shard for s in await coming.log.subjects("updates")}) > 1
+
+
+async def test_a_log_that_goes_again_is_waited_for_as_any_other(
+    tmp_path: Path, coming: Coming
+) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        await store.save_update(update("a"))
+        coming.log.state = "ack lost"
+        coming.comes()
+        await coming.log.called()
+        await store.save_update(update("b"))
+        coming.log.back()
+        assert await watched(store, 2) == ["a", "b"]
+        coming.log.state = "away"
+        await store.save_update(update("c"))
+        coming.log.back()
+        assert await watched(store, 3) == ["a", "b", "c"]
+        assert await coming.log.ids() == ["a", "b", "c"]
+
+
+async def test_what_cannot_be_answered_without_a_log_raises(tmp_path: Path, coming: Coming) -> None:
+    async with standing_by(tmp_path, coming) as store:
+        with pytest.raises(LogUnavailable, match="nobody answers"):
+            await store.artifact_store.put_bytes(b"kept nowhere")
+        with pytest.raises(LogUnavailable):
+            await store.rebuild()
+        with pytest.raises(LogUnavailable):
+            await store.position()
+        await store.clear_session("session")
+        assert store.degraded["clear_session"] == 1
+
+
+async def test_a_log_that_was_rewound_is_waited_for_until_it_is_accepted(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as process:
+        await process.store.save_update(update("a"))
+        process.log.rewound = foldlog.LogRewound("FOLDLOG_default_0", 7, "it ends at 1")
+        await process.store.save_update(update("b"))
+        assert process.counts == (1, 1, 0, 0)
+        process.log.rewound = None
+        await process.drained()
+        assert await process.log.ids() == ["a", "b"]
+
+
+async def test_a_rewound_log_that_took_a_part_of_an_append_is_in_doubt() -> None:
+    class Rewound(FlakyLog):
+        async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+            if appends[0].subject.family == "memory":
+                raise foldlog.LogRewound("FOLDLOG_default_0", 7, "it ends at 1")
+            return await super().append(appends, atomic=atomic)
+
+    log = Rewound()
+    both = [
+        Append(log.namespace.subject(family, "key"), (draft("test.made", b"\xc0", id=family),))
+        for family in ("updates", "memory")
+    ]
+    with pytest.raises(foldlog.AppendUnknown):
+        await Latest(log).append(both, atomic=False)
+    assert await log.ids("updates", "key") == ["updates"]
+    with pytest.raises(foldlog.LogRewound):
+        await Latest(log).append(both[1:], atomic=False)
