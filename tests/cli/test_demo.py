@@ -13,7 +13,7 @@ from foldlog.cli.demo import acts
 from foldlog.cli.demo.kill import Killed, kill_proofs
 from foldlog.cli.demo.transcript import Transcript, read_transcript
 from foldlog.importer import demo_transcript, import_conversations
-from tests.cli.support import run_process, start
+from tests.cli.support import run, run_process, start
 
 NAMES = [
     "imported",
@@ -51,7 +51,7 @@ def test_the_demo_for_people_on_a_file_and_a_directory_of_ones_own(tmp_path: Pat
         assert (result.code, result.stderr) == (0, "")
         assert result.stdout.count("✔") == len(NAMES)
         assert "SIGKILL to nats-server" in result.stdout
-        sessions = run_process("sessions", "--path", path).stdout.split()
+        sessions = run("sessions", "--path", path).stdout.split()
         assert len(sessions) == count
         assert all(name.startswith("demo-") for name in sessions)
 

@@ -24,8 +24,7 @@ def test_import_and_read_back_in_processes(tmp_path: Path) -> None:
     assert not (path / "server.pid").exists()
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
-@pytest.mark.parametrize("as_lines", [True, False], ids=["lines", "array"])
+@pytest.mark.parametrize(("name", "as_lines"), [("-", True), ("/dev/stdin", False)])
 def test_import_reads_standard_input(cli: Cli, name: str, as_lines: bool) -> None:
     """A pipe, which can be read once only, in every form that a file may have."""
     lines = demo_transcript().read_text("utf-8")

@@ -15,6 +15,7 @@ place every call into that order, and in particular:
 | incomplete | a read is the fold of a prefix of the log that holds what it had to see |
 | gap | a watcher is given one run of the log, without gap or repeat, to its end |
 | untold | an unknown outcome names its ids; a conflict says what it found |
+| alarm | a log that lost nothing is never called corrupt or rewound |
 | problem | no leaks, no foreign errors |
 """
 
@@ -45,6 +46,8 @@ class _Case:
 
     def __init__(self, history: History) -> None:
         self.log = history.log
+        self.ops = history.ops
+        self.damaged = history.damaged
         self.problems = history.problems
         self.saves = [op for op in history.ops if isinstance(op, Save)]
         self.reads = [op for op in history.ops if isinstance(op, Read) and op.outcome == "ok"]
@@ -277,6 +280,15 @@ def untold(case: _Case) -> Iterator[Violation]:
             yield Violation("untold", f"{save.client} was told of {save.named}, not of {own}")
 
 
+def alarm(case: _Case) -> Iterator[Violation]:
+    for op in case.ops:
+        false = op.error.startswith("LogRewound(") or (
+            op.error.startswith("LogCorrupt(") and not case.damaged
+        )
+        if false:
+            yield Violation("alarm", f"{op.client} was told {op.error}")
+
+
 def problem(case: _Case) -> Iterator[Violation]:
     for detail in case.problems:
         yield Violation("problem", detail)
@@ -293,6 +305,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Violation]], ...] = (
     incomplete,
     gap,
     untold,
+    alarm,
     problem,
 )
 

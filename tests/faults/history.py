@@ -89,11 +89,15 @@ class Entry(NamedTuple):
 
 
 class History(msgspec.Struct):
-    """A run. `problems` are what it noticed by itself: leaks, foreign errors."""
+    """A run. `problems` are what it noticed by itself: leaks, foreign errors.
+
+    `damaged`: stored messages were made unreadable in it.
+    """
 
     ops: list[AnyOp]
     log: dict[str, list[Entry]]
     problems: list[str] = []
+    damaged: bool = False
 
 
 class Recorder:

@@ -293,3 +293,9 @@ def a_subscription_that_is_left() -> AbstractContextManager[Any]:
         self._hot.remove(view)
 
     return patch.object(Views, "_release", release)
+
+
+@planted("alarm")
+def a_log_that_is_called_rewound() -> AbstractContextManager[Any]:
+    """As it was with a replica that lags and answers while there is no leader."""
+    return patch("foldlog.views.hydration.precedes", lambda ground, record: False)

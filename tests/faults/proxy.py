@@ -25,12 +25,18 @@ def passing(data: bytes) -> bytes:
     return data
 
 
+def at_once() -> float:
+    """Delays nothing."""
+    return 0.0
+
+
 class Proxy:
     """Listens on a port of its own while the context is entered.
 
     `to_server` and `to_client` look at what passes. `hole`: nothing passes either way, and nobody
     is told; what comes meanwhile is kept and passes later. `refuses`: new connections are closed.
-    `delay`: seconds that everything takes longer.
+    `delay` is asked how many seconds it takes longer, for each piece that passes; what comes
+    behind it waits, as on any wire.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,7 +48,7 @@ class Proxy:
         self.to_server: Look = passing
         self.to_client: Look = passing
         self.refuses = False
-        self.delay = 0.0
+        self.delay: Callable[[], float] = at_once
         self.connections = 0
 
     @property
@@ -89,7 +95,7 @@ class Proxy:
         """Let everything pass again, what was held up first."""
         self.to_server = self.to_client = passing
         self.refuses = False
-        self.delay = 0.0
+        self.delay = at_once
         self._open.set()
         for link in self._links:
             link.open.set()
@@ -154,8 +160,8 @@ class _Link:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                if self._proxy.delay:
-                    await asyncio.sleep(self._proxy.delay)
+                if delay := self._proxy.delay():
+                    await asyncio.sleep(delay)
                 await self.open.wait()
                 passed = look(data)
                 if passed is None:

@@ -28,5 +28,5 @@ def test_enough_is_planted() -> None:
     assert len(PLANTED) >= 12
     assert kinds == {
         *("lost", "invented", "order", "doubled", "resumed", "swapped"),
-        *("torn", "incomplete", "gap", "untold", "problem"),
+        *("torn", "incomplete", "gap", "untold", "alarm", "problem"),
     }

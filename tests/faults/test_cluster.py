@@ -12,13 +12,12 @@ import pytest
 
 import foldlog
 from foldlog import LogUnavailable
-from tests.faults.actor import Actor
 from tests.faults.checker import judge
-from tests.faults.history import Timing
 from tests.faults.proxy import Proxy
-from tests.faults.storms.cluster import caught_up, leader
+from tests.faults.storms.cluster import leader
 from tests.faults.storms.crowd import Crowd
-from tests.faults.storms.patience import PATIENCE
+from tests.faults.storms.health import healthy
+from tests.faults.storms.patience import PATIENCE, answered
 from tests.support.binary import nats_server
 from tests.support.cluster import LocalCluster
 
@@ -34,9 +33,9 @@ async def cluster() -> AsyncIterator[LocalCluster]:
         yield cluster
 
 
-def among(crowd: Crowd, store: foldlog.Store) -> Actor:
-    """One more caller of a crowd, on a store of its own."""
-    return Actor(store, Timing("one more", crowd.ops, lambda op: None))
+async def impatient(url: str, namespace: str) -> foldlog.Store:
+    """A store each of whose calls takes two seconds at most; opening it may take several."""
+    return await answered(lambda: foldlog.connect(url, namespace=namespace, timeout=2))
 
 
 async def test_a_rolling_restart(cluster: LocalCluster) -> None:
@@ -47,7 +46,7 @@ async def test_a_rolling_restart(cluster: LocalCluster) -> None:
             await cluster.kill(node)
             await crowd.recovered(time.monotonic_ns())
             await cluster.start(node)
-            await caught_up(url, "rolling")
+            await healthy(cluster, crowd, "rolling", time.monotonic())
         assert judge(await crowd.told()) == []
 
 
@@ -55,10 +54,10 @@ async def test_two_of_three_killed_stop_writes_and_lose_none(cluster: LocalClust
     url = ",".join(cluster.urls)
     async with Crowd(url, "two", seed=2) as crowd:
         await crowd.progressed(20)
-        await cluster.kill(0)
-        await cluster.kill(1)
-        async with foldlog.connect(cluster.urls[2], namespace="two", timeout=2) as store:
-            outcome = await among(crowd, store).save("updates/alone", "alone")
+        async with await impatient(cluster.urls[2], "two") as lonely:
+            await cluster.kill(0)
+            await cluster.kill(1)
+            outcome = await crowd.joined("one more", lonely).save("updates/alone", "alone")
             assert outcome in ("unknown", "refused")
         killed = time.monotonic_ns()
         await asyncio.gather(cluster.start(0), cluster.start(1))
@@ -79,16 +78,15 @@ async def test_a_leader_cut_off_by_a_partition_acks_nothing() -> None:
             await store.load_memory_state("key")  # the stream is there
         cut_off = await leader(cluster, "parted")
         majority = ",".join(url for node, url in enumerate(cluster.urls) if node != cut_off)
-        lonely = await open_.enter_async_context(
-            foldlog.connect(cluster.urls[cut_off], namespace="parted", timeout=2)
-        )
+        lonely = await impatient(cluster.urls[cut_off], "parted")
+        open_.push_async_exit(lonely)
         async with Crowd(majority, "parted", seed=3) as crowd:
             await crowd.progressed(10)
             parted = time.monotonic_ns()
             for route, proxy in routes.items():
                 if cut_off in route:
                     proxy.hole()
-            caller = among(crowd, lonely)
+            caller = crowd.joined("one more", lonely)
             assert await caller.save("updates/0", "doubtful") in ("unknown", "refused")
             with pytest.raises(LogUnavailable):
                 await lonely.list_updates("0", consistency="linearizable")

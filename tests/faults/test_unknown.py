@@ -58,3 +58,21 @@ async def _patient(loop: clock.VirtualLoop) -> None:
     ]
     assert len(held) == 1
     await store.close()
+
+
+def test_a_reply_that_never_comes_is_not_waited_for_long() -> None:
+    """A leader that was killed answers nobody, and the next one is there within seconds."""
+    clock.run(_soon)
+
+
+async def _soon(loop: clock.VirtualLoop) -> None:
+    rng = random.Random(1)
+    log = WiredLog(Stream(rng, lag=0.0), rng, Faults(), timeout=60.0)
+    store = foldlog.Store(log, MemoryBlobs(), StoreOptions())
+    log.faults = Faults(vanished=1.0)
+    saving = asyncio.create_task(store.save_update(update("1")))
+    await asyncio.sleep(1)
+    log.faults = Faults()
+    await saving
+    assert loop.time() < 3
+    await store.close()

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta, timezone
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
@@ -39,7 +39,6 @@ values = st.recursive(
 payloads = st.dictionaries(text, values, max_size=5)
 
 
-@settings(deadline=None)
 @given(st.lists(payloads, min_size=1, max_size=5))
 def test_payloads_come_back_exactly(saved: list[dict[str, Any]]) -> None:
     async def round_trip() -> list[Any]:
@@ -56,7 +55,6 @@ def test_payloads_come_back_exactly(saved: list[dict[str, Any]]) -> None:
     assert all(map(same, loaded, saved))
 
 
-@settings(deadline=None)
 @given(st.lists(text.filter(bool), min_size=2, max_size=6, unique=True))
 def test_any_id_finds_only_its_own(names: list[str]) -> None:
     async def check() -> None:
@@ -72,7 +70,6 @@ def test_any_id_finds_only_its_own(names: list[str]) -> None:
     asyncio.run(check())
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), max_size=20), st.randoms())
 def test_history_is_a_stable_sort(stamps: list[float], random: Any) -> None:
     events = [event(ts=ts, node_name=str(n)) for n, ts in enumerate(stamps)]

@@ -11,9 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.property.machine import StoreMachine
 from tests.support.stores import Backend, EmbeddedBackend, MemoryBackend
 
-# A run's length is set by its count of examples, never by a clock.
 BASE = settings(
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     print_blob=True,
@@ -25,18 +23,19 @@ class MemoryMachine(StoreMachine):
         return MemoryBackend()
 
 
-def test_the_store_on_the_in_memory_log() -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.long)])
+def test_the_store_on_the_in_memory_log(examples: int) -> None:
     run_state_machine_as_test(
-        MemoryMachine, settings=settings(BASE, max_examples=75, stateful_step_count=50)
+        MemoryMachine, settings=settings(BASE, max_examples=examples, stateful_step_count=50)
     )
 
 
-@pytest.mark.long
-def test_the_store_on_the_embedded_server(embedded_path: Path) -> None:
+@pytest.mark.parametrize("examples", [2, pytest.param(15, marks=pytest.mark.long)])
+def test_the_store_on_the_embedded_server(embedded_path: Path, examples: int) -> None:
     class EmbeddedMachine(StoreMachine):
         def make_backend(self) -> Backend:
             return EmbeddedBackend(embedded_path)
 
     run_state_machine_as_test(
-        EmbeddedMachine, settings=settings(BASE, max_examples=15, stateful_step_count=25)
+        EmbeddedMachine, settings=settings(BASE, max_examples=examples, stateful_step_count=25)
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,9 @@ import foldlog
 from foldlog.envelope import Draft, draft
 from foldlog.log.port import Append
 from foldlog.store.payloads import UpdateSaved, dump
-from tests.support.stores import fresh_namespace
+from tests.support.workers import starting
 
+WORKER = Path(__file__).with_name("worker.py")
 SESSIONS = 60
 EACH = 10
 SIZE = 20_000  # a page of a scan holds some five sessions
@@ -34,27 +33,22 @@ def saved(session: int, n: int) -> Draft:
 
 
 @pytest.mark.long
-async def test_a_killed_rebuild_is_gone_on_with_by_another_process(embedded_path: Path) -> None:
-    name = fresh_namespace()
-    async with foldlog.connect(path=embedded_path, namespace=name) as store:
+async def test_a_killed_rebuild_is_gone_on_with_by_another_process(
+    embedded_path: Path, namespace: str
+) -> None:
+    async with (
+        foldlog.connect(path=embedded_path, namespace=namespace) as store,
+        starting(WORKER, embedded_path, namespace) as start,
+    ):
         await filled(store)
-        arguments = ["-m", "tests.rebuilding.worker", str(embedded_path), name]
-        worker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert worker.stdout is not None
-        assert worker.stdin is not None
+        worker = await start()
         done = 0
         while done < 2:
-            done = int(await worker.stdout.readline())
-            worker.stdin.write(b"go on\n")
+            done = await worker.hear()
+            worker.tell("go on")
         # What was done before the step that now waits is on record.
         assert len(await store.list_updates("s0", limit=EACH)) == EACH
-        worker.kill()
-        assert await worker.wait() < 0
+        await worker.kill()
         assert len(await store.list_updates("s1", limit=EACH)) == EACH
 
         first: list[foldlog.RebuildProgress] = []

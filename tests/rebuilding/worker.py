@@ -1,4 +1,4 @@
-"""A process that rebuilds and says how far it is: `worker PATH NAMESPACE`."""
+"""A process that rebuilds and says how far it is: `worker.py PATH NAMESPACE`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog import testing
+from tests.support.fresh import fresh_python
 from tests.testing.running import CHECKS, CONTRACTS, names_of
 
 ROOT = Path(__file__).parents[2]
@@ -210,4 +211,4 @@ def test_using_foldlog_does_not_need_pytest() -> None:
         "import sys; sys.modules['pytest'] = None\n"
         "import foldlog, foldlog.compat, foldlog.schemas; foldlog.memory_store()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert fresh_python(code) == ""

@@ -103,7 +103,7 @@ each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__
 
 
 def in_memory(check: Check, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(HISTORIES)
     def run(steps: list[Any]) -> None:
         async def work() -> None:
@@ -128,9 +128,7 @@ def test_in_memory_at_length(check: Check) -> None:
 
 @each_check
 def test_on_the_embedded_server(check: Check, embedded_path: Path) -> None:
-    @settings(
-        max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(HISTORIES)
     def run(steps: list[Any]) -> None:
         async def work() -> None:

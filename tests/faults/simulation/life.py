@@ -98,6 +98,7 @@ class _Life:
             for op, _ in client.watches:
                 op.whole = not stream.unreadable
             self._problems += await client.end()
+        damaged = bool(stream.unreadable)
         stream.unreadable.clear()
         log = SimulatedLog(stream, self._rng, _QUIET)
         auditor = _Client("auditor", log, self._ops, self._moments)
@@ -109,7 +110,7 @@ class _Life:
         self._problems += self._loop.problems
         left = asyncio.all_tasks() - {asyncio.current_task()}
         self._problems += [f"a task was left: {task!r}" for task in left]
-        return History(self._ops, held, self._problems)
+        return History(self._ops, held, self._problems, damaged)
 
     def _client(self, name: str, faults: Faults) -> _Client:
         assert self._stream is not None

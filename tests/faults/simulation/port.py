@@ -22,7 +22,7 @@ from foldlog.errors import (
 from foldlog.log import port
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject
 from foldlog_projections.registry import PROJECTIONS
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import REPLICAS, Stored, Stream
@@ -286,6 +286,13 @@ class SimulatedLog:
         """See the port."""
         await self._leader()
         self.stream.purge(subject.name, before)
+
+    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+        """See the port."""
+        await self._leader()
+        for name in self.stream.subjects():
+            if branch.holds(name):
+                self.stream.purge(name, before)
 
     async def truncate(self, shard: int, *, before: int) -> None:
         """See the port."""

@@ -75,6 +75,10 @@ class Crowd:
         await self._end([*self._callers, *(watching for _, watching in self._watchers)])
         await self._open.aclose()
 
+    def joined(self, name: str, store: foldlog.Store) -> Actor:
+        """One more caller, on a store of its own: judged with the others, and never waited for."""
+        return Actor(store, Timing(name, self.ops, lambda op: None))
+
     async def progressed(self, acks: int = 1) -> float:
         """Wait for as many more acks; return how many seconds that took."""
         began, wanted = time.monotonic(), self.acked + acks

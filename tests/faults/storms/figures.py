@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -30,10 +32,11 @@ class Figures(msgspec.Struct):
                 self.counts[type(op).__name__.lower() + "s"] += 1
         broken = judge(history)
         if broken:
-            name = f"foldlog-{self.storm.replace(' ', '-')}-{what}.json"
+            name = f"foldlog-{self.storm.replace(' ', '-')}-{what}-{os.getpid()}.json"
             kept = Path(tempfile.gettempdir(), name)
             kept.write_bytes(msgspec.json.encode(history))
             self.broken += [*broken, Violation("kept", str(kept))]
+        sys.stderr.write(f"{self}\n")  # one that is stopped early has told so much
 
     def took(self, what: str, seconds: float) -> None:
         """Note how long something took."""

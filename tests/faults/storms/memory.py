@@ -63,10 +63,10 @@ async def memory_kept(directory: Path, operations: int, cuts: int) -> Figures:
         every = max(operations // cuts, _AT_ONCE)
         await calls(0, operations // 4, every)  # until everything has its size
         await answered(lambda: store.load_memory_state("key-0", consistency="strong"))
-        before, tasks = _resident(), len(asyncio.all_tasks())
+        before, tasks = resident(), len(asyncio.all_tasks())
         await calls(operations // 4, operations, every)
         await answered(lambda: store.load_memory_state("key-0", consistency="strong"))
-        after = _resident()
+        after = resident()
         figures.counts["operations"] = done
         figures.counts["KiB before"], figures.counts["KiB after"] = before, after
         if after > before * _ALLOWED:
@@ -76,7 +76,7 @@ async def memory_kept(directory: Path, operations: int, cuts: int) -> Figures:
     return figures
 
 
-def _resident() -> int:
+def resident() -> int:
     """This process's resident memory in KiB, without what only waits to be given back."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
