@@ -46,6 +46,8 @@ async def statuses(store: foldlog.Store, session_id: str = "s") -> dict[str, str
 async def told(
     store: foldlog.Store, kind: str, session_id: str = "s", task_id: str | None = None
 ) -> list[Any]:
-    """The contents of the updates of a kind."""
-    updates = await store.list_updates(session_id, task_id=task_id, limit=10_000)
+    """The contents of the updates of a kind; the session may have told them by another store."""
+    updates = await store.list_updates(
+        session_id, task_id=task_id, limit=10_000, consistency="strong"
+    )
     return [update.content for update in updates if update.update_type.value == kind]
