@@ -16,7 +16,7 @@ from foldlog.recovery import (
 )
 from tests.conftest import OpenStore
 from tests.recovery.build import snapshot
-from tests.recovery.running import Bus, Steps, booking, loaded, pipeline
+from tests.recovery.running import Bus, Steps, booking, loaded, pipeline, stopped_within
 from tests.support.stores import appended
 
 # --- from an address ------------------------------------------------------------------------------
@@ -168,6 +168,18 @@ async def test_a_deterministic_execution_validates(store: foldlog.Store, steps: 
         await run.run("book", steps.giving("book", await run.ask("approve")))
     assert run.validation.mismatches == ()
     assert run.validation.unexpected == ()
+
+
+async def test_a_validation_settles_nothing_for_whoever_has_the_execution(
+    store: foldlog.Store,
+) -> None:
+    await stopped_within(store, "s", "pay")
+    before = await appended(store)
+    async with store.recovery.execution("s", replay_mode=ReplayMode.VALIDATION) as run:
+        for settle in (run.retract, run.confirm):
+            with pytest.raises(foldlog.ConfigurationError, match="VALIDATION"):
+                await settle("pay")
+    assert await appended(store) == before
 
 
 async def test_what_never_ran_cannot_be_validated(store: foldlog.Store) -> None:

@@ -214,7 +214,8 @@ class Execution:
         """Put on record that a step whose outcome was unknown has happened, and gave this.
 
         Raises:
-            ConfigurationError: its outcome is not unknown, or is on record by now.
+            ConfigurationError: its outcome is not unknown, or is on record by now; or this is a
+                VALIDATION, which records nothing.
             PayloadError: the result cannot be held. Others as `Tenure.write`.
         """
         given = self._tenure.redacting.result(address, result, "Execution.confirm")
@@ -284,6 +285,8 @@ class Execution:
     async def _settle(self, address: str, said: Draft) -> None:
         """Put on record what somebody says of a step whose outcome is unknown there, too."""
         self._check_entered()
+        if self._mode is ReplayMode.VALIDATION:
+            raise ConfigurationError("a VALIDATION records nothing: the execution is another's")
         if address in self.unknown:
             if await self._tenure.write(said, when=lambda state: _is_begun(state, address)):
                 return
