@@ -96,7 +96,7 @@ FAILING: dict[str, Any] = {
     "returns None": lambda saving: None,
     "drops a name": lambda saving: {},
     "adds a name": lambda saving: {**saving.values, "more": 1},
-    "is asynchronous": asynchronous,
+    "is asynchronous": lambda saving: asynchronous(saving),
 }
 
 
@@ -214,6 +214,17 @@ async def test_everything_else_works_as_without(reopen: OpenStore) -> None:
 @pytest.mark.parametrize("redact", [5, "mask"])
 def test_a_hook_is_a_function(redact: Any) -> None:
     with pytest.raises(foldlog.ConfigurationError, match="redact is a function"):
+        foldlog.memory_store(redact=redact)
+
+
+class Asynchronous:
+    async def __call__(self, saving: Saving) -> Mapping[str, Any]:
+        return saving.values
+
+
+@pytest.mark.parametrize("redact", [asynchronous, Asynchronous()], ids=["function", "object"])
+def test_a_hook_is_not_asynchronous(redact: Any) -> None:
+    with pytest.raises(foldlog.ConfigurationError, match="redact must not be asynchronous"):
         foldlog.memory_store(redact=redact)
 
 

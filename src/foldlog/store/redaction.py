@@ -91,6 +91,10 @@ class Redaction:
     def __init__(self, redact: Redact | None = None) -> None:
         if redact is not None and not callable(redact):
             raise ConfigurationError(f"redact is a function, not {redact!r:.80}")
+        if inspect.iscoroutinefunction(redact) or inspect.iscoroutinefunction(
+            getattr(redact, "__call__", None)  # noqa: B004 - of an object that is called
+        ):
+            raise ConfigurationError(f"redact must not be asynchronous, as {redact!r:.80} is")
         self._redact = redact
 
     def __bool__(self) -> bool:
