@@ -8,6 +8,7 @@ import pytest
 
 import foldlog
 from foldlog import AppendUnknown, LogUnavailable
+from foldlog.telemetry.stores import jetstream
 from tests.support.binary import nats_server
 from tests.support.build import update
 from tests.support.cluster import LocalCluster
@@ -43,6 +44,33 @@ async def test_without_a_quorum_a_write_is_never_called_not_committed() -> None:
                 assert found in (["before"], ["before", "doubtful"])
             await saved_again(store)
             assert await told(store) == ["before", "doubtful"]
+
+
+@pytest.mark.long
+async def test_a_replica_that_answers_for_want_of_a_leader_is_not_believed() -> None:
+    """It may not know what was acked: a position, or a list, would be short and look whole."""
+    async with (
+        LocalCluster() as cluster,
+        asyncio.timeout(_RECOVERY),
+        foldlog.connect(cluster.urls[2], timeout=2.0) as store,
+    ):
+        await store.save_update(update("before"))
+        await asyncio.gather(cluster.kill(0), cluster.kill(1))
+        while not await answers_without_a_leader(store):
+            pass
+        for asked in (store.sessions, store.clear, store.position):
+            with pytest.raises(LogUnavailable, match="has no leader"):
+                await asked()
+
+
+async def answers_without_a_leader(store: foldlog.Store) -> bool:
+    """Whether the replica has come to speak for itself; asking takes a while until it does."""
+    log = jetstream(store)
+    assert log is not None
+    try:
+        return (await log.streams())[0].leader is None
+    except LogUnavailable:
+        return False
 
 
 async def told(store: foldlog.Store) -> list[str]:

@@ -9,10 +9,12 @@ import pytest
 
 from foldlog.envelope import draft
 from foldlog.errors import AppendFailed, FoldlogError, LogCorrupt, LogRewound, LogUnavailable
+from foldlog.log import watermark
 from foldlog.log.extent import Extent
+from foldlog.log.marks import Mark, loss
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, StreamInfo
-from foldlog.log.watermark import Mark, Watermarked, loss
+from foldlog.log.watermark import Watermarked
 from foldlog.subjects import Namespace, Subject
 
 
@@ -232,6 +234,55 @@ async def test_a_purge_that_cannot_be_announced_does_not_happen(
     assert await read(Watermarked(below, marks)) == 5
 
 
+class Unreadable(MemoryMarks):
+    """Marks of which an account that may not read them is told that there are none."""
+
+    async def mark(self, shard: int) -> tuple[bytes | None, int]:
+        await asyncio.sleep(0)
+        return None, 0
+
+
+async def test_where_a_mark_cannot_be_read_a_purge_leaves_none(below: Lossy) -> None:
+    marks = Unreadable()
+    marks.stored[0] = msgspec.json.encode(Mark(5, 5)), 1
+    log = Watermarked(below, marks)
+    await save(log, 5)
+    await log.purge(where(below), before=4)
+    assert marks.stored == {}
+    assert await read(log) == 2
+
+
+async def test_one_mark_is_written_at_a_time(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watermark, "MARK_SECONDS", 0)
+    put, going, most = marks.put_mark, 0, 0
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(shard: int, data: bytes, revision: int) -> bool:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        begun.set()
+        try:
+            await go_on.wait()
+        finally:
+            going -= 1
+        return await put(shard, data, revision)
+
+    monkeypatch.setattr(marks, "put_mark", slow)
+    log = Watermarked(below, marks)
+    await save(log, 3)
+    await begun.wait()
+    await save(log, 2, "t")
+    for _ in range(20):  # turns of the loop, in which a second one would begin
+        await asyncio.sleep(0)
+    go_on.set()
+    await log.close()
+    assert most == 1
+    assert marks.of() == Mark(5, 5)
+
+
 async def test_a_mark_that_cannot_be_written_fails_nothing(
     below: Lossy, marks: MemoryMarks
 ) -> None:
@@ -398,7 +449,7 @@ class Deposed(Lossy):
 
     async def streams(self) -> list[StreamInfo]:
         return [
-            info._replace(last_seq=info.last_seq - self.behind, replicas=3)
+            info._replace(last_seq=info.last_seq - self.behind, replicas=3, leader="it")
             for info in await super().streams()
         ]
 

@@ -12,6 +12,7 @@ import msgspec
 
 from foldlog.envelope import Recorded, unpack
 from foldlog.errors import LogCorrupt, UnknownMoment
+from foldlog.log.led import led
 from foldlog.log.port import Log, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.subjects import Subject
@@ -54,7 +55,7 @@ async def head(log: Log) -> LogPosition:
         LogUnavailable, LogCorrupt: it could not be read.
     """
     reaches = []
-    for stream in await log.streams():
+    for stream in await led(log):
         stored = await log.stored(stream.shard, stream.last_seq)
         reaches.append(Reach(stream.last_seq, mark="" if stored is None else _mark(stored)))
     return LogPosition(tuple(reaches))
@@ -80,7 +81,7 @@ async def resolve(log: Log, when: When) -> Moment:
 
 
 async def _of_position(log: Log, position: LogPosition) -> Moment:
-    streams = await log.streams()
+    streams = await led(log)
     if len(streams) != len(position.shards):
         reason = f"it is of {len(position.shards)} shard(s), the log has {len(streams)}"
         raise UnknownMoment(str(position), reason)

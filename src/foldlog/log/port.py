@@ -235,7 +235,7 @@ class Log(Protocol):
         ...
 
     async def streams(self) -> list[StreamInfo]:
-        """Return what the shards look like now."""
+        """Return what the shards look like now: see `led` for what to decide on."""
         ...
 
     async def server(self) -> ServerInfo:

@@ -22,7 +22,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,8 @@ from foldlog.errors import (
     LogUnavailable,
 )
 from foldlog.log.extent import Extent
+from foldlog.log.led import led
+from foldlog.log.marks import Mark, Marks, loss
 from foldlog.log.port import Append, Log, Record, StreamInfo
 from foldlog.log.relay import Relay
 from foldlog.log.together import together
@@ -46,73 +48,11 @@ MARK_SECONDS: Final = 10.0
 PURGE_SECONDS: Final = 60.0
 """A purge that was announced longer ago has ended, whatever became of who asked for it."""
 
+_UNSEEN: Final = 5
+"""How often a mark that cannot be replaced reads as none before it is taken for one that this
+account may not read. A replica that lags shows it after a moment."""
+
 _log: Final = logging.getLogger("foldlog")
-
-
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a shard held: `messages` records up to `seq`.
-
-    `purging`: until when (Unix seconds) purges may be under way, by a token of each. While there
-    is one, and until somebody marks anew, `messages` tells nothing. `ended`: where the shard was
-    found to end too early; what is appended since would hide it.
-    """
-
-    seq: int = 0
-    messages: int = 0
-    purging: dict[str, float] = {}
-    ended: int | None = None
-
-
-class Marks(Protocol):
-    """Where the marks are kept: one a shard."""
-
-    async def mark(self, shard: int) -> tuple[bytes | None, int]:
-        """Return a shard's mark and its revision; None and 0 where there is none, or none to see.
-
-        Raises:
-            LogUnavailable: nobody answered in time.
-        """
-        ...
-
-    async def put_mark(self, shard: int, data: bytes, revision: int) -> bool:
-        """Replace the mark of that revision; return whether it was that.
-
-        Raises:
-            AppendFailed, ConfigurationError: refused. LogUnavailable: it may be stored or not.
-        """
-        ...
-
-    async def drop_mark(self, shard: int) -> None:
-        """Remove a shard's mark; fine if there is none.
-
-        Raises:
-            LogUnavailable: it may still be there.
-        """
-        ...
-
-
-def loss(mark: Mark, found: StreamInfo, known: int = 0) -> LogRewound | LogCorrupt | None:
-    """What a shard as it is now has lost since it was marked: an error to raise, or None.
-
-    `known`: up to which sequence it is known to have gone, whatever the mark says.
-    """
-    if found.last_seq < known:
-        return LogRewound(found.name, max(known, mark.seq), f"it ended at {found.last_seq}")
-    if mark.ended is not None:
-        return LogRewound(found.name, mark.seq, f"it ended at {mark.ended}")
-    if found.last_seq < mark.seq:
-        return LogRewound(found.name, mark.seq, f"it ended at {found.last_seq}")
-    # With replicas it is they who make good what one of them has lost.
-    if not mark.seq or mark.purging or found.replicas > 1:
-        return None
-    missing = mark.messages + found.last_seq - mark.seq - found.messages
-    if missing <= 0:
-        return None
-    return LogCorrupt(
-        found.name,
-        mark.seq,
-        f"{missing} records up to here are missing; a rebuild accepts the log without them",
-    )
 
 
 class _Lost(NamedTuple):
@@ -260,6 +200,9 @@ class Watermarked(Relay):
         return self._proven == self.below.epoch
 
     def _mark_behind(self) -> None:
+        if self._marking is not None and not self._marking.done():
+            self._due = asyncio.get_running_loop().call_later(MARK_SECONDS, self._mark_behind)
+            return
         self._marking = asyncio.get_running_loop().create_task(
             self._mark_all(), name="foldlog watermark"
         )
@@ -301,7 +244,7 @@ class Watermarked(Relay):
         known = [extent.seq for extent in self._extents]
         marks = await together(self._mark(shard) for shard in range(self.namespace.shards))
         losses = list[_Lost]()
-        for found in await self.below.streams():
+        for found in await led(self.below):
             mark, revision = marks[found.shard]
             error = loss(mark, found, known[found.shard])
             if error is None:
@@ -340,7 +283,7 @@ class Watermarked(Relay):
         while True:
             known = extent.seq
             mark, revision = await self._mark(shard)
-            found = (await self.below.streams())[shard]
+            found = (await led(self.below))[shard]
             now = Mark(found.last_seq, found.messages, self._live(mark))
             if not revision or now == mark or await self._put(shard, now, revision):
                 if found.last_seq < known:
@@ -352,7 +295,7 @@ class Watermarked(Relay):
         mark, revision = await self._mark(shard)
         if self._live(mark):
             return  # whoever purges will do it
-        found = (await self.below.streams())[shard]
+        found = (await led(self.below))[shard]
         if loss(mark, found, known) is not None:
             return  # the evidence stays
         now = Mark(found.last_seq, found.messages)
@@ -360,18 +303,20 @@ class Watermarked(Relay):
             await self._put(shard, now, revision)
 
     async def _announce(self, shard: int) -> str:
-        token = secrets.token_hex(6)
+        token, unseen = secrets.token_hex(6), 0
         try:
-            while True:
+            while unseen < _UNSEEN:
                 mark, revision = await self._mark(shard)
                 purging = {**mark.purging, token: self._clock() + PURGE_SECONDS}
                 announced = msgspec.structs.replace(mark, purging=purging)
                 if await self._put(shard, announced, revision):
                     return token
-        except (AppendFailed, ConfigurationError):
-            # Perhaps there is no space left, which a purge makes: better no mark than a wrong one.
-            await self._marks.drop_mark(shard)
-            return token
+                unseen += not revision
+        except (AppendFailed, ConfigurationError) as error:
+            # Perhaps there is no space left, which a purge makes.
+            _log.info("no high-water mark: %s", error)
+        await self._marks.drop_mark(shard)  # better no mark than a wrong one
+        return token
 
     async def _purged(self, shard: int, token: str) -> None:
         while True:
@@ -383,7 +328,7 @@ class Watermarked(Relay):
             if purging:  # the last of them counts anew
                 ended = msgspec.structs.replace(mark, purging=purging)
             else:
-                found = (await self.below.streams())[shard]
+                found = (await led(self.below))[shard]
                 if isinstance(loss(mark, found), LogRewound):
                     ended = msgspec.structs.replace(mark, purging={})
                 else:

@@ -21,6 +21,7 @@ import msgspec
 
 from foldlog.envelope import CLEARED, draft, upsert_id
 from foldlog.errors import AppendConflict, AppendUnknown
+from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
 from foldlog.store.journal import Journal, with_keys
@@ -183,7 +184,7 @@ class Clearing:
         log = self._journal.log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.
-        heads = {stream.shard: stream.last_seq for stream in await log.streams()}
+        heads = {stream.shard: stream.last_seq for stream in await led(log)}
         subjects = await log.subjects()
         sessions = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         markers = [log.namespace.subject(MARKER, session_id) for session_id in sessions]

@@ -9,6 +9,7 @@ from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
+from foldlog.log.led import led
 from foldlog.log.port import Log, StreamInfo
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.log.watermark import Watermarked
@@ -41,7 +42,7 @@ async def reached(connected: JetStreamLog, *, with_streams: bool) -> Reached:
     connected.stand_on(log.prove_for_appends)
     try:
         await log.look()  # before anything is appended, which might hide that something is lost
-        streams = await log.streams() if with_streams else None
+        streams = await led(log) if with_streams else None
     except BaseException:
         await log.close()
         raise

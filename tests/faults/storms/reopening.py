@@ -10,7 +10,7 @@ import msgspec
 import foldlog
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
-from foldlog.log.watermark import Mark
+from foldlog.log.marks import Mark
 from tests.faults.storms.crowd import Crowd
 from tests.faults.storms.patience import answered
 

@@ -284,9 +284,10 @@ class Reader:
                 await self.retry(error, deadline)
                 continue
             answer = _description_decoder.decode(msg.data)
-            if answer.error is None:
+            if answer.error is None and not answer.is_leaderless:
                 return answer.state.subjects.get(subject.name, 0)
-            await self.retry(LogUnavailable(answer.error.description), deadline)
+            reason = answer.error.description if answer.error else "the stream has no leader"
+            await self.retry(LogUnavailable(reason), deadline)
 
     async def _leaders_last(self, subject: Subject, deadline: float) -> wire.StoredMessage | None:
         return await self.leaders({"last_by_subj": subject.name}, deadline)

@@ -44,9 +44,12 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
 
     Raises:
         UnsupportedServer: JetStream is off, for the server or for this account.
+        ReplyLost: nobody said, as in a cluster without a majority.
     """
     try:
         answer = await api(connection, "INFO", wire.AccountAnswer, timeout=timeout)
+    except ReplyLost:
+        raise
     except LogUnavailable as error:
         raise UnsupportedServer(
             f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
@@ -87,7 +90,7 @@ async def subjects(
     """Return how many messages each subject of a stream holds, of those that match.
 
     Raises:
-        LogUnavailable: there is no such stream, it was refused, or nobody answered.
+        LogUnavailable: there is no such stream, it was refused, or nobody who leads it answered.
     """
     counts: dict[str, int] = {}
     offset = 0
@@ -101,6 +104,8 @@ async def subjects(
         )
         if answer.error is not None:
             raise LogUnavailable(f"{stream}: {answer.error.description}")
+        if answer.is_leaderless:
+            raise LogUnavailable(f"{stream} has no leader, so nobody knows what it holds")
         counts.update(answer.state.subjects)
         offset += len(answer.state.subjects)
         if not answer.state.subjects or offset >= answer.total:

@@ -78,6 +78,11 @@ class StreamDescription(msgspec.Struct, frozen=True):
     total: int = 0
     error: ApiError | None = None
 
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether a replica answered for want of a leader: it may lag behind what was acked."""
+        return self.config.num_replicas > 1 and not (self.cluster and self.cluster.leader)
+
 
 class ConsumerDescription(msgspec.Struct, frozen=True):
     """The answer to CONSUMER.CREATE."""
