@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from foldlog import LogUnavailable
 from foldlog.envelope import draft
@@ -145,4 +146,47 @@ async def test_where_nobody_may_answer_nobody_is_asked_twice(
             await store.get(where, [0])
     await log.connection._client.flush()
     assert subscription.delivered == 1
+    await subscription.unsubscribe()
+
+
+async def test_a_mark_that_does_not_come_at_once_is_asked_for_again(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with much to do: whoever takes its silence for "no mark" misses a loss."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    client, asked = log.connection._client, 0
+
+    async def slow(message: Msg) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            await client.publish(message.reply, b"mark", headers={"Nats-Sequence": "7"})
+
+    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
+    subscription = await client.subscribe(name, cb=slow)
+    assert await JetStreamSnapshots(log).mark(0) == (b"mark", 7)
+    await subscription.unsubscribe()
+
+
+async def test_marks_that_nobody_shows_are_none_for_a_while(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(log, "timeout", 0.1)
+    store = JetStreamSnapshots(log)
+
+    async def silent(message: Msg) -> None:
+        """As an account hears that may not ask."""
+
+    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
+    subscription = await log.connection._client.subscribe(name, cb=silent)
+    assert await store.mark(0) == (None, 0)
+    await log.connection._client.flush()
+    asked = subscription.delivered
+    assert asked > 1
+    assert await store.mark(1) == (None, 0)
+    await log.connection._client.flush()
+    assert subscription.delivered == asked
+    assert caplog.messages == [found for found in caplog.messages if "no high-water mark" in found]
+    assert len(caplog.messages) == 1
     await subscription.unsubscribe()

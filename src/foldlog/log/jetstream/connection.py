@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -38,6 +39,10 @@ MIN_SERVER: Final = (2, 15, 1)
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 """Seconds before a server that could not be revived is looked after again: doubled each time."""
+
+_FORBIDDEN: Final = re.compile(
+    r'permissions violation for publish to "(\$js\.api\.[^"]+)"', re.IGNORECASE
+)
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -75,6 +80,7 @@ class Connection:
         self._replies = Replies()
         self._inbox = ""
         self._last_error: Exception | None = None
+        self._forbidden = set[str]()
         self._revive = revive
         self._not_revived: FoldlogError | None = None
         self._pause = _FIRST_PAUSE
@@ -160,6 +166,13 @@ class Connection:
     def reconnects(self) -> int:
         """How often the connection was lost and made again."""
         return int(self._client.stats["reconnects"])
+
+    def forbids(self, request: str) -> bool:
+        """Whether the server has refused this account that request of JetStream's API.
+
+        It says so beside the replies, so who asked has waited in vain. Until it reconnects.
+        """
+        return request.lower() in self._forbidden
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """Call `notify` whenever `epoch` grows."""
@@ -362,6 +375,8 @@ class Connection:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._grow_epoch()
         _log.debug("nats: %r", error)
+        if found := _FORBIDDEN.search(str(error)):
+            self._forbidden.add(found[1].lower())
         if self._signing_in is not None and (reason := refusal(error)) is not None:
             raise ConfigurationError(f"no connection to {self._signing_in()}: {reason}")
         await self._bring_back()
@@ -374,6 +389,7 @@ class Connection:
 
     async def _on_reconnected(self) -> None:
         self._not_revived, self._pause = None, _FIRST_PAUSE
+        self._forbidden.clear()
         self._connected.set()
         self._grow_epoch()
 

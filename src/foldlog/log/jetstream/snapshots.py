@@ -7,6 +7,7 @@ It may be purged or removed at any time: all it costs is reading the log again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -27,10 +28,12 @@ _PATIENCE: Final = 1.0
 
 _SILENCE: Final = 60.0
 """Seconds without another question after one that nobody answered: an account that may not read
-the stream gets no reply at all, and no read should wait for that twice."""
+the stream may get no reply at all, and no read should wait for that twice."""
 
 _AT_ONCE: Final = 8
 """Parts asked for side by side: what is under way stays bounded."""
+
+_log: Final = logging.getLogger("foldlog")
 
 _ack_decoder = msgspec.json.Decoder(wire.PubAck)
 
@@ -43,7 +46,7 @@ class JetStreamSnapshots:
         self._stream = log.namespace.snapshots()
         self._identities: dict[int, str] = {}
         self._made = False
-        self._silent_until = 0.0
+        self._silent_until = self._markless_until = 0.0
 
     @property
     def max_bytes(self) -> int:
@@ -125,21 +128,27 @@ class JetStreamSnapshots:
         return await streams.describe(self._log.connection, stream, timeout=self._log.timeout)
 
     async def mark(self, shard: int) -> tuple[bytes | None, int]:
-        """See `Marks`."""
-        connection, deadline = self._log.connection, time.monotonic() + self._log.timeout
-        while time.monotonic() >= self._silent_until:
-            await connection.ready(deadline - time.monotonic())
-            epoch, msg = connection.epoch, None
+        """See `Marks`. Whoever is told that there is none misses a loss, so it is asked again."""
+        connection = self._log.connection
+        deadline, patience = time.monotonic() + self._log.timeout, _PATIENCE
+        while time.monotonic() >= self._markless_until:
+            left = deadline - time.monotonic()
+            await connection.ready(left)
+            epoch = connection.epoch
             try:
-                msg = await self._last(self._log.namespace.mark(shard))
-            except ReplyLost:
-                if connection.epoch == epoch:
-                    self._silent_until = time.monotonic() + _SILENCE
-            if msg is not None:
-                return msg.data, int((msg.headers or {})["Nats-Sequence"])
-            if connection.epoch == epoch:
+                msg = await self._last(self._log.namespace.mark(shard), min(patience, left))
+            except ReplyLost as silence:
+                if left > patience:
+                    patience *= 2
+                    continue
+                if connection.epoch != epoch:
+                    raise
+                _log.warning("no high-water mark can be read: %s", silence)
+                self._markless_until = time.monotonic() + _SILENCE
                 break
-            # The connection was lost: that is why nothing came.
+            if msg is None:
+                break
+            return msg.data, int((msg.headers or {})["Nats-Sequence"])
         return None, 0
 
     async def put_mark(self, shard: int, data: bytes, revision: int) -> bool:
@@ -169,16 +178,19 @@ class JetStreamSnapshots:
         return _ack_decoder.decode(reply.data)
 
     async def _get(self, subject: Subject, where: Slot) -> bytes | None:
-        msg = await self._last(snapshot(subject.name, where))
+        msg = await self._last(snapshot(subject.name, where), _PATIENCE)
         return None if msg is None else msg.data
 
-    async def _last(self, subject: str) -> Msg | None:
+    async def _last(self, subject: str, patience: float) -> Msg | None:
+        connection, asked = self._log.connection, f"$JS.API.DIRECT.GET.{self._stream}"
+        if connection.forbids(asked):
+            return None
         payload = msgspec.json.encode({"last_by_subj": subject})
         try:
-            msg = await self._log.connection.request(
-                f"$JS.API.DIRECT.GET.{self._stream}", payload, timeout=_PATIENCE
-            )
+            msg = await connection.request(asked, payload, timeout=patience)
         except ReplyLost:
+            if connection.forbids(asked):
+                return None
             raise
         except LogUnavailable:
             return None  # nobody serves the stream: it was not made yet

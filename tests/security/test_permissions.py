@@ -1,0 +1,44 @@
+"""An account that may not do all that `deploy/nats-tenants.conf` lists."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import foldlog
+from foldlog.telemetry.stores import jetstream
+from tests.security.conftest import CONFIG
+from tests.security.server import PATIENCE, Certificates, free_port, running, secret
+from tests.support.build import update
+
+
+async def test_a_store_that_may_not_read_the_snapshots_does_without(tmp_path: Path) -> None:
+    """Neither a first read nor clearing waits for marks that this account cannot see."""
+    config, certificates = tmp_path / "nats.conf", Certificates(tmp_path)
+    everything, log_only = '"$JS.API.DIRECT.GET.>"', '"$JS.API.DIRECT.GET.FOLDLOG_default_0"'
+    text = CONFIG.read_text()
+    assert everything in text
+    config.write_text(text.replace(everything, log_only))
+    port, password = free_port(), secret()
+    environment = {
+        "NATS_NAME": "narrow",
+        "NATS_LISTEN": f"127.0.0.1:{port}",
+        "NATS_CERT": str(certificates.certificate),
+        "NATS_KEY": str(certificates.key),
+        "NATS_STORE_DIR": str(tmp_path / "data"),
+        "ACME_PASSWORD": password,
+        "GLOBEX_PASSWORD": secret(),
+    }
+    options = {"user": "acme", "password": password, "tls": certificates.trusting()}
+    async with running(config, environment), asyncio.timeout(PATIENCE):
+        for saved in ("first", "second"):  # the first store leaves a mark behind
+            async with foldlog.connect(f"nats://localhost:{port}", **options) as store:
+                await store.save_update(update(saved))
+                assert [u.update_id for u in await store.list_updates("session")] == [saved]
+                log = jetstream(store)
+                assert log is not None
+                assert log.connection.forbids("$JS.API.DIRECT.GET.FOLDLOG_default_snapshots")
+                await store.clear_session("session")
+                assert await store.list_updates("session") == []
+                await store.save_update(update("other", "another"))
+                await store.clear_session("another")
