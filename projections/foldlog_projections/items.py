@@ -82,6 +82,24 @@ class Items:
             self.absent += 1
         return released
 
+    def extend(self, envelopes: Iterable[Recorded]) -> None:
+        """Add what comes after the full pages, and `places` tell of already."""
+        for envelope in envelopes:
+            self.append(envelope)
+
+    def newest(self, limit: int) -> list[Recorded]:
+        """The last pages that are in memory and have payloads of `limit` bytes together at most."""
+        begin, size = self._count, 0
+        for number in range(len(self._pages) - 1, -1, -1):
+            page = self._pages[number]
+            if page is None:
+                break
+            size += sum(len(envelope.payload) for envelope in page)
+            if size > limit:
+                break
+            begin = number * PAGE
+        return self._run(begin, self._count)
+
     def missing(self, ordinals: Sequence[int]) -> list[int]:
         """The absent pages among those that hold `ordinals`, which ascend; in order."""
         if not self.absent or not ordinals:

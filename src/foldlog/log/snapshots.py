@@ -43,6 +43,10 @@ class SnapshotStore(Protocol):
         """How large a head or a part may be."""
         ...
 
+    def reach(self, subject: Subject) -> int:
+        """Up to which sequence the subject's shard is known to go, without asking anybody."""
+        ...
+
     async def identity(self, subject: Subject) -> str:
         """What tells the log that holds `subject` from any other that had or will have its name.
 
@@ -100,10 +104,15 @@ class MemorySnapshots:
     """Snapshots that last as long as the object."""
 
     max_bytes = MAX_BYTES
+    reached = 0
 
     def __init__(self) -> None:
         self.stored: dict[tuple[Subject, Slot], bytes] = {}
         self._identity = secrets.token_hex(8)
+
+    def reach(self, subject: Subject) -> int:
+        """See the port: a log in memory has no blocks to load, however long it is."""
+        return self.reached
 
     async def identity(self, subject: Subject) -> str:
         """See the port."""

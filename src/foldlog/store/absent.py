@@ -163,6 +163,10 @@ class AbsentSnapshots:
         """See the port."""
         return self._below.max_bytes
 
+    def reach(self, subject: Subject) -> int:
+        """See the port."""
+        return self._below.reach(self._log.now(subject))
+
     async def identity(self, subject: Subject) -> str:
         """See the port."""
         return await self._below.identity(self._log.now(subject))

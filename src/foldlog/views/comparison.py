@@ -57,9 +57,19 @@ def digest(folded: Folded[Any]) -> str:
 
 
 def prefix(folded: Folded[Items], count: int) -> Folded[Items]:
-    """The fold of a sequence as it was after its first `count` envelopes, which fill pages."""
+    """The fold of a sequence as it was after its first `count` envelopes: what of it is here.
+
+    Where `count` fills no page, what comes after the last full one has to be.
+    """
     state = folded.state
-    items = Items(state.marks[: count // PAGE], between(state.places, 0, count))
+    full, rest = divmod(count, PAGE)
+    items = Items(state.marks[:full], between(state.places, 0, count))
+    for number in range(full):
+        page = state.page(number)
+        if page is not None:
+            items.fill(number, page)
+    if rest and full < len(state.marks):
+        items.extend((state.page(full) or [])[:rest])
     ids = dict(zip(islice(folded.seen, count), range(count), strict=False))
     return Folded(items, ids, folded.refused, folded.cleared_at)
 

@@ -85,18 +85,25 @@ class Hydration:
         view.apply([record] if record is not None else [])
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
-        """Read from the beginning; where there is more than a little, look for a snapshot."""
+        """Read from the beginning; where there is more than a little, look for a snapshot.
+
+        In a long log, before anything is read: what is spread over it costs most of all.
+        """
         restored: Restored[Any] | None = None
         # A view that somebody reads goes on from where it is.
         looked = self._snapshots is None or view.is_hydrated
-        async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
-            async for records in pages:
-                view.apply(records)
-                if not looked and len(view.folded.seen) >= MIN_LONG:
-                    looked = True
-                    restored = await self._restored(view)
-                    if restored is not None:
-                        break
+        if not looked and self._snapshots is not None and self._snapshots.may_spare(view.subject):
+            looked = True
+            restored = await self._restored(view)
+        if restored is None:
+            async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
+                async for records in pages:
+                    view.apply(records)
+                    if not looked and len(view.folded.seen) >= MIN_LONG:
+                        looked = True
+                        restored = await self._restored(view)
+                        if restored is not None:
+                            break
         if restored is not None:
             view.adopt(restored)
             seen = view.folded.seen

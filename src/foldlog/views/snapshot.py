@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.envelope import Position
+from foldlog.envelope import Position, Recorded
 from foldlog.errors import AppendFailed
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection
@@ -29,7 +29,7 @@ from foldlog_projections.kept import Kept
 
 S = TypeVar("S")
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Grows with every change of what heads and parts look like."""
 
 PART_BYTES: Final = 256 * 1024
@@ -43,6 +43,14 @@ MIN_LONG: Final = PAGE
 DUE_ENVELOPES: Final = 1024
 DUE_BYTES: Final = 1024 * 1024
 """A snapshot is due when as much is to be read that it does not cover."""
+
+DUE_SPAN: Final = 32 * 1024
+"""A snapshot is due when its view spans as many sequences that it does not cover: the server loads
+every block of the log between a subject's first record and its last that it has not at hand, and
+holds up whoever appends meanwhile. Such a snapshot also holds the latest envelopes."""
+
+CONTENT_BYTES: Final = 128 * 1024
+"""What the payloads of these may take together: more is left to the log."""
 
 
 class Unusable(Exception):
@@ -69,8 +77,14 @@ class Restored(NamedTuple, Generic[S]):
     edition: str = ""
 
 
+class Whole(Recorded, array_like=True, frozen=True, gc=False):
+    """An envelope as a snapshot holds it."""
+
+
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full."""
+    """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full;
+    `content` is what a sequence ends with, from the beginning of a page on.
+    """
 
     format: int
     identity: str
@@ -83,6 +97,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     parts: list[Sealed]
     rest: bytes
     state: bytes
+    content: list[Whole] = []
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -102,9 +117,27 @@ _head_decoder: Final = msgspec.msgpack.Decoder(Head)
 _part_decoder: Final = msgspec.msgpack.Decoder(Part)
 
 
-def is_due(envelopes: int, size: int) -> bool:
-    """Whether so many envelopes, of `size` bytes together, are worth a snapshot."""
+def is_due(envelopes: int, size: int, span: int = 0) -> bool:
+    """Whether so many envelopes, of `size` bytes and over `span` sequences, are worth one."""
+    if span >= DUE_SPAN:
+        return envelopes > 0
     return envelopes >= DUE_ENVELOPES or (size >= DUE_BYTES and envelopes >= PAGE)
+
+
+def content_of(folded: Folded[Any], span: int) -> list[Recorded]:
+    """The envelopes of a sequence that its snapshot is to hold itself."""
+    if span < DUE_SPAN or not isinstance(folded.state, Items):
+        return []
+    return folded.state.newest(CONTENT_BYTES)
+
+
+def covered(folded: Folded[Any], content: Sequence[Recorded]) -> int:
+    """How many envelopes a snapshot with this content covers; 0 where there can be none."""
+    items = folded.state
+    if content or not isinstance(items, Items):
+        return len(folded.seen)
+    full = len(items) // PAGE
+    return full * PAGE if full and items.page(full - 1) is not None else 0
 
 
 class Draft:
@@ -115,6 +148,7 @@ class Draft:
     Args:
         ground: where the last envelope stands that was applied.
         sealed: the parts that are stored already.
+        content: see `content_of`.
 
     Raises:
         AppendFailed: the projection cannot keep the state.
@@ -127,6 +161,7 @@ class Draft:
         ground: Position,
         sealed: tuple[Sealed, ...],
         identity: str,
+        content: Sequence[Recorded] = (),
     ) -> None:
         self.covered = len(folded.seen)
         self.ground = ground
@@ -135,10 +170,11 @@ class Draft:
         state = b""
         if isinstance(folded.state, Items):
             self._items = folded.state
-            self.covered -= self.covered % PAGE
-            last = self._items.page(self.covered // PAGE - 1)
-            assert last is not None, "there is nothing new in a sequence without a page in memory"
-            self.ground = last[-1].position
+            if not content:
+                self.covered -= self.covered % PAGE
+                last = self._items.page(self.covered // PAGE - 1)
+                assert last is not None, "see `covered`"
+                self.ground = last[-1].position
         elif isinstance(projection, Kept):
             try:
                 state = projection.keep(folded.state)
@@ -158,6 +194,7 @@ class Draft:
             parts=[],
             rest=b"",
             state=state,
+            content=[Whole(*msgspec.structs.astuple(each)) for each in content],
         )
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
@@ -269,7 +306,8 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
         raise Unusable(str(error)) from error
     if len(folded.seen) != len(ids):
         raise Unusable("an id stands in it twice")
-    return Restored(folded, head.ground, tuple(head.parts), len(head.state))
+    size = len(head.state) + sum(len(each.payload) for each in head.content)
+    return Restored(folded, head.ground, tuple(head.parts), size)
 
 
 def _head_of(data: bytes) -> Head | None:
@@ -303,9 +341,19 @@ def _state(projection: Projection[Any], head: Head, parts: list[Part], length: i
             place = places.setdefault(key, array(ORDINAL))
             place.extend(_little_endian(array(ORDINAL, ordinals)))
     items = Items(chain.from_iterable(part.marks for part in parts), places)
+    _put(items, [Recorded(*msgspec.structs.astuple(each)) for each in head.content], length)
     if len(items) != length:
         raise Unusable("its pages and its ids differ in number")
     return items
+
+
+def _put(items: Items, content: list[Recorded], length: int) -> None:
+    """Put in the envelopes with which a sequence of this length ends."""
+    full = len(items)
+    for number in range((length - len(content)) // PAGE, full // PAGE if content else 0):
+        items.fill(number, content[:PAGE])
+        content = content[PAGE:]
+    items.extend(content)
 
 
 def _little_endian(place: array[int]) -> array[int]:

@@ -59,6 +59,10 @@ class Snapshots:
         """Where they are kept."""
         return self._store
 
+    def may_spare(self, subject: Subject) -> bool:
+        """Whether a subject may have a snapshot however short it is: its records may be spread."""
+        return self._store.reach(subject) > snapshot.DUE_SPAN
+
     async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
 
@@ -119,7 +123,7 @@ class Snapshots:
         """
         if not (
             snapshot.is_keepable(view.projection)
-            and snapshot.is_due(view.unsaved, view.unsaved_bytes)
+            and snapshot.is_due(view.unsaved, view.unsaved_bytes)  # not for each that is spread
         ):
             return
         view.edition = edition
@@ -130,7 +134,7 @@ class Snapshots:
 
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes):
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span):
             self._wait(view.key, view)
 
     def withdraw(self, view: View[Any]) -> None:
@@ -228,11 +232,15 @@ class Snapshots:
     async def _write_into(self, view: View[Any]) -> None:
         identity = await self._store.identity(view.subject)
         folded, ground = view.folded, view.ground
-        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
+        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span):
             return  # it was cleared meanwhile
+        content = snapshot.content_of(folded, view.span)
+        if snapshot.covered(folded, content) <= len(folded.seen) - view.unsaved:
+            view.postpone()  # what is new is too large for the head, and no full page
+            return
         seen = folded.seen
-        draft = Draft(view.projection, folded, ground, view.sealed, identity)
-        view.saved(draft.covered)
+        draft = Draft(view.projection, folded, ground, view.sealed, identity, content)
+        view.saved(draft.covered, draft.ground.seq)
         for number, data in draft.parts():
             await self._put(view, number, data)
         await self._put(view, 0, draft.head())

@@ -18,7 +18,7 @@ from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
 from foldlog.views.snapshot import Restored, Sealed
 from foldlog_projections.fold import Folded, Projection, start, step
-from foldlog_projections.items import Items
+from foldlog_projections.items import PAGE, Items
 
 S = TypeVar("S")
 OnGrowth = Callable[["View[Any]", int], None]
@@ -48,10 +48,10 @@ def key_of(projection: Projection[Any], subject: Subject) -> Key:
 class View(Generic[S]):
     """A fold with its place in the log. It lives while it is hot, or somebody watches it.
 
-    `unsaved` and `unsaved_bytes` tell how much of it no snapshot covers, `sealed` which parts of
-    one are stored, in the edition `edition`. `beginnings` counts how often it began anew. `doubt`
-    is what it had applied of a log that no longer holds it, until it is known whether the subject
-    was cleared.
+    `unsaved` and `unsaved_bytes` tell how much of it no snapshot covers, `since` at which sequence
+    that begins (0: nowhere), `sealed` which parts of one are stored, in the edition `edition`.
+    `beginnings` counts how often it began anew. `doubt` is what it had applied of a log that no
+    longer holds it, until it is known whether the subject was cleared.
 
     Args:
         on_growth: told of the view by how many bytes its estimated memory has changed.
@@ -77,6 +77,7 @@ class View(Generic[S]):
         "loaders",
         "projection",
         "sealed",
+        "since",
         "subject",
         "unfollow",
         "unsaved",
@@ -100,6 +101,7 @@ class View(Generic[S]):
         self.watchers: set[asyncio.Event] = set()
         self.unsaved = 0
         self.unsaved_bytes = 0
+        self.since = 0
         self.sealed: tuple[Sealed, ...] = ()
         self.edition = ""
         self._on_growth = on_growth
@@ -199,14 +201,23 @@ class View(Generic[S]):
         """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
         self.folded, self._last, self.sealed, state_bytes, self.edition = restored
         self.applied = restored.ground.seq - 1
-        self.saved(len(self.folded.seen))
+        self.saved(len(self.folded.seen), restored.ground.seq)
         size = EMPTY_BYTES + _ID_BYTES * len(self.folded.seen) + state_bytes
         size += _REFUSAL_BYTES * len(self.folded.refused)
+        items = self.folded.state
+        if isinstance(items, Items):
+            size += _ENVELOPE_BYTES * (len(items) - PAGE * items.absent)
         self._grow(size - self.bytes)
 
-    def saved(self, covered: int) -> None:
-        """Note that a snapshot covers as many envelopes as that."""
+    @property
+    def span(self) -> int:
+        """Over how many sequences that spreads which no snapshot covers."""
+        return self.applied - self.since if self.since else 0
+
+    def saved(self, covered: int, ground: int) -> None:
+        """Note that a snapshot covers as many envelopes as that, up to a sequence."""
         self.unsaved, self.unsaved_bytes = len(self.folded.seen) - covered, 0
+        self.since = ground
 
     def postpone(self) -> None:
         """Have no snapshot taken before the fold has doubled."""
@@ -248,6 +259,7 @@ class View(Generic[S]):
             self._step(envelopes)
         except msgspec.MsgspecError as error:
             raise LogCorrupt(self.subject.name, record.seq, str(error)) from error
+        self.since = self.since or record.seq
         self.applied = record.seq
         self._last = record.envelopes[-1].position
 
@@ -269,7 +281,7 @@ class View(Generic[S]):
             self._grow((_ENVELOPE_BYTES + _ID_BYTES) * stepped + size)
 
     def _empty(self) -> None:
-        self.unsaved = self.unsaved_bytes = 0
+        self.unsaved = self.unsaved_bytes = self.since = 0
         self.sealed = ()
         self._grow(EMPTY_BYTES - self.bytes)
 

@@ -67,9 +67,12 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
     if (begun := data.draw(st.integers(0, 4 * PAGE))) >= PAGE:
         steps = [("save", begun), ("read", 0), ("restart", 0), *steps]
     packed = data.draw(st.sampled_from([1, 7, PAGE, 1000]))
+    spread = data.draw(st.booleans(), label="spread")
+    content_bytes = data.draw(st.sampled_from([100, 2_000, 100_000]))
 
     async def run() -> None:
         log, store, number = Log(), MemorySnapshots(), 0
+        store.reached = 1000 if spread else 0
         where = log.namespace.subject(projection.name, "k")
         payload = PAYLOADS.get(projection.name, lambda n: {"task_id": f"t{n % 3}"})
         types = TYPES.get(projection.name, ["x.saved"])
@@ -116,6 +119,9 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         small_sizes(monkeypatch)
+        if spread:
+            monkeypatch.setattr(snapshot, "DUE_SPAN", 5)
+            monkeypatch.setattr(snapshot, "CONTENT_BYTES", content_bytes)
         asyncio.run(run())
 
 

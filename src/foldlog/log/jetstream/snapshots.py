@@ -53,6 +53,10 @@ class JetStreamSnapshots:
         """See the port."""
         return self._log.connection.max_payload - OVERHEAD
 
+    def reach(self, subject: Subject) -> int:
+        """See the port."""
+        return self._log.extents[subject.shard].seq
+
     async def identity(self, subject: Subject) -> str:
         """See the port: when the shard's stream was created."""
         known = self._identities.get(subject.shard)
