@@ -79,6 +79,11 @@ async def test_only_what_is_named_is_purged(log: Log, store: SnapshotStore) -> N
 
     await store.purge(subjects[0])
     assert await left() == [False, True, True, True]
+    assert [await store.holds(subject) for subject in subjects] == [False, True, True, True]
+    await store.put(subjects[0], 0, b"x", "edition")
+    assert await store.holds(subjects[0])
+    await store.purge(subjects[0])
+    assert not await store.holds(subjects[0])
     await store.purge_all("updates")
     assert await left() == [False, False, True, True]
     await store.purge_all()
@@ -164,7 +169,11 @@ async def test_a_mark_that_does_not_come_at_once_is_asked_for_again(
 
     name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
     subscription = await client.subscribe(name, cb=slow)
-    assert await JetStreamSnapshots(log).mark(0) == (b"mark", 7)
+    store = JetStreamSnapshots(log)
+    assert await store.mark(0) == (b"mark", 7)
+    monkeypatch.setattr(log, "timeout", 0.05)
+    with pytest.raises(LogUnavailable):  # it was shown before, so there is one
+        await store.mark(0)
     await subscription.unsubscribe()
 
 

@@ -252,6 +252,46 @@ async def test_where_a_mark_cannot_be_read_a_purge_leaves_none(below: Lossy) -> 
     assert await read(log) == 2
 
 
+async def test_what_another_marks_while_one_who_cannot_see_it_purges_goes_as_well(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = Unreadable()
+    blind.stored = marks.stored
+    await marked(below, marks)
+    other, purge = Watermarked(below, marks), below.purge
+
+    async def slow(subject: Subject, *, before: int) -> None:
+        await save(other, 1, "another")
+        await other.close()  # which marks what it has saved
+        assert marks.stored
+        await purge(subject, before=before)
+
+    monkeypatch.setattr(below, "purge", slow)
+    await Watermarked(below, blind).purge(where(below), before=4)
+    assert await read(Watermarked(below, marks)) == 2
+
+
+async def test_a_loss_is_not_forgotten_because_its_mark_is_not_shown_again(
+    below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await marked(below, marks)
+    below.lose(where(below), 2)
+    show, shown = marks.mark, 0
+
+    async def once(shard: int) -> tuple[bytes | None, int]:
+        nonlocal shown
+        shown += 1
+        return await show(shard) if shown == 1 else (None, 0)
+
+    monkeypatch.setattr(marks, "mark", once)
+    log = Watermarked(below, marks)
+    with pytest.raises(LogUnavailable, match="not to be seen"):
+        await read(log)
+    monkeypatch.setattr(marks, "mark", show)
+    with pytest.raises(LogCorrupt):
+        await read(log)
+
+
 async def test_one_mark_is_written_at_a_time(
     below: Lossy, marks: MemoryMarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,10 @@ class SnapshotStore(Protocol):
         """
         ...
 
+    async def holds(self, subject: Subject) -> bool:
+        """Whether anything is stored of a subject, in any edition. Errors as `get`."""
+        ...
+
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """Store `data`.
 
@@ -124,6 +128,11 @@ class MemorySnapshots:
         """See the port."""
         await asyncio.sleep(0)  # as on a server, nothing happens without giving way
         return [self.stored.get((subject, slot(edition, number))) for number in numbers]
+
+    async def holds(self, subject: Subject) -> bool:
+        """See the port."""
+        await asyncio.sleep(0)
+        return any(key[0] == subject for key in self.stored)
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """See the port."""

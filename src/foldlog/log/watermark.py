@@ -262,6 +262,8 @@ class Watermarked(Relay):
         for lost in losses:
             shard = lost.found.shard
             _, revision = await self._mark(shard)
+            if lost.revision and not revision:
+                raise LogUnavailable(f"the mark of {lost.found.name} is not to be seen any more")
             if revision != lost.revision:
                 return False  # a purge that began in between looks like this
             if lost.found.replicas > 1 and shard not in confirmed:
@@ -302,7 +304,8 @@ class Watermarked(Relay):
         if now != mark:  # if it is another by now, somebody else has just done it
             await self._put(shard, now, revision)
 
-    async def _announce(self, shard: int) -> str:
+    async def _announce(self, shard: int) -> str | None:
+        """Return the token of a purge; None where there can be no mark, and now is none."""
         token, unseen = secrets.token_hex(6), 0
         try:
             while unseen < _UNSEEN:
@@ -316,9 +319,12 @@ class Watermarked(Relay):
             # Perhaps there is no space left, which a purge makes.
             _log.info("no high-water mark: %s", error)
         await self._marks.drop_mark(shard)  # better no mark than a wrong one
-        return token
+        return None
 
-    async def _purged(self, shard: int, token: str) -> None:
+    async def _purged(self, shard: int, token: str | None) -> None:
+        if token is None:  # somebody else may have made one meanwhile
+            await self._marks.drop_mark(shard)
+            return
         while True:
             mark, revision = await self._mark(shard)
             if not revision:

@@ -177,6 +177,10 @@ class AbsentSnapshots:
         """See the port."""
         return await self._below.get(self._log.now(subject), numbers, edition)
 
+    async def holds(self, subject: Subject) -> bool:
+        """See the port."""
+        return await self._below.holds(self._log.now(subject))
+
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """See the port."""
         await self._below.put(self._log.now(subject), number, data, edition)

@@ -180,8 +180,9 @@ class Erasure:
     async def _snapshots_of(self, subjects: Iterable[Subject]) -> set[str]:
         if self._snapshots is None:
             return set()
-        found = [(s, (await self._snapshots.get(s, [0]))[0]) for s in subjects]
-        return {f"the snapshot of {subject.name}" for subject, head in found if head is not None}
+        return {
+            f"the snapshot of {each.name}" for each in subjects if await self._snapshots.holds(each)
+        }
 
 
 def _session_of(held: Held) -> str | None:

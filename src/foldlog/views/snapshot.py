@@ -50,7 +50,7 @@ every block of the log between a subject's first record and its last that it has
 holds up whoever appends meanwhile. Such a snapshot also holds the latest envelopes."""
 
 CONTENT_BYTES: Final = 128 * 1024
-"""What the payloads of these may take together: more is left to the log."""
+"""What these may take together: more is left to the log."""
 
 
 class Unusable(Exception):
@@ -172,7 +172,7 @@ class Draft:
             self._items = folded.state
             if not content:
                 self.covered -= self.covered % PAGE
-                last = self._items.page(self.covered // PAGE - 1)
+                last = self._items.page(self.covered // PAGE - 1) if self.covered else None
                 assert last is not None, "see `covered`"
                 self.ground = last[-1].position
         elif isinstance(projection, Kept):
@@ -344,6 +344,8 @@ def _state(projection: Projection[Any], head: Head, parts: list[Part], length: i
     _put(items, [Recorded(*msgspec.structs.astuple(each)) for each in head.content], length)
     if len(items) != length:
         raise Unusable("its pages and its ids differ in number")
+    if not length:
+        raise Unusable("it covers nothing")
     return items
 
 

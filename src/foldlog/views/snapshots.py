@@ -134,7 +134,9 @@ class Snapshots:
 
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span):
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span) and snapshot.is_keepable(
+            view.projection
+        ):
             self._wait(view.key, view)
 
     def withdraw(self, view: View[Any]) -> None:
@@ -235,8 +237,9 @@ class Snapshots:
         if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span):
             return  # it was cleared meanwhile
         content = snapshot.content_of(folded, view.span)
-        if snapshot.covered(folded, content) <= len(folded.seen) - view.unsaved:
-            view.postpone()  # what is new is too large for the head, and no full page
+        covered = snapshot.covered(folded, content)
+        if covered == 0 or covered <= len(folded.seen) - view.unsaved:
+            view.pass_over()  # what is new is too large for the head, and no full page
             return
         seen = folded.seen
         draft = Draft(view.projection, folded, ground, view.sealed, identity, content)

@@ -219,6 +219,10 @@ class View(Generic[S]):
         self.unsaved, self.unsaved_bytes = len(self.folded.seen) - covered, 0
         self.since = ground
 
+    def pass_over(self) -> None:
+        """Have no snapshot taken for the span so far, but for what else there is reason."""
+        self.since = self.applied
+
     def postpone(self) -> None:
         """Have no snapshot taken before the fold has doubled."""
         self.unsaved, self.unsaved_bytes = -len(self.folded.seen), -self.bytes
@@ -273,6 +277,7 @@ class View(Generic[S]):
                         self._empty()
                         self._grow(_REFUSAL_BYTES * len(folded.refused))
                         stepped = size = 0
+                        continue  # what is cleared is none of those seen
                     stepped += 1
                     size += len(envelope.payload)
         finally:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from foldlog.envelope import CLEARED, draft
+from foldlog.envelope import CLEARED, Recorded, draft
 from foldlog.log.port import Append
 from foldlog.log.snapshots import MemorySnapshots
-from foldlog.views import Views, snapshot
+from foldlog.views import Views, snapshot, snapshots
 from foldlog_projections import tasks, updates
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE, Items
@@ -45,6 +45,14 @@ async def opened(log: CountingLog, store: MemorySnapshots) -> tuple[list[str], i
     return found, log.read_envelopes
 
 
+async def clear(log: Log) -> None:
+    where = subject()
+    folded, head = await Views(log).read_at(updates, where)
+    drafts = tuple(draft(CLEARED, body, id=f"c{head}") for body in clearing(folded))
+    await log.append([Append(where, drafts, head)], atomic=True)
+    await log.purge(where, before=head + 1)
+
+
 @pytest.mark.parametrize("count", [6, 20, PAGE - 1])
 async def test_a_short_view_that_is_spread_is_opened_from_its_snapshot(
     log: CountingLog, store: MemorySnapshots, count: int
@@ -69,7 +77,7 @@ async def test_so_is_a_longer_one(log: CountingLog, store: MemorySnapshots, coun
 async def test_of_a_large_one_the_latest_pages_are_kept(
     log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "CONTENT_BYTES", 2 * PAGE * 150)
+    monkeypatch.setattr(snapshot, "CONTENT_BYTES", 2 * PAGE * 300)
     ids = await save_spread(log, 4 * PAGE + 10, size=100)
     await snapshot_of(log, store)
     views = Views(log, store)
@@ -150,11 +158,7 @@ async def test_what_was_cleared_does_not_come_back(
     ids = await save_spread(log, 20)
     await snapshot_of(log, store)
     assert store.stored
-    where = subject()
-    folded, head = await Views(log).read_at(updates, where)
-    drafts = tuple(draft(CLEARED, body, id=f"c{head}") for body in clearing(folded))
-    await log.append([Append(where, drafts, head)], atomic=True)
-    await log.purge(where, before=head + 1)
+    await clear(log)
     assert (await opened(log, store))[0] == []
     await save(log, ids[0], "new")
     assert (await opened(log, store))[0] == ["new"]
@@ -200,4 +204,97 @@ async def test_pages_behind_an_absent_one_are_not_taken() -> None:
     assert items.newest(10**6) == whole[2 * PAGE :]
     items.extend(whole[:5])
     assert items.newest(10**6) == [*whole[2 * PAGE :], *whole[:5]]
-    assert items.newest(5 * len(whole[0].payload)) == whole[:5]
+    assert items.newest(5 * (len(whole[0].payload) + 120)) == whole[:5]
+    assert items.newest(5 * len(whole[0].payload)) == []
+
+
+@pytest.mark.parametrize("size", [1, 100], ids=["held", "too large to be held"])
+async def test_what_comes_after_a_clearing_is_whole(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(snapshot, "CONTENT_BYTES", 20 * 150)
+    await save_spread(log, 3)
+    await clear(log)
+    ids = await save_spread(log, 20, first=100, size=size)
+    for _ in range(3):
+        assert (await opened(log, store))[0] == ids
+    assert bool(store.stored) == (size == 1)
+
+
+async def test_a_cleared_view_that_fills_no_page_has_no_snapshot_of_nothing(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rule of size alone: a clearing is none of the envelopes that it counts."""
+    monkeypatch.setattr(snapshot, "DUE_SPAN", 100 * PAGE)
+    monkeypatch.setattr(snapshot, "DUE_BYTES", PAGE)
+    monkeypatch.setattr(snapshot, "DUE_ENVELOPES", 10 * PAGE)
+    await save(log, "before")
+    await clear(log)
+    views = Views(log, store)
+    ids = [f"{n:04}" for n in range(PAGE - 1)]
+    for id in ids:
+        await save(log, id)
+        await read(views)
+    await views.close()
+    assert store.stored == {}
+    store.reached = 1000 * PAGE
+    assert (await opened(log, store))[0] == ids
+
+
+async def test_a_late_writer_far_behind_a_clearing_leaves_the_writing_of_others_alone(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    await save_spread(log, 3)
+    await clear(log)
+    for n in range(SPAN):
+        await save(log, f"gap {n}", key="between")
+    await save(log, "0000")  # refused: it was cleared
+    views = Views(log, store)
+    assert await read(views) == []
+    assert len(await read(views, key="between")) == SPAN
+    await save(log, "last", key="between")
+    assert len(await read(views, key="between")) == SPAN + 1
+    await views.close()
+    assert {key[0].keys[0] for key in store.stored} == {"between"}
+
+
+async def test_a_view_of_large_envelopes_is_kept_by_its_full_pages(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "CONTENT_BYTES", 100)
+    monkeypatch.setattr(snapshots, "_SHARE", 1.0)
+    views = Views(log, store)
+    ids: list[str] = []
+    for _ in range(5 * PAGE):
+        ids += await save_spread(log, 1, first=len(ids), size=150)
+        await read(views)
+    await views.close()
+    _, read_of_log = await opened_to_its_end(log, store)
+    assert read_of_log <= 2 * PAGE
+
+
+async def opened_to_its_end(log: CountingLog, store: MemorySnapshots) -> tuple[list[str], int]:
+    views = Views(log, store)
+    log.read_envelopes = 0
+    found = await latest(views, 1)
+    await views.close()
+    return found, log.read_envelopes
+
+
+async def test_a_fold_that_cannot_be_kept_is_not_written(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    class Count:
+        name, version, latest_only = "updates", 1, False
+
+        def initial(self) -> int:
+            return 0
+
+        def apply(self, state: int, envelope: Recorded, /) -> int:
+            return state + 1
+
+    await save_spread(log, 20)
+    views = Views(log, store)
+    assert (await views.read(Count(), subject(), "strong")).state == 20
+    await views.close()
+    assert store.stored == {}

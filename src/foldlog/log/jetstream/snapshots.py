@@ -47,6 +47,7 @@ class JetStreamSnapshots:
         self._identities: dict[int, str] = {}
         self._made = False
         self._silent_until = self._markless_until = 0.0
+        self._shown = False
 
     @property
     def max_bytes(self) -> int:
@@ -84,6 +85,15 @@ class JetStreamSnapshots:
             if isinstance(each, BaseException):
                 raise each
         return [each for each in found if not isinstance(each, BaseException)]
+
+    async def holds(self, subject: Subject) -> bool:
+        """See the port."""
+        if (await self._info(self._stream)).error is not None:
+            return False  # it was not made yet
+        connection, wanted = self._log.connection, snapshot(subject.name, "*")
+        return bool(
+            await streams.subjects(connection, self._stream, wanted, timeout=self._log.timeout)
+        )
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """See the port."""
@@ -145,13 +155,14 @@ class JetStreamSnapshots:
                 if left > patience:
                     patience *= 2
                     continue
-                if connection.epoch != epoch:
+                if self._shown or connection.epoch != epoch:
                     raise
                 _log.warning("no high-water mark can be read: %s", silence)
                 self._markless_until = time.monotonic() + _SILENCE
                 break
             if msg is None:
                 break
+            self._shown = True  # so this account may see them
             return msg.data, int((msg.headers or {})["Nats-Sequence"])
         return None, 0
 

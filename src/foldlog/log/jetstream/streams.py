@@ -48,9 +48,9 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
     """
     try:
         answer = await api(connection, "INFO", wire.AccountAnswer, timeout=timeout)
-    except ReplyLost:
-        raise
     except LogUnavailable as error:
+        if isinstance(error, ReplyLost) and not connection.forbids("$JS.API.INFO"):
+            raise
         raise UnsupportedServer(
             f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
             "enable JetStream for this account"
