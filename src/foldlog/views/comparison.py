@@ -64,9 +64,9 @@ def prefix(folded: Folded[Items], count: int) -> Folded[Items]:
     state = folded.state
     full, rest = divmod(count, PAGE)
     items = Items(state.marks[:full], between(state.places, 0, count))
-    for number in range(full):
+    for number in range(len(items.marks)):  # fewer, if the fold is shorter than that
         page = state.page(number)
-        if page is not None:
+        if page is not None and len(page) == PAGE:
             items.fill(number, page)
     if rest and full < len(state.marks):
         items.extend((state.page(full) or [])[:rest])

@@ -350,9 +350,17 @@ def _state(projection: Projection[Any], head: Head, parts: list[Part], length: i
 
 
 def _put(items: Items, content: list[Recorded], length: int) -> None:
-    """Put in the envelopes with which a sequence of this length ends."""
-    full = len(items)
-    for number in range((length - len(content)) // PAGE, full // PAGE if content else 0):
+    """Put in the envelopes with which a sequence of this length ends.
+
+    Raises:
+        Unusable: they do not begin where a page does.
+    """
+    if not content:
+        return
+    begin, full = length - len(content), len(items.marks)
+    if begin < 0 or begin % PAGE:
+        raise Unusable("its content and its ids differ in number")
+    for number in range(begin // PAGE, full):
         items.fill(number, content[:PAGE])
         content = content[PAGE:]
     items.extend(content)
