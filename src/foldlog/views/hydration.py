@@ -93,8 +93,7 @@ class Hydration:
         # A view that somebody reads goes on from where it is.
         looked = self._snapshots is None or view.is_hydrated
         if not looked and self._snapshots is not None and self._snapshots.may_spare(view.subject):
-            looked = True
-            restored = await self._restored(view)
+            restored = await self._restored(view, lightly=True)
         if restored is None:
             async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
                 async for records in pages:
@@ -112,11 +111,12 @@ class Hydration:
             if view.folded.seen is not seen and self._snapshots is not None:
                 self._snapshots.discard(view.subject)  # it was cleared since
 
-    async def _restored(self, view: View[Any]) -> Restored[Any] | None:
+    async def _restored(self, view: View[Any], *, lightly: bool = False) -> Restored[Any] | None:
         """The view's snapshot, if it is ahead of the view. One of before a clearing goes."""
         if self._snapshots is None:
             return None
-        restored = await self._snapshots.load(view.projection, view.subject)
+        load = self._snapshots.load
+        restored = await load(view.projection, view.subject, lightly=lightly)
         if restored is None:
             return None
         if restored.folded.cleared_at < view.folded.cleared_at:

@@ -63,19 +63,29 @@ class Snapshots:
         """Whether a subject may have a snapshot however short it is: its records may be spread."""
         return self._store.reach(subject) > snapshot.DUE_SPAN
 
-    async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
+    async def load(
+        self, projection: Projection[S], subject: Subject, *, lightly: bool = False
+    ) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
 
+        `lightly`: with one request where there is none, by which one may be missed that was
+        written since others have rebuilt.
         It stands only while the log holds its `ground`: that is for the caller to see.
         """
         if not snapshot.is_keepable(projection):
             return None
         try:
-            # Both at once: which edition it is rarely changes.
             edition = self.editions.last_known(projection)
-            current, (data,) = await asyncio.gather(
-                self.editions.current(projection), self._store.get(subject, [0], edition)
-            )
+            if lightly:
+                (data,) = await self._store.get(subject, [0], edition)
+                if data is None:
+                    return None
+                current = await self.editions.current(projection)
+            else:
+                # Both at once: which edition it is rarely changes.
+                current, (data,) = await asyncio.gather(
+                    self.editions.current(projection), self._store.get(subject, [0], edition)
+                )
             if current != edition:
                 (data,) = await self._store.get(subject, [0], current)
             if data is None:

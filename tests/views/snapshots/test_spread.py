@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -120,6 +122,22 @@ async def test_nobody_asks_first_in_a_short_log(log: CountingLog, store: MemoryS
     found, read_of_log = await opened(log, store)
     assert found == ids
     assert read_of_log >= 20
+
+
+async def test_in_a_long_log_a_view_without_a_snapshot_costs_one_question(
+    log: CountingLog, store: MemorySnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, asked = store.get, 0
+
+    async def counted(*what: Any) -> list[bytes | None]:
+        nonlocal asked
+        asked += 1
+        return await get(*what)
+
+    monkeypatch.setattr(store, "get", counted)
+    await save(log, "a")
+    assert await opened(log, store) == (["a"], 1)
+    assert asked == 1
 
 
 async def test_a_view_that_stays_hot_is_kept_as_it_spreads(
