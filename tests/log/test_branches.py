@@ -19,7 +19,7 @@ from foldlog.log.watermark import Watermarked
 from foldlog.store.journal import with_keys
 from foldlog.subjects import Branch, Namespace, Subject
 from tests.log.conftest import OpenLog
-from tests.log.test_watermark import MemoryMarks
+from tests.log.marks import MemoryMarks
 
 NAMES = [
     "session:a",
