@@ -34,6 +34,9 @@ class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
     `id` is the idempotency key: one effect per id and subject, for ever. `v` is the version of the
     payload's schema for that `type`. `ts` is the writer's clock in Unix seconds. `payload` stays
     encoded until somebody reads it. `keys` are the subject's keys where the subject hashes them.
+
+    `writer` names the open store that appends it, `n` counts what that store has drafted, and
+    `known` is the last sequence of the shard that it knew of then: see `Writer`.
     """
 
     id: str
@@ -42,6 +45,9 @@ class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
     ts: float
     payload: bytes
     keys: tuple[str, ...] | None = None
+    writer: str = ""
+    n: int = 0
+    known: int = 0
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
@@ -67,6 +73,9 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     seq: int
     index: int
     time: str
+    writer: str = ""
+    n: int = 0
+    known: int = 0
 
     @property
     def position(self) -> Position:
@@ -86,6 +95,45 @@ class _Record(msgspec.Struct, array_like=True, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Record)
+
+
+class Writer:
+    """One open store, as the log tells it from every other.
+
+    Its drafts are numbered in the order in which its saves were called, so that a fold that
+    replaces can drop one that arrives after a later one of the same writer.
+    """
+
+    def __init__(self) -> None:
+        self.id = secrets.token_urlsafe(6)
+        self._n = 0
+
+    def stamped(
+        self, drafts: Sequence[Draft], known: int, keys: tuple[str, ...] | None
+    ) -> tuple[Draft, ...]:
+        """Return drafts as this writer's next ones.
+
+        Args:
+            known: the last sequence of their shard that this process knows of.
+            keys: the keys of their subject if it is hashed, else None.
+        """
+        stamped = []
+        for each in drafts:
+            self._n += 1
+            stamped.append(
+                Draft(
+                    each.id,
+                    each.type,
+                    each.v,
+                    each.ts,
+                    each.payload,
+                    keys,
+                    self.id,
+                    self._n,
+                    known,
+                )
+            )
+        return tuple(stamped)
 
 
 def draft(
@@ -132,6 +180,8 @@ def unpack(data: bytes, seq: int, time: str) -> list[Recorded]:
     if record.format != RECORD_FORMAT:
         raise msgspec.ValidationError(f"record format {record.format} is newer than this version")
     return [
-        Recorded(e.id, e.type, e.v, e.ts, e.payload, e.keys, seq, index, time)
+        Recorded(
+            e.id, e.type, e.v, e.ts, e.payload, e.keys, seq, index, time, e.writer, e.n, e.known
+        )
         for index, e in enumerate(record.envelopes)
     ]

@@ -16,7 +16,6 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log, Stored
 from foldlog.log.watermark import Watermarked
-from foldlog.store.journal import with_keys
 from foldlog.subjects import Branch, Namespace, Subject
 from tests.log.conftest import OpenLog
 from tests.log.marks import MemoryMarks
@@ -57,7 +56,9 @@ def made(id: str, payload: bytes = b"\xc0") -> Draft:
 
 
 async def append(log: Log, *subjects: Subject, id: str = "1") -> list[int]:
-    return await log.append([Append(each, with_keys(each, [made(id)])) for each in subjects])
+    return await log.append(
+        [Append(each, (msgspec.structs.replace(made(id), keys=each.keys),)) for each in subjects]
+    )
 
 
 def family(log: Log, first: str) -> list[Subject]:

@@ -17,7 +17,7 @@ from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt, LogUnavail
 from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.guards import restoring
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump, load
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import Subject
@@ -116,7 +116,7 @@ class LogBackend:
         subject = self._journal.subject(agentshares, self._name, digest)
         body = b"\x80"
         revoked = draft(agentshares.REVOKED, body, id=upsert_id(body))
-        append = Append(subject, with_keys(subject, [revoked]))
+        append = Append(subject, (revoked,))
         [seq] = await self._journal.log.append([append], atomic=True)
         self._journal.views.acked(subject, seq)
 
@@ -180,12 +180,12 @@ class LogBackend:
             draft(agentstates.TURNED, body, id=upsert_id(body))
             for body in map(dump, _turns(write.changes, label))
         ]
-        return Append(subject, with_keys(subject, drafts), write.expected)
+        return Append(subject, tuple(drafts), write.expected)
 
 
 def _upserts(subject: Subject, type: str, payloads: Sequence[msgspec.Struct]) -> Append:
     drafts = [draft(type, body, id=upsert_id(body)) for body in map(dump, payloads)]
-    return Append(subject, with_keys(subject, drafts))
+    return Append(subject, tuple(drafts))
 
 
 def _turns(changes: Sequence[Change], label: str) -> list[Turned]:

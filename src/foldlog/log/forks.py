@@ -7,15 +7,16 @@ are on one shard, and the fork was made later, sequences ascend throughout.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
-from foldlog.envelope import FORKED
+from foldlog.envelope import FORKED, Writer
 from foldlog.errors import LogCorrupt
 from foldlog.log.past import cut, until
-from foldlog.log.port import OnRecord, Record, Unfollow
+from foldlog.log.port import Append, Log, OnRecord, Record, Unfollow
 from foldlog.log.relay import Relay
 from foldlog.position import Reach
 from foldlog.subjects import Subject
@@ -38,7 +39,29 @@ _decoder = msgspec.msgpack.Decoder(Forked)
 
 
 class ForkedLog(Relay):
-    """`below`, whose `read` and `last` see through forks. `scan` tells what is stored."""
+    """`below`, whose `read` and `last` see through forks. `scan` tells what is stored.
+
+    What is appended here is stamped as the drafts of `writer`, but for what is already.
+    """
+
+    def __init__(self, below: Log, writer: Writer | None = None) -> None:
+        super().__init__(below)
+        self.writer = writer or Writer()
+
+    def stamped(self, append: Append) -> Append:
+        """An append whose drafts are numbered; called in the order of saves."""
+        subject, drafts, expect = append.subject, append.drafts, append.expect
+        if drafts[0].writer:
+            return append
+        keys = subject.keys if subject.is_hashed else None
+        known = self.below.known(subject.shard)
+        return Append(subject, self.writer.stamped(drafts, known, keys), expect)
+
+    def append(
+        self, appends: Sequence[Append], *, atomic: bool = False
+    ) -> Coroutine[Any, Any, list[int]]:
+        """See the port."""
+        return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
 
     async def read(
         self, subject: Subject, *, after: int = 0, strong: bool = True

@@ -25,7 +25,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 
 def size_of(draft: Draft) -> int:
     """An upper bound of an envelope's bytes in a record."""
-    size = len(draft.payload) + 4 * len(draft.id) + len(draft.type) + 48
+    size = len(draft.payload) + 4 * len(draft.id) + len(draft.type) + 72
     return size if draft.keys is None else size + sum(4 * len(key) for key in draft.keys)
 
 

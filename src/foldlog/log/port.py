@@ -92,6 +92,10 @@ class Log(Protocol):
         """Grows whenever pushes may have been missed: a lost connection, a dropped message."""
         ...
 
+    def known(self, shard: int) -> int:
+        """The last sequence of a shard that this process knows of, from acks or a look; else 0."""
+        ...
+
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """Append, and return the sequence at which each append's last envelope stands.
 

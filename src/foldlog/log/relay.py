@@ -39,6 +39,10 @@ class Relay:
         """See the port."""
         return self.below.epoch
 
+    def known(self, shard: int) -> int:
+        """See the port."""
+        return self.below.known(shard)
+
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:

@@ -18,7 +18,6 @@ from foldlog.recovery.ledger import Ledger
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.store.contents import Contents
 from foldlog.store.guards import restoring
-from foldlog.store.journal import with_keys
 from foldlog.store.payloads import dump, load
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
@@ -196,9 +195,7 @@ class ArtifactBackend:
             subject = self._ledger.journal.subject(stateartifacts, artifact_id)
             body = dump(new)
             named = draft(stateartifacts.NAMED, body, id=upsert_id(body))
-            [seq] = await self._ledger.journal.log.append(
-                [Append(subject, with_keys(subject, [named]))]
-            )
+            [seq] = await self._ledger.journal.log.append([Append(subject, (named,))])
             self._ledger.journal.views.acked(subject, seq)
 
     async def _named(self, artifact_id: str) -> Named | None:

@@ -11,7 +11,7 @@ from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import AppendConflict
 from foldlog.log.port import Append
 from foldlog.store.clearing import clear_subject
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump
 from foldlog.subjects import Subject
 from foldlog_projections import statelist, states
@@ -67,7 +67,7 @@ class Ledger:
             entry = decide(folded.state, head)
             if entry is None:
                 return False
-            appends = [Append(subject, with_keys(subject, entry.drafts), head)]
+            appends = [Append(subject, tuple(entry.drafts), head)]
             if entry.listed is not None:
                 appends.append(self._listing(subject.shard, statelist.LISTED, entry.listed))
             try:

@@ -32,7 +32,7 @@ from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held, Spilled
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.guards import restoring
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.scopes import clear_scope
 from foldlog.store.spills import SPILL_BYTES, Spills
 from foldlog.subjects import Subject
@@ -340,8 +340,7 @@ class Keys:
                 drafts.setdefault(self.subject(scope, change.key), []).append(change.value)
             drafts.setdefault(self.index_subject(scope), []).append(change.indexed)
         appends = [
-            Append(subject, with_keys(subject, each), heads.get(subject))
-            for subject, each in drafts.items()
+            Append(subject, tuple(each), heads.get(subject)) for subject, each in drafts.items()
         ]
         try:
             seqs = await self.journal.log.append(appends, atomic=True)

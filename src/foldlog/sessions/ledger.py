@@ -12,7 +12,7 @@ from foldlog.log.port import Append
 from foldlog.sessions.standing import Entry, Standing
 from foldlog.store import steering as steering_events
 from foldlog.store import updates as task_updates
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.views import Consistency
 from foldlog_projections import session, steering, tasks, updates
 from foldlog_projections.fold import Projection
@@ -99,4 +99,4 @@ class Ledger:
         if not drafts:
             return []
         subject = self.journal.subject(projection, self.session_id)
-        return [Append(subject, with_keys(subject, drafts), head)]
+        return [Append(subject, tuple(drafts), head)]

@@ -68,6 +68,10 @@ class AbsentLog(Relay):
             return subject
         return self.namespace.subject(subject.family, *subject.keys)
 
+    def known(self, shard: int) -> int:
+        """See the port."""
+        return 0 if self.below is self._nothing else self.below.known(shard)
+
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:

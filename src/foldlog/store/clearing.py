@@ -24,7 +24,7 @@ from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.lineages import Lineages
 from foldlog.subjects import Subject
 from foldlog_projections import artifacts, lineage, traces
@@ -98,7 +98,7 @@ async def bury(journal: Journal, subjects: Iterable[Subject]) -> list[int]:
     tombstone = draft(CLEARED, body, id=upsert_id(body))
     found, waiting = list[int](), iter(subjects)
     while some := list(islice(waiting, _BURIED_AT_ONCE)):
-        appends = [Append(subject, with_keys(subject, [tombstone])) for subject in some]
+        appends = [Append(subject, (tombstone,)) for subject in some]
         try:
             seqs = await journal.log.append(appends)
         except (AppendUnknown, asyncio.CancelledError):
@@ -144,7 +144,7 @@ class Clearing:
         """
         origin = await self._lineages.close(session_id)
         marker = self._journal.subject(MARKER, session_id)
-        marked = with_keys(marker, [draft(CLEARED, b"\xc0", id="session")])
+        marked = (draft(CLEARED, b"\xc0", id="session"),)
         # At once, also inside `atomic()`, as all that follows. Where it stands is the generation.
         generation = await self._journal.append_now(Append(marker, marked))
         await self._clear_trace(session_id, f"session:{session_id}")

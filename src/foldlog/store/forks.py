@@ -25,7 +25,7 @@ from foldlog.log.forks import Forked
 from foldlog.log.port import Append
 from foldlog.position import LogPosition
 from foldlog.store.belonging import OF_SESSION
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.lineages import CONTENTION_PAUSE
 from foldlog.store.moments import When, named
 from foldlog.store.payloads import dump
@@ -149,4 +149,4 @@ class Forks:
 
 
 def _append(subject: Subject, envelope: Draft, expect: int = 0) -> Append:
-    return Append(subject, with_keys(subject, [envelope]), expect)
+    return Append(subject, (envelope,), expect)

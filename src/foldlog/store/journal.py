@@ -15,8 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import msgspec
-
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendUnknown
 from foldlog.log.forks import ForkedLog
@@ -113,7 +111,7 @@ class Journal:
             if folded is not None:
                 drafts = [draft for draft in drafts if folded.admits(draft.id)]
             if drafts:
-                new.append(Append(subject, with_keys(subject, drafts)))
+                new.append(self._log.stamped(Append(subject, tuple(drafts))))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
@@ -135,7 +133,8 @@ class Journal:
         Raises:
             AppendConflict: it does not. Other errors as `Log.append`.
         """
-        appends = [Append(subject, with_keys(subject, drafts), head), *also]
+        appends = [Append(subject, tuple(drafts), head), *also]
+        appends = [self._log.stamped(append) for append in appends]
         try:
             seqs = await self.log.append(appends, atomic=True)
         except (AppendUnknown, asyncio.CancelledError):
@@ -249,10 +248,3 @@ def _merged(appends: list[Append]) -> list[Append]:
     for append in appends:
         by_subject.setdefault(append.subject, []).extend(append.drafts)
     return [Append(subject, tuple(drafts)) for subject, drafts in by_subject.items()]
-
-
-def with_keys(subject: Subject, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
-    """A hashed subject does not tell its keys, so its envelopes do."""
-    if not subject.is_hashed:
-        return tuple(drafts)
-    return tuple(msgspec.structs.replace(draft, keys=subject.keys) for draft in drafts)

@@ -13,7 +13,7 @@ from foldlog.envelope import draft, upsert_id
 from foldlog.errors import AppendConflict, SessionHasForks
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
-from foldlog.store.journal import Journal, with_keys
+from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump
 from foldlog.views import Consistency, refold
 from foldlog_projections import lineage, traces
@@ -103,7 +103,7 @@ class Lineages:
         """
         ended = draft(lineage.ENDED, dump(Fork(session_id)), id=f"ended:{session_id}")
         parent = self._journal.subject(lineage, origin.session_id)
-        seq = await self._journal.append_now(Append(parent, with_keys(parent, [ended])))
+        seq = await self._journal.append_now(Append(parent, (ended,)))
         self._journal.views.acked(parent, seq)
 
 

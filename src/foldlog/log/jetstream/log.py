@@ -148,6 +148,10 @@ class JetStreamLog:
         for appender in self._appenders:
             appender.stand_on(footing)
 
+    def known(self, shard: int) -> int:
+        """See the port."""
+        return self.extents[shard].seq
+
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
