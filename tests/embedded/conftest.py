@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from foldlog.locks import locked
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.embedded.locks import locked
 from tests.support.workers import Worker, starting
 
 if not hasattr(os, "pidfd_open"):

@@ -1,4 +1,4 @@
-"""What lies where in a data directory, and who may look into it."""
+"""The files of a data directory, and who may read them."""
 
 from __future__ import annotations
 
@@ -38,60 +38,35 @@ class Description:
         return json.dumps(asdict(self))
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The files of one data directory, an absolute path."""
+    """The paths of the files in one data directory. `directory` is absolute.
 
-    directory: Path
+    ``nats.conf``: the configuration of nats-server, with the password. ``server.json``: the
+    `Description` of the server, from before its start until after its end. ``server.pid``: the
+    process of nats-server. ``server.log``: what supervisor and nats-server print. The four locks:
+    see `foldlog.log.embedded.server`.
+    """
 
-    @property
-    def config(self) -> Path:
-        """The configuration of nats-server, with the password."""
-        return self.directory / "nats.conf"
-
-    @property
-    def description(self) -> Path:
-        """The `Description` of the server; there from before its start until after its end."""
-        return self.directory / "server.json"
-
-    @property
-    def pid_file(self) -> Path:
-        """The pid of nats-server; may be stale after the supervisor was killed."""
-        return self.directory / "server.pid"
-
-    @property
-    def log(self) -> Path:
-        """What supervisor and nats-server print."""
-        return self.directory / "server.log"
-
-    @property
-    def lifecycle_lock(self) -> Path:
-        """See `foldlog.log.embedded.locks` for this one and the next three."""
-        return self.directory / "lifecycle.lock"
-
-    @property
-    def members_lock(self) -> Path:
-        """Held shared by every member."""
-        return self.directory / "members.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        """Held by the supervisor."""
-        return self.directory / "supervisor.lock"
-
-    @property
-    def server_lock(self) -> Path:
-        """Held by supervisor and nats-server together."""
-        return self.directory / "server.lock"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "nats.conf"
+        self.description = directory / "server.json"
+        self.pid_file = directory / "server.pid"
+        self.log = directory / "server.log"
+        self.lifecycle_lock = directory / "lifecycle.lock"
+        self.members_lock = directory / "members.lock"
+        self.supervisor_lock = directory / "supervisor.lock"
+        self.server_lock = directory / "server.lock"
 
     @classmethod
     def prepare(cls, path: str | os.PathLike[str]) -> Self:
-        """Make the directory `path`, private to this user, unless it is there.
+        """Make the directory `path`, private to this user, unless it exists.
 
-        Raises ConfigurationError where that cannot be.
+        Raises:
+            ConfigurationError: it cannot be made, or other users can reach what is in it.
         """
-        directory = Path(path).absolute()
-        layout = cls(directory)
+        layout = cls(Path(path).absolute())
+        directory = layout.directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = directory.stat()
@@ -113,14 +88,14 @@ class Layout:
         return layout
 
     def read_description(self) -> Description | None:
-        """Return what ``server.json`` says, None when there is none that can be read."""
+        """Return what ``server.json`` says, None when there is none or it is damaged."""
         try:
             return Description.decode(self.description.read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
 
     def read_pid(self) -> int | None:
-        """Return the pid last written for nats-server, None when there is none."""
+        """Return the pid last written for nats-server, which may have ended; None without one."""
         try:
             return int(self.pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
