@@ -173,7 +173,7 @@ async def test_a_joiner_turns_to_another_server_that_took_the_place(
     # 1. A supervisor is at work on a server that never comes up.
     layout = Layout.prepare(directory)
     lost = config.describe_new("fsync")
-    layout.description.write_text(lost.encode())
+    layout.write_description(lost)
     supervisor = locks.LockFile(layout.supervisor_lock)
     assert supervisor.try_lock()
     waiting = asyncio.Event()

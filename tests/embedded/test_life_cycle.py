@@ -222,15 +222,6 @@ async def test_a_supervisor_told_to_end_stops_the_server_in_order(
     assert not (directory / "server.json").exists()
 
 
-async def test_a_killed_watch_is_replaced(directory: Path) -> None:
-    server = await EmbeddedServer.join(directory)
-    (watch,) = processes(directory) - {pid_of(server), parent(pid_of(server))}
-    await kill(watch)
-    await server.leave()
-    assert processes(directory) == set()
-    assert "starting another" in server.log_file.read_text()
-
-
 async def test_a_forked_child_is_no_member(start_member: StartMember, directory: Path) -> None:
     member = await start_member()
     running = processes(directory)
@@ -294,7 +285,7 @@ async def test_nobody_else_may_look_in(server: EmbeddedServer, directory: Path) 
 
 async def test_the_password_is_on_no_command_line(server: EmbeddedServer, directory: Path) -> None:
     running = processes(directory)
-    assert len(running) == 3
+    assert len(running) == 2
     for pid in running:
         assert server.password not in command_line(pid)
         assert server.password not in Path(f"/proc/{pid}/environ").read_bytes().decode()

@@ -57,7 +57,7 @@ def test_a_description_survives_its_file(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert layout.read_description() is None
     description = describe_new("fsync")
-    layout.description.write_text(description.encode())
+    layout.write_description(description)
     assert layout.read_description() == description
 
 

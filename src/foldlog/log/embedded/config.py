@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import socket
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from foldlog.log.embedded.layout import Description, Durability
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, Self
+
+import msgspec
 
 from foldlog.errors import ConfigurationError
 
@@ -15,27 +15,17 @@ Durability = Literal["fsync", "relaxed"]
 """``fsync``: an ack means on disk. ``relaxed``: a power loss may cost the last two minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """How to reach the server of a data directory: the content of ``server.json``."""
 
     name: str
     port: int
     user: str
-    password: str = field(repr=False)
+    password: str
     durability: Durability
 
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        """Raises ValueError unless `text` is what `encode` returned."""
-        try:
-            return cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-
-    def encode(self) -> str:
-        """Return the description as JSON."""
-        return json.dumps(asdict(self))
+    def __repr__(self) -> str:
+        return f"Description({self.name!r}, port={self.port})"  # never the password
 
 
 class Layout:
@@ -90,9 +80,13 @@ class Layout:
     def read_description(self) -> Description | None:
         """Return what ``server.json`` says, None when there is none or it is damaged."""
         try:
-            return Description.decode(self.description.read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
+            return msgspec.json.decode(self.description.read_bytes(), type=Description)
+        except (FileNotFoundError, msgspec.DecodeError):
             return None
+
+    def write_description(self, description: Description) -> None:
+        """Replace ``server.json``."""
+        write_private(self.description, msgspec.json.encode(description))
 
     def read_pid(self) -> int | None:
         """Return the pid last written for nats-server, which may have ended; None without one."""
@@ -102,11 +96,11 @@ class Layout:
             return None
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """Replace `path` atomically by a file that only this user can read."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)  # one left behind might be open to others
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(fd, "wb") as file:
+        file.write(content)
     new.replace(path)

@@ -265,15 +265,12 @@ async def _wait_until_stopped(layout: Layout, staging: Staging) -> None:
 def has_sharers(path: Path) -> bool:
     """Whether a process holds `path` shared. The caller holds ``lifecycle.lock``.
 
-    An exclusive attempt is refused by members, but also by a supervisor that asks the same
-    question at this moment. The shared attempt tells them apart: it is refused by the supervisor
-    only. If it is granted, the supervisor has let go, and it does not ask again before it gets
-    ``lifecycle.lock``; a second refusal then means members.
+    A supervisor that holds it exclusively has found no member, and refuses the first attempt. Once
+    that is granted, no supervisor asks before it has ``lifecycle.lock``, so that only a member can
+    refuse the second.
     """
     with LockFile(path) as lock:
-        if lock.try_lock() or not lock.try_lock(shared=True):
-            return False
-        return not lock.try_lock()
+        return lock.try_lock(shared=True) and not lock.try_lock()
 
 
 def _with_tail(message: str, tail: str) -> str:

@@ -66,8 +66,8 @@ async def start(layout: Layout, binary: str, description: Description) -> int:
             "start nats-server yourself and pass its URL"
         )
     async with earlier_server_ended(layout) as (supervisor, server):
-        write_private(layout.config, render(description))
-        write_private(layout.description, description.encode())
+        write_private(layout.config, render(description).encode())
+        layout.write_description(description)
         log_start = rotate(layout.log)
         _spawn(layout, binary, supervisor, server)
     return log_start

@@ -9,28 +9,22 @@ The last four are inherited file descriptors of lock files. SUPERVISOR and SERVE
 kernel frees SUPERVISOR when this process ends, and SERVER, which nats-server inherits, when both
 have ended. Standard error is the server's log.
 
-The supervisor is the parent of nats-server and of a *watch*, a copy of itself that ends once no
-member is left. It blocks the signals that matter and waits for them, so none can interrupt it or
-arrive too early. What each one means:
+It blocks the signals that matter and waits for them, so that none interrupts it or comes too early:
 
-1. SIGCHLD, the watch ended because no member is left: stop the server.
-2. SIGCHLD, the watch was killed: start another.
-3. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
-4. SIGTERM: stop the server.
-5. SIGALRM, every second: look for two faults that nats-server does not recover from by itself.
+1. SIGTERM, from outside or from the thread that waits for the last member to end: stop the server.
+2. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
+3. SIGALRM, every second: look for two faults that nats-server does not recover from by itself.
    a. The data directory was removed: kill the server, which would go on in deleted files.
    b. The disk was full and has space again: stop the server, which goes on refusing writes; the
       members start another.
 
 ``server.json`` and ``server.pid`` are removed at the end, except where members shall start the same
-server again: after 3, if it was killed, and after 5b.
-
-There is no thread, so forking is safe. On Linux the kernel kills both children when the supervisor
-dies, however it dies.
+server again: after 2, if it was killed, and after 3b.
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import fcntl
 import os
@@ -66,36 +60,30 @@ def load_prctl() -> Callable[[int, int], object]:
     """Return prctl(2) on Linux, elsewhere a function that does nothing."""
     if sys.platform != "linux":
         return lambda option, value: None
-    import ctypes  # loaded before any fork: a child should not import
+    import ctypes  # loaded before the fork: a child should not import
 
     return ctypes.CDLL(None).prctl
 
 
-def fork(prctl: Callable[[int, int], object], body: Callable[[], None]) -> int:
-    """Run `body` in a child that dies with this process (on Linux); return the child's pid."""
+def start_server(argv: list[str]) -> int:
+    """Run nats-server in a child that dies with this process (on Linux); return its pid."""
+    prctl = load_prctl()
     parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
-    code = 127
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # a SIGTERM since the fork acts now
         pr_set_pdeathsig = 1
         prctl(pr_set_pdeathsig, signal.SIGKILL)
         if os.getppid() == parent:  # else it died before the call above, which then came too late
-            body()
-            code = 0
+            write_pid()
+            os.execv(argv[0], argv)
     except OSError as error:
         say(f"{error.strerror}: {error.filename}")
     finally:
-        os._exit(code)
-
-
-def ended(pid: int) -> int | None:
-    """Reap the child if it has ended: its exit code, negative for a signal; else None."""
-    done, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if done else None
+        os._exit(127)
 
 
 def write_pid() -> None:
@@ -141,63 +129,56 @@ class DiskFaults:
         return self._found and disk_takes_writes()
 
 
-class Supervisor:
-    """One nats-server and the watch over its members."""
+def wait_for_members_to_end(lifecycle: int, members: int) -> None:
+    """Wait until no member is alive and none can join any more, then send this process SIGTERM.
 
-    def __init__(self, argv: list[str], lifecycle: int, members: int, own: tuple[int, int]) -> None:
-        self._argv = argv
-        self._lifecycle = lifecycle
+    Both locks stay taken until the process has ended.
+    """
+    while True:
+        fcntl.flock(members, fcntl.LOCK_EX)  # granted when the last member is gone
+        fcntl.flock(members, fcntl.LOCK_UN)
+        fcntl.flock(lifecycle, fcntl.LOCK_EX)  # nobody joins from here on
+        try:
+            fcntl.flock(members, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # a member joined in between
+            fcntl.flock(lifecycle, fcntl.LOCK_UN)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+class Supervisor:
+    """The parent of one nats-server. `members` is the lock file that members hold."""
+
+    def __init__(self, server: int, members: int) -> None:
+        self._server = server  # the pid; 0 once it has ended
         self._members = members
-        self._own = own
-        self._prctl = load_prctl()
-        self._server = self._watch = 0  # pids; 0 when there is none
         self._comes_again = False
 
-    def run(self) -> int:
-        """Keep the server running until one of the ends above; return the exit code."""
+    def run(self) -> None:
+        """Keep the server running until one of the ends above."""
         faults = DiskFaults()
-        try:
-            self._server = fork(self._prctl, self._become_server)
-            self._start_watch()
-            signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY, LOOK_EVERY)
-            while (number := signal.sigwait(AWAITED)) != signal.SIGTERM:
-                if number == signal.SIGALRM:
-                    if self._directory_was_removed():
-                        say("the data directory was removed; nats-server is killed")
-                        os.kill(self._server, signal.SIGKILL)
-                        return 1
-                    if faults.are_over():
-                        say("the disk takes writes again; nats-server is started anew")
-                        self._comes_again = True
-                        return 0
-                if (code := ended(self._watch)) is not None:
-                    self._watch = 0
-                    if code == 0:
-                        return 0
-                    say(f"the watch over the members ended with {code}; starting another")
-                    self._start_watch()
-                if (code := ended(self._server)) is not None:
-                    self._server = 0
-                    say(f"nats-server ended with {code}")
-                    self._comes_again = code < 0
-                    return 1
-            return 0
-        finally:
-            self._stop()
+        signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY, LOOK_EVERY)
+        while (number := signal.sigwait(AWAITED)) != signal.SIGTERM:
+            if (code := self._exit_code()) is not None:
+                say(f"nats-server ended with {code}")
+                self._comes_again = code < 0
+                return
+            if number == signal.SIGALRM and self._directory_was_removed():
+                say("the data directory was removed; nats-server is killed")
+                os.kill(self._server, signal.SIGKILL)
+                return
+            if number == signal.SIGALRM and faults.are_over():
+                say("the disk takes writes again; nats-server is started anew")
+                self._comes_again = True
+                return
 
-    def _become_server(self) -> None:
-        write_pid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.execv(self._argv[0], self._argv)
-
-    def _stop(self) -> None:
-        if self._watch:
-            os.kill(self._watch, signal.SIGKILL)
-            os.waitpid(self._watch, 0)
+    def stop(self) -> None:
+        """Stop the server, if it runs, and remove the files that say how to reach it."""
         if self._server:
             os.kill(self._server, signal.SIGTERM)
             deadline = time.monotonic() + STOP_GRACE
-            while ended(self._server) is None:
+            while self._exit_code() is None:
                 if time.monotonic() >= deadline:
                     say(f"nats-server did not stop within {STOP_GRACE:g} s and is killed")
                     os.kill(self._server, signal.SIGKILL)
@@ -209,48 +190,39 @@ class Supervisor:
                 with suppress(FileNotFoundError):
                     os.unlink(name)
 
+    def _exit_code(self) -> int | None:
+        """Reap the server if it has ended: its exit code, negative for a signal; else None."""
+        done, status = os.waitpid(self._server, os.WNOHANG)
+        if not done:
+            return None
+        self._server = 0
+        return os.waitstatus_to_exitcode(status)
+
     def _directory_was_removed(self) -> bool:
         """Whether the lock files are deleted; there may be another directory of the same name."""
         return os.fstat(self._members).st_nlink == 0
 
-    def _start_watch(self) -> None:
-        # The watch locks open file descriptions that it shares with this process, so that its
-        # locks outlive it. One that was killed may have left them behind.
-        fcntl.flock(self._members, fcntl.LOCK_UN)
-        fcntl.flock(self._lifecycle, fcntl.LOCK_UN)
-        self._watch = fork(self._prctl, self._wait_for_members_to_end)
 
-    def _wait_for_members_to_end(self) -> None:
-        """Return with both locks held once no member is alive and none can join any more."""
-        for lock in self._own:  # where no kernel kills this child with its parent
-            os.close(lock)
-        while True:
-            fcntl.flock(self._members, fcntl.LOCK_EX)  # granted when the last member is gone
-            fcntl.flock(self._members, fcntl.LOCK_UN)
-            fcntl.flock(self._lifecycle, fcntl.LOCK_EX)  # nobody joins from here on
-            try:
-                fcntl.flock(self._members, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # a member joined in between
-                fcntl.flock(self._lifecycle, fcntl.LOCK_UN)
-            else:
-                return
-
-
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Detach from the starter and supervise."""
     if os.fork():
         os._exit(0)  # the starter waits for this one; init reaps the other
     directory, binary = argv[:2]
-    lifecycle, members, supervisor_lock, server_lock = map(int, argv[2:])
+    lifecycle, members, supervisor_lock, _ = map(int, argv[2:])
     for private in (lifecycle, members, supervisor_lock):
         os.set_inheritable(private, False)  # nats-server inherits the server's lock only
     os.chdir(directory)
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, AWAITED)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop it while it has no handler
-    own = (supervisor_lock, server_lock)
-    return Supervisor([binary, "-c", "nats.conf"], lifecycle, members, own).run()
+    supervisor = Supervisor(start_server([binary, "-c", "nats.conf"]), members)
+    try:
+        # Not before the fork, which would be unsafe with a second thread.
+        _thread.start_new_thread(wait_for_members_to_end, (lifecycle, members))
+        supervisor.run()
+    finally:
+        supervisor.stop()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
