@@ -1,4 +1,4 @@
-"""What the process has imported from which the programs of the pages are forked."""
+"""What the process has imported from which others are forked."""
 
 import warnings
 
