@@ -10,6 +10,8 @@ READY := $(VENV)/.ready
 INTEGRATIONS := .venv-integrations
 OLDEST := $(INTEGRATIONS)-oldest
 BENCH := .venv-bench
+# Tests wait for disks and processes a third of their time: half as many again as there are cores.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n + 1) / 2)))
 PIP := -m pip --disable-pip-version-check --no-input --quiet --quiet
 UV := uv==0.13.9
 COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
@@ -30,10 +32,10 @@ demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 	@$(BIN)/foldlog demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
-	@$(BIN)/python -m pytest -m "not long" -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, many processes, properties at length
-	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n 2 --dist worksteal --ignore tests/faults $(ARGS)
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults $(ARGS)
 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
 	@$(BIN)/python -m pytest tests/faults -n 2 --dist worksteal $(ARGS)

@@ -69,7 +69,7 @@ def test_a_python_snippet_runs(block: Block, tmp_path: Path) -> None:
     compile(block.text, block.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if block.marker in COMPILED_ONLY:
         return
-    ran = run(block.text, tmp_path, "-W", "error")
+    ran = run(block.text, tmp_path, strict=True)
     assert ran.returncode == 0, f"{block.name}\n{ran.stderr}"
     if block in OUTPUTS:
         assert ran.stdout == OUTPUTS[block].text

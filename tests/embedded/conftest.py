@@ -6,7 +6,6 @@ import asyncio
 import os
 import select
 import signal
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from foldlog.locks import locked
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.embedded.locks import locked
+from tests.support.forked import Forked
 from tests.support.workers import Worker, starting
 
 if not hasattr(os, "pidfd_open"):
@@ -27,7 +27,7 @@ MEMBER = Path(__file__).with_name("member.py")
 class Member(Worker):
     """A member of the data directory in a process of its own."""
 
-    def __init__(self, process: Process, facts: dict[str, Any]) -> None:
+    def __init__(self, process: Forked, facts: dict[str, Any]) -> None:
         super().__init__(process)
         self.facts = facts
 

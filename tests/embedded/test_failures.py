@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog import locks
 from foldlog.errors import ConfigurationError, ServerStartFailed, UnsupportedServer
-from foldlog.log.embedded import EmbeddedServer, config, locks, probe, server
+from foldlog.log.embedded import EmbeddedServer, config, probe, server
 from foldlog.log.embedded.binary import find_binary
 from foldlog.log.embedded.layout import Description, Durability, Layout
 from tests.embedded.conftest import processes, stopped
@@ -66,7 +67,7 @@ async def test_a_binary_that_cannot_be_run(directory: Path, named: str) -> None:
     ("text", "reason"),
     [
         ("#!/bin/sh\necho no good >&2; exit 3\n", "no good"),
-        ("#!/bin/sh\nexit 3\n", "ended with 3 before it was ready"),
+        ("#!/bin/sh\nexit 3\n", "nats-server ended with 3"),
         ("not a program", "Exec format error"),
     ],
 )
@@ -86,6 +87,15 @@ async def test_a_server_that_is_killed_before_it_was_seen_ready_is_started_again
 ) -> None:
     once = program(f'#!/bin/sh\nif mkdir tried; then kill -9 $$; fi\nexec {find_binary()} "$@"\n')
     joined = await EmbeddedServer.join(directory, binary=once)
+    assert joined.pid in processes(directory)
+    await joined.leave()
+
+
+async def test_the_pid_is_written_before_the_server_runs(
+    directory: Path, program: WriteProgram
+) -> None:
+    script = f'#!/bin/sh\ntest "$(cat server.pid)" = $$ || exit 9\nexec {find_binary()} "$@"\n'
+    joined = await EmbeddedServer.join(directory, binary=program(script))
     assert joined.pid in processes(directory)
     await joined.leave()
 
@@ -163,7 +173,7 @@ async def test_a_joiner_turns_to_another_server_that_took_the_place(
     # 1. A supervisor is at work on a server that never comes up.
     layout = Layout.prepare(directory)
     lost = config.describe_new("fsync")
-    layout.description.write_text(lost.encode())
+    layout.write_description(lost)
     supervisor = locks.LockFile(layout.supervisor_lock)
     assert supervisor.try_lock()
     waiting = asyncio.Event()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import stat
 from pathlib import Path
@@ -15,6 +16,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from foldlog.errors import ServerStartFailed
 from foldlog.log.embedded import EmbeddedServer
 from tests.embedded.conftest import (
     StartMember,
@@ -220,15 +222,6 @@ async def test_a_supervisor_told_to_end_stops_the_server_in_order(
     assert not (directory / "server.json").exists()
 
 
-async def test_a_killed_watch_is_replaced(directory: Path) -> None:
-    server = await EmbeddedServer.join(directory)
-    (watch,) = processes(directory) - {pid_of(server), parent(pid_of(server))}
-    await kill(watch)
-    await server.leave()
-    assert processes(directory) == set()
-    assert "starting another" in server.log_file.read_text()
-
-
 async def test_a_forked_child_is_no_member(start_member: StartMember, directory: Path) -> None:
     member = await start_member()
     running = processes(directory)
@@ -237,15 +230,48 @@ async def test_a_forked_child_is_no_member(start_member: StartMember, directory:
     await ended(*running)
 
 
-async def test_a_deleted_directory_does_not_hold_the_last_member(directory: Path) -> None:
+async def test_a_removed_directory_does_not_hold_the_last_member(directory: Path) -> None:
     server = await EmbeddedServer.join(directory)
     running = processes(directory)
-    for path in sorted(directory.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    directory.rmdir()
+    shutil.rmtree(directory)
     assert server.pid is None
     await server.leave()
     await ended(*running)
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+async def test_the_server_of_a_removed_directory_ends_and_its_members_are_told(
+    directory: Path, made_again: bool
+) -> None:
+    server = await EmbeddedServer.join(directory)
+    running = processes(directory)
+    shutil.rmtree(directory)
+    if made_again:
+        directory.mkdir(mode=0o700)
+    await ended(*running)
+    with pytest.raises(ServerStartFailed, match="were removed while this store was open"):
+        await server.revive()
+    await server.leave()
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["emptied", "removed"])
+async def test_the_end_of_a_removed_directory_s_server_leaves_the_next_one_alone(
+    directory: Path, keep: bool
+) -> None:
+    removed = await EmbeddedServer.join(directory)
+    running = processes(directory)
+    if keep:
+        for path in directory.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    else:
+        shutil.rmtree(directory)
+    successor = await EmbeddedServer.join(directory)
+    await removed.leave()
+    await ended(*running)
+    third = await EmbeddedServer.join(directory)
+    assert third.pid == pid_of(successor) not in running
+    await third.leave()
+    await successor.leave()
 
 
 async def test_nobody_else_may_look_in(server: EmbeddedServer, directory: Path) -> None:
@@ -259,7 +285,7 @@ async def test_nobody_else_may_look_in(server: EmbeddedServer, directory: Path) 
 
 async def test_the_password_is_on_no_command_line(server: EmbeddedServer, directory: Path) -> None:
     running = processes(directory)
-    assert len(running) == 3
+    assert len(running) == 2
     for pid in running:
         assert server.password not in command_line(pid)
         assert server.password not in Path(f"/proc/{pid}/environ").read_bytes().decode()

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from foldlog.errors import ConfigurationError, ServerStartFailed, UnsupportedServer
+from foldlog.locks import LockFile, is_held, locked
 from foldlog.log.embedded import start
 from foldlog.log.embedded.binary import check_version, find_binary
 from foldlog.log.embedded.config import describe_again, describe_new, port_is_taken, render
 from foldlog.log.embedded.layout import Layout
-from foldlog.log.embedded.locks import LockFile, has_sharers, is_held, locked
 from foldlog.log.embedded.probe import parse_greeting
+from foldlog.log.embedded.server import has_sharers
 
 # --- configuration ----------------------------------------------------------------------------
 
@@ -56,7 +57,7 @@ def test_a_description_survives_its_file(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert layout.read_description() is None
     description = describe_new("fsync")
-    layout.description.write_text(description.encode())
+    layout.write_description(description)
     assert layout.read_description() == description
 
 
@@ -199,11 +200,11 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_long_log_is_kept_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "server.log"
-    assert start._rotate(log) == 0
+    assert start.rotate(log) == 0
     log.write_text("0123456789")
-    assert start._rotate(log) == 10
+    assert start.rotate(log) == 10
     monkeypatch.setattr(start, "LOG_LIMIT", 9)
-    assert start._rotate(log) == 0
+    assert start.rotate(log) == 0
     assert (tmp_path / "server.log.1").read_text() == "0123456789"
     assert not log.exists()
 

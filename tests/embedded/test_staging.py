@@ -108,7 +108,7 @@ def test_a_data_directory_that_was_deleted_leaves_nothing(
     staging.ensure("S")
     (stream.readlink() / "batch").mkdir()
     shutil.rmtree(tmp_path / "data")
-    staging.remove()
+    staging.discard()
     assert not list(memory.iterdir())
 
 

@@ -78,7 +78,7 @@ async def heard(process: Process) -> str:
         return (await process.stdout.readline()).decode().strip()
 
 
-@pytest.mark.parametrize("turns", [1000, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("turns", [300, pytest.param(3000, marks=pytest.mark.long)])
 async def test_a_job_of_a_killed_worker_is_finished_by_another(
     store: foldlog.Store, data: Path, processes: list[Process], turns: int
 ) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.forked import Forked
 
 PATIENCE = 60
 """Seconds until a worker that says nothing is called hung."""
@@ -19,12 +19,11 @@ PATIENCE = 60
 class Worker:
     """A script that runs."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
 
     async def hear(self) -> Any:
         """The next value it says. Raises EOFError once it has nothing more to say."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
         # The last line of a killed worker may be cut short: then it was never said.
@@ -43,7 +42,6 @@ class Worker:
 
     def tell(self, line: object = "") -> None:
         """Give it a line that it waits for."""
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
 
     async def kill(self) -> None:
@@ -55,7 +53,6 @@ class Worker:
 
     async def finish(self) -> None:
         """End its input and wait for a clean exit."""
-        assert self.process.stdin is not None
         self.process.stdin.close()
         async with asyncio.timeout(PATIENCE):
             code = await self.process.wait()
@@ -63,7 +60,6 @@ class Worker:
 
     async def complaint(self) -> str:
         """What it wrote to its standard error."""
-        assert self.process.stderr is not None
         return (await self.process.stderr.read()).decode()
 
 
@@ -79,14 +75,8 @@ async def starting(script: Path, *given: object) -> AsyncIterator[StartWorker]:
     workers: list[Worker] = []
 
     async def start(*arguments: object) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(script), *map(str, (*given, *arguments))),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=environment(),
-        )
-        workers.append(Worker(process))
+        argv = map(str, (*given, *arguments))
+        workers.append(Worker(await Forked.start(script, *argv, env=environment())))
         return workers[-1]
 
     try:

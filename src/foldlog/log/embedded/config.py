@@ -1,10 +1,11 @@
-"""What is decided before a server starts: its address, its credentials, its configuration."""
+"""The address, credentials and configuration of a server, chosen before it starts."""
 
 from __future__ import annotations
 
 import secrets
 import socket
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from foldlog.log.embedded.layout import Description, Durability
 
@@ -33,7 +34,7 @@ def describe_new(durability: Durability) -> Description:
 
 
 def describe_again(crashed: Description, durability: Durability) -> Description:
-    """Return the successor of a server whose supervisor was killed.
+    """Return the successor of a server that was killed.
 
     It has the same address and credentials, because members of the old one may be reconnecting,
     and is never less durable than what they were promised.
@@ -42,7 +43,7 @@ def describe_again(crashed: Description, durability: Durability) -> Description:
 
 
 def port_is_taken(port: int) -> bool:
-    """Whether somebody listens on `port` of the loopback interface, so that a server could not."""
+    """Whether a process listens on `port` of the loopback interface, so that a server could not."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nats-server does
         try:

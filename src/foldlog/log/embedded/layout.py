@@ -1,13 +1,13 @@
-"""What lies where in a data directory, and who may look into it."""
+"""The files of a data directory, and who may read them."""
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, Self
+
+import msgspec
 
 from foldlog.errors import ConfigurationError
 
@@ -15,83 +15,48 @@ Durability = Literal["fsync", "relaxed"]
 """``fsync``: an ack means on disk. ``relaxed``: a power loss may cost the last two minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """How to reach the server of a data directory: the content of ``server.json``."""
 
     name: str
     port: int
     user: str
-    password: str = field(repr=False)
+    password: str
     durability: Durability
 
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        """Raises ValueError unless `text` is what `encode` returned."""
-        try:
-            return cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-
-    def encode(self) -> str:
-        """Return the description as JSON."""
-        return json.dumps(asdict(self))
+    def __repr__(self) -> str:
+        return f"Description({self.name!r}, port={self.port})"  # never the password
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The files of one data directory, an absolute path."""
+    """The paths of the files in one data directory. `directory` is absolute.
 
-    directory: Path
+    ``nats.conf``: the configuration of nats-server, with the password. ``server.json``: the
+    `Description` of the server, from before its start until after its end. ``server.pid``: the
+    process of nats-server. ``server.log``: what supervisor and nats-server print. The four locks:
+    see `foldlog.log.embedded.server`.
+    """
 
-    @property
-    def config(self) -> Path:
-        """The configuration of nats-server, with the password."""
-        return self.directory / "nats.conf"
-
-    @property
-    def description(self) -> Path:
-        """The `Description` of the server; there from before its start until after its end."""
-        return self.directory / "server.json"
-
-    @property
-    def pid_file(self) -> Path:
-        """The pid of nats-server; may be stale after the supervisor was killed."""
-        return self.directory / "server.pid"
-
-    @property
-    def log(self) -> Path:
-        """What supervisor and nats-server print."""
-        return self.directory / "server.log"
-
-    @property
-    def lifecycle_lock(self) -> Path:
-        """See `foldlog.log.embedded.locks` for this one and the next three."""
-        return self.directory / "lifecycle.lock"
-
-    @property
-    def members_lock(self) -> Path:
-        """Held shared by every member."""
-        return self.directory / "members.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        """Held by the supervisor."""
-        return self.directory / "supervisor.lock"
-
-    @property
-    def server_lock(self) -> Path:
-        """Held by supervisor and nats-server together."""
-        return self.directory / "server.lock"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "nats.conf"
+        self.description = directory / "server.json"
+        self.pid_file = directory / "server.pid"
+        self.log = directory / "server.log"
+        self.lifecycle_lock = directory / "lifecycle.lock"
+        self.members_lock = directory / "members.lock"
+        self.supervisor_lock = directory / "supervisor.lock"
+        self.server_lock = directory / "server.lock"
 
     @classmethod
     def prepare(cls, path: str | os.PathLike[str]) -> Self:
-        """Make the directory `path`, private to this user, unless it is there.
+        """Make the directory `path`, private to this user, unless it exists.
 
-        Raises ConfigurationError where that cannot be.
+        Raises:
+            ConfigurationError: it cannot be made, or other users can reach what is in it.
         """
-        directory = Path(path).absolute()
-        layout = cls(directory)
+        layout = cls(Path(path).absolute())
+        directory = layout.directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = directory.stat()
@@ -113,25 +78,29 @@ class Layout:
         return layout
 
     def read_description(self) -> Description | None:
-        """Return what ``server.json`` says, None when there is none that can be read."""
+        """Return what ``server.json`` says, None when there is none or it is damaged."""
         try:
-            return Description.decode(self.description.read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
+            return msgspec.json.decode(self.description.read_bytes(), type=Description)
+        except (FileNotFoundError, msgspec.DecodeError):
             return None
 
+    def write_description(self, description: Description) -> None:
+        """Replace ``server.json``."""
+        write_private(self.description, msgspec.json.encode(description))
+
     def read_pid(self) -> int | None:
-        """Return the pid last written for nats-server, None when there is none."""
+        """Return the pid last written for nats-server, which may have ended; None without one."""
         try:
             return int(self.pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return None
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """Replace `path` atomically by a file that only this user can read."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)  # one left behind might be open to others
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(fd, "wb") as file:
+        file.write(content)
     new.replace(path)

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from foldlog.locks import pauses
 from foldlog.log.embedded.config import HOST
-from foldlog.log.embedded.locks import pauses
 
 GREETING_LIMIT = 65536
 """Bytes after which an unfinished greeting is taken for something else."""

@@ -1,10 +1,38 @@
-"""Membership in the server of a data directory: join it, starting it if need be, and leave it."""
+"""Membership in the server of a data directory: join it, starting it if need be, and leave it.
+
+Four lock files decide who does what:
+
+- ``lifecycle.lock``, exclusive: to become a member, to start a supervisor, to stop the server.
+  Nobody holds it while waiting for a server to be ready, which may take long.
+- ``members.lock``, shared: every member, for its life. Exclusive: only to ask whether there are
+  members, by a supervisor or under ``lifecycle.lock``.
+- ``supervisor.lock``, exclusive: the supervisor, for its life.
+- ``server.lock``, exclusive: supervisor and nats-server, until both have ended.
+
+Why nobody waits for ever. Locks are taken in the order above, with these cases to look at:
+
+1. A joiner holds lifecycle and wants members (shared). A supervisor that has just found no member
+   can refuse it; that one lets go of members before it asks for lifecycle, so the joiner's next
+   attempt succeeds, and the supervisor finds the new member and goes on.
+2. A supervisor that stops holds lifecycle and members until it has ended. Joiners wait for
+   lifecycle and hold nothing; the stop is bounded because nats-server is killed if it lingers.
+3. A starter holds lifecycle and members (shared) and waits for an old supervisor to end. That one
+   wants lifecycle only *before* it decides to end, and a supervisor whose ``server.json`` exists
+   is joined rather than waited for.
+4. Two starters exclude each other by lifecycle; the second finds the first one's supervisor and
+   waits for the same server, without a lock. A starter that is killed frees lifecycle and members;
+   its supervisor either has another member by then or stops by case 2.
+5. A member that leaves gives members up first and then takes lifecycle, briefly and again and
+   again, until the server has ended or another member is found.
+6. Every wait is bounded by the caller's timeout, except in the supervisor, for which nobody waits
+   except in case 2.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self, get_args
@@ -16,20 +44,13 @@ from foldlog.errors import (
     ServerStartFailed,
     StoreClosed,
 )
+from foldlog.locks import LockFile, is_held, locked, pauses, require_flock
 from foldlog.log.embedded.binary import check_version, find_binary
 from foldlog.log.embedded.config import HOST, describe_again, describe_new, port_is_taken
 from foldlog.log.embedded.layout import Description, Durability, Layout
-from foldlog.log.embedded.locks import (
-    LockFile,
-    has_sharers,
-    is_held,
-    locked,
-    pauses,
-    require_flock,
-)
 from foldlog.log.embedded.probe import wait_until_ready
 from foldlog.log.embedded.staging import Staging
-from foldlog.log.embedded.start import Launch, log_tail, start, way_cleared
+from foldlog.log.embedded.start import earlier_server_ended, log_tail, start
 
 LEAVE_TIMEOUT = 15.0
 """Seconds that the last member waits for the server to end, which takes milliseconds."""
@@ -40,8 +61,8 @@ class EmbeddedServer:
 
     The server listens on the loopback interface only, with random credentials. It starts with the
     first member and is stopped after the last, also when members are killed: membership is a file
-    lock, which the kernel takes back. A server that dies is restarted on the same port with the
-    same credentials, and so is one whose supervisor died too, by the next `join` or `revive`.
+    lock, which the kernel takes back. A server that dies is started again by the next `join` or
+    `revive`; where it was killed, on the same port with the same credentials.
 
     Lives from `join` to `leave` or the end of the process. A forked child is no member: it must
     `join` for itself, and must not use a connection of its parent.
@@ -52,11 +73,9 @@ class EmbeddedServer:
     port: int
     user: str
     password: str
-    """Of the running server; what a `revive` changes."""
+    """Of the running server; a `revive` may change them."""
     durability: Durability
     """Of the running server: at least what was asked for."""
-    version: str
-    """Of the running server, such as ``2.15.1``."""
     staging: Staging
     """Where it stages atomic batches."""
 
@@ -85,49 +104,87 @@ class EmbeddedServer:
         `find_binary`; it plays no part when the server runs. `timeout` in seconds covers all of it;
         a server that recovers a large log needs as long as that takes.
 
-        Raises ConfigurationError for a directory that cannot be used, for ``durability="fsync"``
-        where a relaxed server runs, and on a system without file locks; ServerStartFailed, which
-        ends with the tail of the server's log; UnsupportedServer for one that is too old.
+        Raises:
+            ConfigurationError: the directory cannot be used, a relaxed server runs where "fsync"
+                is asked for, or the system has no file locks.
+            ServerStartFailed: it ends with the tail of the server's log.
+            UnsupportedServer: the server is too old.
         """
         require_flock()
         if durability not in get_args(Durability):
             raise ConfigurationError(f"durability is 'fsync' or 'relaxed', not {durability!r}")
         layout = Layout.prepare(path)
-        async with _starting(layout, timeout):
+        async with _bounded_start(layout, timeout):
             member = LockFile(layout.members_lock)
             try:
                 async with locked(layout.lifecycle_lock):  # not while a supervisor stops
                     await member.lock(shared=True)
                 self = cls(layout, member, durability, binary)
-                await self._reach()
+                await self._find_or_start(member)
             except BaseException:
                 member.release()
                 raise
         return self
 
     async def revive(self, *, timeout: float = 10.0) -> None:
-        """Have the server run again after a connection to it was lost, or find it running.
+        """Find the server running after a connection to it was lost, or start it again.
 
-        For members whose supervisor may have been killed: whoever comes first starts another. It
-        may be at another address, as after a supervisor was told to end. Errors as `join`.
+        It may have another address afterwards. Errors as `join`.
 
         Raises:
-            StoreClosed: it is no member any more.
+            StoreClosed: this is no member any more.
+            ServerStartFailed: the data directory was removed, among other reasons.
         """
         if self._member is None:
             raise StoreClosed
-        async with _starting(self._layout, timeout):
-            await self._reach()
+        async with _bounded_start(self._layout, timeout):
+            await self._find_or_start(self._member)
 
-    async def _reach(self) -> None:
-        """Know the server of the directory, when it accepts connections."""
-        description, version = await _reach(self._layout, self._wanted, self._binary)
-        check_version(version)
-        self.port = description.port
-        self.user = description.user
-        self.password = description.password
-        self.durability = description.durability
-        self.version = version
+    async def _find_or_start(self, member: LockFile) -> None:
+        """Return once a server of the directory accepts connections.
+
+        No supervisor stops meanwhile, because `member` is held. Ends only in success, in an error
+        that waiting does not cure, or by the caller's timeout.
+        """
+        layout, durability = self._layout, self._wanted
+        while True:
+            if member.was_removed():
+                raise ServerStartFailed(
+                    f"the data directory {layout.directory}, or the lock files in it, were removed "
+                    "while this store was open, so its server was stopped; what the directory held "
+                    "is lost: close this store, and connect again to begin a new log"
+                )
+            # 1. A supervisor is at work, or this member starts one. A description without a
+            #    supervisor is that of a server that was killed.
+            log_start: int | None = None
+            async with locked(layout.lifecycle_lock):
+                found = layout.read_description()
+                if found is None or not is_held(layout.supervisor_lock):
+                    found = describe_again(found, durability) if found else describe_new(durability)
+                    log_start = await start(layout, find_binary(self._binary), found)
+
+            # 2. Wait until the server is ready, and let others join or leave meanwhile.
+            if durability == "fsync" and found.durability != "fsync":
+                raise ConfigurationError(
+                    f"the server of {layout.directory} runs with durability='relaxed': ask for "
+                    "that too, or close every store on this directory first"
+                )
+            current = partial(_is_current, layout, found)
+            version = await wait_until_ready(found.port, found.name, current)
+            if version is not None:
+                check_version(version)
+                self.port, self.user, self.password = found.port, found.user, found.password
+                self.durability = found.durability
+                return
+
+            # 3. It ended before it was ready. This member tries again if another one started it,
+            #    if it was killed (its pid is still there), or if its port was taken between choice
+            #    and use: the next port is another one.
+            if log_start is not None and layout.read_pid() is None and not member.was_removed():
+                if port_is_taken(found.port):
+                    continue
+                tail = log_tail(layout.log, log_start)
+                raise ServerStartFailed(_with_tail(f"the server of {self.path} ended", tail))
 
     @property
     def url(self) -> str:
@@ -151,80 +208,39 @@ class EmbeddedServer:
         """Cease to be a member; after the first time nothing happens.
 
         The last member returns once server and supervisor are gone, or raises LogTimeout when they
-        linger. A data directory that was deleted meanwhile is not waited for.
+        linger. It does not wait where the data directory was removed.
         """
         if self._member is None:
             return
+        removed = self._member.was_removed()
         self._member.release()
         self._member = None
+        if removed:
+            self.staging.discard()
+            return
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT):
-                await _wait_unless_shared(self._layout, self.staging)
+                await _wait_until_stopped(self._layout, self.staging)
         except TimeoutError as error:
             raise LogTimeout("stopping the embedded server", LEAVE_TIMEOUT) from error
         except FileNotFoundError:
-            self.staging.remove()
+            self.staging.discard()
         except OSError as error:
             raise LogUnavailable(f"the embedded server may still be stopping: {error}") from error
 
 
 @asynccontextmanager
-async def _starting(layout: Layout, timeout: float) -> AsyncIterator[None]:
-    """Bound a start, and have it fail as one."""
+async def _bounded_start(layout: Layout, timeout: float) -> AsyncIterator[None]:
+    """Bound a start, and turn what ends it into ServerStartFailed."""
     try:
         async with asyncio.timeout(timeout):
             yield
     except TimeoutError as error:
-        raise ServerStartFailed(
-            _with_tail(
-                f"the server of {layout.directory} was not ready within {timeout:g} s",
-                log_tail(layout.log),
-            )
-        ) from error
+        reason = f"the server of {layout.directory} was not ready within {timeout:g} s"
+        raise ServerStartFailed(_with_tail(reason, log_tail(layout.log))) from error
     except OSError as error:
-        raise ServerStartFailed(
-            f"the server of {layout.directory} could not be started: {error}"
-        ) from error
-
-
-async def _reach(
-    layout: Layout, durability: Durability, binary: str | None
-) -> tuple[Description, str]:
-    """Return the server of the directory and its version, when it accepts connections.
-
-    The caller is a member, so no supervisor stops meanwhile. Ends only in success, an error that
-    waiting does not cure, or the caller's timeout.
-    """
-
-    while True:
-        # 1. Somebody runs a server here or is about to. Else it is started; a description that is
-        #    still there is that of a server whose supervisor was killed.
-        launch: Launch | None = None
-        async with locked(layout.lifecycle_lock):
-            found = layout.read_description()
-            if found is None or not is_held(layout.supervisor_lock):
-                found = describe_again(found, durability) if found else describe_new(durability)
-                launch = await start(layout, find_binary(binary), found)
-
-        # 2. Whoever started it, wait for it, and let others join or leave meanwhile.
-        with launch or nullcontext():
-            if durability == "fsync" and found.durability != "fsync":
-                raise ConfigurationError(
-                    f"the server of {layout.directory} runs with durability='relaxed': ask for "
-                    "that too, or close every store on this directory first"
-                )
-            current = partial(_is_current, layout, found)
-            version = await wait_until_ready(found.port, found.name, current)
-            if version is not None and (launch is None or launch.confirm()):
-                return found, version
-
-            # 3. Its supervisor has ended. What others failed to start is tried again, and so is a
-            #    start that lost its port to somebody between choice and use: the supervisor took
-            #    the description with it, so the next port is another one.
-            if launch is not None and not port_is_taken(found.port):
-                raise ServerStartFailed(
-                    _with_tail(f"the server of {layout.directory} ended", launch.log_tail())
-                )
+        reason = f"the server of {layout.directory} could not be started: {error}"
+        raise ServerStartFailed(reason) from error
 
 
 def _is_current(layout: Layout, description: Description) -> bool:
@@ -232,20 +248,29 @@ def _is_current(layout: Layout, description: Description) -> bool:
     return is_held(layout.supervisor_lock) and layout.read_description() == description
 
 
-async def _wait_unless_shared(layout: Layout, staging: Staging) -> None:
-    """Wait until the server has ended, unless there are members, and clear up after it."""
+async def _wait_until_stopped(layout: Layout, staging: Staging) -> None:
+    """Wait until the server has ended and clean up after it, unless there are other members."""
     for pause in pauses():
         async with locked(layout.lifecycle_lock):
             if has_sharers(layout.members_lock):
                 return
-            if not is_held(layout.server_lock):
-                staging.remove()
-                return
             if not is_held(layout.supervisor_lock):
-                async with way_cleared(layout):
+                async with earlier_server_ended(layout):
                     staging.remove()
+                    layout.description.unlink(missing_ok=True)
                     return
         await asyncio.sleep(pause)
+
+
+def has_sharers(path: Path) -> bool:
+    """Whether a process holds `path` shared. The caller holds ``lifecycle.lock``.
+
+    A supervisor that holds it exclusively has found no member, and refuses the first attempt. Once
+    that is granted, no supervisor asks before it has ``lifecycle.lock``, so that only a member can
+    refuse the second.
+    """
+    with LockFile(path) as lock:
+        return lock.try_lock(shared=True) and not lock.try_lock()
 
 
 def _with_tail(message: str, tail: str) -> str:

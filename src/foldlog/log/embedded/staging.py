@@ -74,17 +74,18 @@ class Staging:
         """Remove what `ensure` made. Only while no server runs.
 
         A batch that the server could not commit to its end stays, with the link to it: the next
-        server on this data directory completes it. Where that is gone, so is everything else.
+        server on this data directory completes it.
         """
-        if not self._data.exists():
-            if "_directory" in self.__dict__:
-                shutil.rmtree(self._directory, ignore_errors=True)
-            return
         with suppress(OSError):
             for link in self._streams.glob("*/batches"):
                 if link.is_symlink():
                     _remove_if_empty(link)
             self._directory.rmdir()
+
+    def discard(self) -> None:
+        """Remove what this member has made for a data directory that was removed."""
+        if "_directory" in self.__dict__:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     @cached_property
     def _directory(self) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from foldlog.log.embedded.locks import LockFile
+from foldlog.locks import LockFile
 from foldlog.store.spool.frames import (
     FRAME_HEAD_BYTES,
     HEADER_BYTES,
@@ -83,7 +83,7 @@ class SpoolFile:
         lock = LockFile(path)
         try:
             # Its owner may have removed it since it was listed, or another have adopted it.
-            if not lock.try_lock() or os.fstat(lock.fileno()).st_nlink == 0:
+            if not lock.try_lock() or lock.was_removed():
                 lock.release()
                 return None
             return cls._recovered(lock)

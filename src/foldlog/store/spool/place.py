@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foldlog.errors import ConfigurationError
-from foldlog.log.embedded.locks import require_flock
+from foldlog.locks import require_flock
 from foldlog.log.jetstream.credentials import identity, without_secrets
 from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX
 from foldlog.subjects import escape

@@ -1,35 +1,4 @@
-"""Advisory file locks (flock) as the processes of one data directory use them.
-
-Four lock files, and who holds them:
-
-- ``lifecycle.lock``, exclusive: who becomes a member, starts a supervisor, or stops the server.
-  Nobody has it while waiting for a server to be ready, which may take long.
-- ``members.lock``, shared: every member, for its life. Only a supervisor asks for it exclusively,
-  and somebody who holds ``lifecycle.lock`` and wants to know whether there are members.
-- ``supervisor.lock``, exclusive: the supervisor, for its life.
-- ``server.lock``, exclusive: supervisor and nats-server together; free once both have ended.
-
-The kernel frees a lock with the last process that has it, so nothing is left by kill -9.
-
-Why nobody waits for ever. Locks are taken in the order above, with these cases to look at:
-
-1. A joiner holds lifecycle and wants members (shared). It can be refused by a supervisor that has
-   just found nobody there; that one lets go of members before it asks for lifecycle, so the
-   joiner's next attempt succeeds, and the supervisor finds the new member and goes on. Once a
-   member, the joiner needs no lock for a supervisor to stay.
-2. A supervisor that stops holds lifecycle and members until it has ended. Joiners wait for
-   lifecycle, having nothing else; the stop is bounded because nats-server is killed if it lingers.
-3. A starter holds lifecycle and members (shared) and waits for supervisor and server, that is for
-   an old supervisor to end. That one wants lifecycle only *before* it decides to end, and a
-   supervisor whose ``server.json`` exists is joined rather than waited for.
-4. Two starters exclude each other by lifecycle; the second finds the first one's supervisor and
-   waits for the same server, without a lock. A starter that is killed frees lifecycle and members;
-   its supervisor either has another member by then or stops by case 2.
-5. A member that leaves gives members up first and only then takes lifecycle, briefly and again and
-   again, until the server has ended or somebody else turns out to be a member.
-6. Waiting is bounded by the caller's timeout everywhere but in the supervisor, which has nobody
-   waiting for it except in case 2.
-"""
+"""Advisory file locks (flock), which the kernel frees with the last process that holds them."""
 
 from __future__ import annotations
 
@@ -54,17 +23,17 @@ def require_flock() -> None:
     """Raise ConfigurationError on a system without flock."""
     if fcntl is None:
         raise ConfigurationError(
-            "the embedded server needs POSIX file locks, which this system lacks; "
+            "the embedded server and the spool need POSIX file locks, which this system lacks; "
             "start nats-server yourself and pass its URL"
         )
 
 
-def pauses(first: float = 0.001, longest: float = 0.02) -> Iterator[float]:
-    """Seconds to pause between attempts: from `first`, growing by half, never above `longest`."""
-    pause = first
+def pauses() -> Iterator[float]:
+    """Seconds to pause between attempts: from a millisecond, growing by half, to 20 of them."""
+    pause = 0.001
     while True:
         yield pause
-        pause = min(pause * 1.5, longest)
+        pause = min(pause * 1.5, 0.02)
 
 
 class LockFile:
@@ -107,6 +76,10 @@ class LockFile:
                 return
             await asyncio.sleep(pause)
 
+    def was_removed(self) -> bool:
+        """Whether the file was deleted; another one of the same name may exist."""
+        return os.fstat(self.fileno()).st_nlink == 0
+
     def release(self) -> None:
         """Unlock and close; again is harmless. A copy that a starting process has loses it too."""
         if self._fd is not None:
@@ -139,20 +112,6 @@ def is_held(path: Path) -> bool:
     """Whether somebody holds `path` exclusively at this moment. Disturbs nobody for long."""
     with LockFile(path) as lock:
         return not lock.try_lock(shared=True)
-
-
-def has_sharers(path: Path) -> bool:
-    """Whether somebody holds `path` shared. The caller holds ``lifecycle.lock``.
-
-    An exclusive attempt is refused by members, but also by a supervisor that asks the same
-    question at this moment. The shared attempt tells them apart: it is refused by the supervisor
-    only. If it is granted, the supervisor has let go, and it does not ask again before it gets
-    ``lifecycle.lock``; a second refusal then means members.
-    """
-    with LockFile(path) as lock:
-        if lock.try_lock() or not lock.try_lock(shared=True):
-            return False
-        return not lock.try_lock()
 
 
 def _close_in_forked_child() -> None:
