@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from foldlog import kinds as kinds
     from foldlog.envelope import Position as Position
     from foldlog.errors import (
         AppendConflict as AppendConflict,
@@ -214,6 +215,8 @@ __all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "kinds":
+        return import_module("foldlog.kinds")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'foldlog' has no attribute {name!r}")

@@ -125,13 +125,14 @@ class Primitives(Core):
         if isinstance(key, Key):
             one = await self.decide_drafts(
                 [key],
-                lambda at: {key: self._decided(key, decision(at.folded.state))},
+                lambda at: {key: self._decided(key, decision(self._copied(key.kind, at)))},
                 timeout=timeout,
             )
             return one.get(key, ())
 
         def decide_many(*all_at: At) -> dict[Key[Any], Decided]:
-            found = decision(*(at.folded.state for at in all_at)) or {}
+            states = [self._copied(k.kind, at) for k, at in zip(key, all_at, strict=True)]
+            found = decision(*states) or {}
             return {each: self._decided(each, records) for each, records in found.items()}
 
         return await self.decide_drafts(list(key), decide_many, timeout=timeout)
@@ -155,7 +156,7 @@ class Primitives(Core):
         if isinstance(key, str):
             key = self.kind(key)(*keys)
         folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
-        return self._copied(key.kind, folded.state)
+        return self._copied(key.kind, At(folded, 0))
 
     async def views(
         self, keys: Sequence[Key[Any]], *, consistency: Consistency = "session"
@@ -367,7 +368,9 @@ class Primitives(Core):
         found = () if records is None else tuple(records)
         return Decided(self._drafted("decide", key, found), found)
 
-    def _copied(self, kind: Kind[Any], state: Any) -> Any:
+    def _copied(self, kind: Kind[Any], at: At) -> Any:
+        """A view's state as its caller's own, with records in place of envelopes."""
+        state = at.folded.state
         if isinstance(state, Items):
             return [self._decoded(kind, each) for each in state]
         if isinstance(state, Recorded):
