@@ -118,7 +118,7 @@ def test_an_entry_finds_its_shard_when_it_is_appended() -> None:
     one, four = Namespace("n"), Namespace("n", 4)
     drafts = (Draft("id", "t", 1, 0.5, b"x"),)
     append = Append(one.subject("updates", "s2"), drafts)
-    made = entry([append], atomic=True, doubtful=False, known=lambda subject: 7)
+    made = entry([append], atomic=True, doubtful=False)
     assert made.appends(four) == [Append(four.subject("updates", "s2"), drafts)]
     assert four.subject("updates", "s2").shard != one.subject("updates", "s2").shard
 

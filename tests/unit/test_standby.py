@@ -56,7 +56,7 @@ class Coming:
             raise
         if answer is not None:
             raise answer
-        return Reached(self.log, self.log.blobs, self.log.snapshots, await self.log.streams())
+        return Reached(self.log, self.log.blobs, self.log.snapshots)
 
     async def asked(self) -> None:
         """Until there is another attempt: all that the one before it did is done."""

@@ -70,7 +70,6 @@ class Journal:
         self._appends_to: Log | Outbox = outbox or log
         if outbox is not None:
             outbox.on_stored(self._acked)
-            outbox.knowledge.cleared_at = self._cleared_at
 
     @property
     def log(self) -> Log:
@@ -107,11 +106,12 @@ class Journal:
         self.views.check()
         new = []
         for subject, drafts in appends:
-            folded = self.views.current(subject)
+            folded, known = self.views.current(subject), 0
             if folded is not None:
+                known = folded.cleared_at
                 drafts = [draft for draft in drafts if folded.admits(draft.id)]
             if drafts:
-                new.append(self._log.stamped(Append(subject, tuple(drafts))))
+                new.append(self._log.stamped(Append(subject, tuple(drafts)), known))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
@@ -141,8 +141,6 @@ class Journal:
             self.unsettled(appends)
             raise
         self._acked(appends, seqs)
-        if self._outbox is not None:
-            self._outbox.knowledge.stored(appends, seqs)
         return seqs[0]
 
     async def append_now(self, append: Append) -> int:
@@ -151,8 +149,6 @@ class Journal:
         Errors as `Log.append`.
         """
         [seq] = await self.log.append([append])
-        if self._outbox is not None:
-            self._outbox.knowledge.stored([append], [seq])
         return seq
 
     async def read(
@@ -221,10 +217,6 @@ class Journal:
                 self.unsettled(merged)
                 raise
             self._acked(merged, seqs)
-
-    def _cleared_at(self, subject: Subject) -> int:
-        folded = self.views.current(subject)
-        return 0 if folded is None else folded.cleared_at
 
     def _open_gathering(self) -> _Gathering | None:
         gathering = _gathering.get()

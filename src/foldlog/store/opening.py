@@ -286,7 +286,7 @@ async def _open(
                 revive=functools.partial(_revive, server),
                 stage=server.staging.ensure,
             )
-            found = await reached(connected, with_streams=degrades)
+            found = await reached(connected)
             return await _store(found, place, spool_bytes, options, server)
         except BaseException:
             await server.leave()
@@ -295,7 +295,7 @@ async def _open(
     opened = functools.partial(open_log, url, options=nats_options)
 
     async def reach() -> Reached:
-        return await reached(await opened(), with_streams=degrades)
+        return await reached(await opened())
 
     try:
         return await _store(await reach(), place, spool_bytes, options)
@@ -327,7 +327,6 @@ async def _store(
     try:
         await outbox.recover()
         if options.on_error == "degrade":
-            outbox.knowledge.seen(found.streams or ())
             kept = outbox
         else:
             await outbox.close()

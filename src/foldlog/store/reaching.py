@@ -9,41 +9,31 @@ from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
-from foldlog.log.led import led
-from foldlog.log.port import Log, StreamInfo
+from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.log.watermark import Watermarked
 
 
 class Reached(NamedTuple):
-    """A log and what is kept beside it. Whoever has it closes the log, and all is closed.
-
-    `streams`: what its shards looked like; None where nobody asked.
-    """
+    """A log and what is stored next to it. Closing the log closes all of it."""
 
     log: Log
     blobs: Blobs
     snapshots: SnapshotStore
-    streams: list[StreamInfo] | None = None
 
 
 Reach = Callable[[], Awaitable[Reached]]
 """Opens the log. Raises what `foldlog.connect` does."""
 
 
-async def reached(connected: JetStreamLog, *, with_streams: bool) -> Reached:
-    """Hold a log that was just opened against its high-water marks; it is closed if that fails.
-
-    Raises:
-        LogUnavailable: nobody answered.
-    """
+async def reached(connected: JetStreamLog) -> Reached:
+    """Hold a log that was just opened against its high-water marks; it is closed if that fails."""
     snapshots = JetStreamSnapshots(connected)
     log = Watermarked(connected, snapshots, extents=connected.extents)
     connected.stand_on(log.prove_for_appends)
     try:
         await log.look()  # before anything is appended, which might hide that something is lost
-        streams = await led(log) if with_streams else None
     except BaseException:
         await log.close()
         raise
-    return Reached(log, JetStreamBlobs(connected), snapshots, streams)
+    return Reached(log, JetStreamBlobs(connected), snapshots)

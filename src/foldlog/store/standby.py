@@ -96,7 +96,6 @@ class Standby:
         found = await self._found(reach)
         # No await since it was there: from now on it is closed with the store.
         self._become(found.log, found.blobs, found.snapshots, owned=True)
-        self._outbox.knowledge.seen(found.streams or ())
         await self._outbox.recover()
 
     async def _found(self, reach: Reach) -> Reached:

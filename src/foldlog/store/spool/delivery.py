@@ -5,7 +5,9 @@ repetition there. So what may be there is looked for by its id, and appended onl
 still ends where that look ended: an earlier attempt that the server gets round to meanwhile makes
 the append fail, and is found by the next look.
 
-What a subject's clearing has overtaken is not appended at all: see `foldlog.store.spool.knowledge`.
+What was drafted by a writer who had not seen the log up to the last clearing of its subject, or
+of its session, belongs to what was cleared: it is not appended at all. Clocks of several machines
+cannot tell that; sequences can (`Draft.known`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from foldlog.errors import (
 from foldlog.log.port import Append, Log
 from foldlog.store.belonging import MARKER, OF_SESSION
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.errors import GenerationOver
+from foldlog.store.spool.errors import ClearedMeanwhile
 from foldlog.store.spool.frames import Entry, Waiting
 from foldlog.store.spool.latest import Latest
 from foldlog.subjects import Subject
@@ -68,15 +70,15 @@ class Delivery:
         self._latest = latest
 
     async def deliver(self, entries: Sequence[Entry]) -> int:
-        """Append entries that go together; return how many envelopes are of before a clearing.
+        """Append entries that go as one; return how many envelopes were cleared meanwhile.
 
-        Those are told in the log. An atomic entry comes alone.
+        Each such subject is one line in the program's log. An atomic entry comes alone.
 
         Raises:
             LogUnavailable, AppendUnknown: the log does not take them now. Some may be there.
             AppendFailed, PayloadTooLarge, ConfigurationError: it refuses one of them; see `sift`.
         """
-        entries, over = await self._of_this_generation(entries)
+        entries, over = await self._not_cleared(entries)
         if not entries:
             return over
         sure, doubtful = _by_subject(entries, self._log)
@@ -125,53 +127,52 @@ class Delivery:
         subject = next(subject for subject in keys if subject.shard == shard)
         await self._log.append([Append(subject, (draft(_PROBE, b"\xc0", id="probe"),))])
 
-    async def _of_this_generation(self, entries: Sequence[Entry]) -> tuple[list[Entry], int]:
-        """Leave out what was saved before its subject was cleared; say how many envelopes that is.
+    async def _not_cleared(self, entries: Sequence[Entry]) -> tuple[list[Entry], int]:
+        """Leave out what was drafted before its subject was cleared; count those envelopes.
 
         An atomic entry goes as a whole, so that no half of it comes back.
         """
-        begins: dict[Subject, int] = {}
-        kept, refused = list[Entry](), 0
+        cleared: dict[Subject, int] = {}
+        current, refused = list[Entry](), 0
         for entry in entries:
-            over = [w for w in entry.waiting if await self._is_over(w, begins)]
-            if over and entry.atomic:
-                refused += entry.envelopes
-                continue
-            refused += sum(len(waiting.drafts) for waiting in over)
-            left = tuple(waiting for waiting in entry.waiting if waiting not in over)
-            if left:
-                kept.append(Entry(entry.atomic, entry.doubtful, left))
-        return kept, refused
+            left = [await self._uncleared(waiting, cleared) for waiting in entry.waiting]
+            envelopes = sum(len(waiting.drafts) for waiting in left)
+            if envelopes < entry.envelopes and entry.atomic:
+                envelopes = 0
+            refused += entry.envelopes - envelopes
+            if envelopes:
+                waiting = tuple(waiting for waiting in left if waiting.drafts)
+                current.append(Entry(entry.atomic, entry.doubtful, waiting))
+        return current, refused
 
-    async def _is_over(self, waiting: Waiting, begins: dict[Subject, int]) -> bool:
-        if waiting.known is None:
-            return False
+    async def _uncleared(self, waiting: Waiting, cleared: dict[Subject, int]) -> Waiting:
+        """Leave out drafts whose writer had not seen the last clearing of their subject."""
+        if not any(draft.known for draft in waiting.drafts):
+            return waiting  # their writer had seen nothing of the log: nobody can tell
         subject = self._log.namespace.subject(waiting.family, *waiting.keys)
-        if subject not in begins:
-            begins[subject] = await self._cleared_at(subject)
-            if waiting.family in _UNDER_SESSION:
-                of_session = self._log.namespace.subject(MARKER, waiting.keys[0])
-                begins[subject] = max(begins[subject], await self._ends_at(of_session))
-        if begins[subject] <= waiting.known:
-            return False
-        over = GenerationOver(subject.name, waiting.known, begins[subject])
-        log_failure("statestore_spool_refused", "append", None, over)
-        return True
+        if subject not in cleared:
+            cleared[subject] = await self._cleared_at(subject)
+        at = cleared[subject]
+        current = tuple(draft for draft in waiting.drafts if not 0 < draft.known < at)
+        if len(current) < len(waiting.drafts):
+            error = ClearedMeanwhile(subject.name, at)
+            log_failure("statestore_spool_refused", "append", None, error)
+        return Waiting(waiting.family, waiting.keys, current)
 
     async def _cleared_at(self, subject: Subject) -> int:
-        """The sequence of the clearing with which a subject begins; 0 if with none."""
+        """The sequence at which a subject, or its session, was cleared last; 0 if never."""
+        found = 0
+        if subject.family in _UNDER_SESSION:
+            marker = await self._log.last(self._log.namespace.subject(MARKER, subject.keys[0]))
+            found = 0 if marker is None else marker.seq
         try:
             async with aclosing(self._log.read(subject)) as pages:
                 async for records in pages:
                     first = records[0]
-                    return first.seq if first.envelopes[0].type == CLEARED else 0
+                    return max(found, first.seq if first.envelopes[0].type == CLEARED else 0)
         except LogCorrupt:
-            return 0  # no reader gets any further than that: nothing comes back
-        return 0
-
-    async def _ends_at(self, subject: Subject) -> int:
-        record = await self._log.last(subject)
-        return record.seq if record is not None else 0
+            pass  # no reader gets any further than that: nothing comes back
+        return found
 
     async def _store_once(self, appends: Sequence[Append]) -> None:
         """Append what is not on the log yet, on the condition that nothing was added meanwhile."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from foldlog.envelope import Draft
 from foldlog.log.port import Append
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Namespace
 
 MAGIC: Final = b"FLSPOOL\x01"
 _HEADER: Final = struct.Struct("<8sQQ")
@@ -29,20 +29,12 @@ HEADER_BYTES: Final = _HEADER.size + _CRC.size
 FRAME_HEAD_BYTES: Final = _FRAME.size
 
 
-Known = Callable[[Subject], int | None]
-"""Up to which sequence of a subject's shard its writer knows the log; None if that is not known."""
-
-
 class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Envelopes for one subject, named so that the shard is found when they are appended.
-
-    `known`: up to which sequence of that shard their writer knew the log.
-    """
+    """Envelopes for one subject, named so that the shard is found when they are appended."""
 
     family: str
     keys: tuple[str, ...]
     drafts: tuple[Draft, ...]
-    known: int | None = None
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -70,11 +62,9 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return [Append(namespace.subject(w.family, *w.keys), w.drafts) for w in self.waiting]
 
 
-def entry(appends: Sequence[Append], *, atomic: bool, doubtful: bool, known: Known) -> Entry:
+def entry(appends: Sequence[Append], *, atomic: bool, doubtful: bool) -> Entry:
     """Make an entry of an append."""
-    waiting = (
-        Waiting(a.subject.family, a.subject.keys, a.drafts, known(a.subject)) for a in appends
-    )
+    waiting = (Waiting(a.subject.family, a.subject.keys, a.drafts) for a in appends)
     return Entry(atomic, doubtful, tuple(waiting))
 
 

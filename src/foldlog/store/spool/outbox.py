@@ -30,7 +30,6 @@ from foldlog.store.failures import log_failure
 from foldlog.store.spool.delivery import Delivery, OnStored, Refusal
 from foldlog.store.spool.errors import NotSpooled, Refused, Spooled
 from foldlog.store.spool.frames import entry
-from foldlog.store.spool.knowledge import Knowledge
 from foldlog.store.spool.lanes import Lanes
 from foldlog.store.spool.latest import Latest, are_latest
 from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
@@ -61,7 +60,6 @@ class Outbox:
         self._catching_up = False
         self._closing = False
         self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
-        self.knowledge = Knowledge()
         log.on_epoch(self._try_again)
 
     def on_stored(self, notify: OnStored) -> None:
@@ -131,9 +129,7 @@ class Outbox:
         else:
             try:
                 log = self._latest if are_latest(appends) else self._log
-                seqs = await log.append(appends, atomic=atomic)
-                self.knowledge.stored(appends, seqs)
-                return seqs
+                return await log.append(appends, atomic=atomic)
             except AppendUnknown as error:
                 cause, doubtful = error, True
             except (LogUnavailable, LogRewound) as error:
@@ -141,8 +137,7 @@ class Outbox:
                 cause, doubtful = error, False
         self._cause = cause
         try:
-            known = self.knowledge.of
-            await self._spool.put(entry(appends, atomic=atomic, doubtful=doubtful, known=known))
+            await self._spool.put(entry(appends, atomic=atomic, doubtful=doubtful))
         except NotSpooled as failure:
             raise LogUnavailable(f"{cause}; {failure}") from cause
         finally:
