@@ -111,11 +111,12 @@ class Journal:
             if folded is not None:
                 drafts = [draft for draft in drafts if folded.admits(draft.id)]
             if drafts:
-                new.append(self._log.stamped(Append(subject, tuple(drafts))))
+                new.append(Append(subject, tuple(drafts)))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
         elif new:
+            new = [self._log.stamped(append) for append in new]
             try:
                 seqs = await self._appends_to.append(new)
             except (AppendUnknown, asyncio.CancelledError):
@@ -213,7 +214,8 @@ class Journal:
             gathering.open = False
             _gathering.reset(token)
         if gathering.appends:
-            merged = _merged(gathering.appends)
+            # The block counts as saved when it ends.
+            merged = [self._log.stamped(append) for append in _merged(gathering.appends)]
             self.views.check()
             try:
                 seqs = await self._appends_to.append(merged, atomic=True)
