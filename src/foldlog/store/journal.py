@@ -106,16 +106,16 @@ class Journal:
         self.views.check()
         new = []
         for subject, drafts in appends:
-            folded, known = self.views.current(subject), 0
+            folded = self.views.current(subject)
             if folded is not None:
-                known = folded.cleared_at
                 drafts = [draft for draft in drafts if folded.admits(draft.id)]
             if drafts:
-                new.append(self._log.stamped(Append(subject, tuple(drafts)), known))
+                new.append(Append(subject, tuple(drafts)))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
         elif new:
+            new = list(map(self._stamped, new))
             try:
                 seqs = await self._appends_to.append(new)
             except (AppendUnknown, asyncio.CancelledError):
@@ -209,7 +209,8 @@ class Journal:
             gathering.open = False
             _gathering.reset(token)
         if gathering.appends:
-            merged = _merged(gathering.appends)
+            # The block counts as saved when it ends.
+            merged = list(map(self._stamped, _merged(gathering.appends)))
             self.views.check()
             try:
                 seqs = await self._appends_to.append(merged, atomic=True)
@@ -217,6 +218,10 @@ class Journal:
                 self.unsettled(merged)
                 raise
             self._acked(merged, seqs)
+
+    def _stamped(self, append: Append) -> Append:
+        folded = self.views.current(append.subject)
+        return self._log.stamped(append, 0 if folded is None else folded.cleared_at)
 
     def _open_gathering(self) -> _Gathering | None:
         gathering = _gathering.get()
