@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -13,13 +13,10 @@ from typing import Any, cast
 import pytest
 
 import foldlog
-from foldlog.envelope import draft
 from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
-from foldlog.log.port import Append
 from foldlog.store import standby
 from foldlog.store.reaching import Reached
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES
-from foldlog.store.spool.latest import Latest
 from foldlog.store.standby import Standby
 from foldlog.store.store import StoreOptions
 from foldlog.subjects import Namespace
@@ -301,22 +298,3 @@ async def test_a_log_that_was_rewound_is_waited_for_until_it_is_accepted(tmp_pat
         process.log.rewound = None
         await process.drained()
         assert await process.log.ids() == ["a", "b"]
-
-
-async def test_a_rewound_log_that_took_a_part_of_an_append_is_in_doubt() -> None:
-    class Rewound(FlakyLog):
-        async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-            if appends[0].subject.family == "memory":
-                raise foldlog.LogRewound("FOLDLOG_default_0", 7, "it ends at 1")
-            return await super().append(appends, atomic=atomic)
-
-    log = Rewound()
-    both = [
-        Append(log.namespace.subject(family, "key"), (draft("test.made", b"\xc0", id=family),))
-        for family in ("updates", "memory")
-    ]
-    with pytest.raises(foldlog.AppendUnknown):
-        await Latest(log).append(both, atomic=False)
-    assert await log.ids("updates", "key") == ["updates"]
-    with pytest.raises(foldlog.LogRewound):
-        await Latest(log).append(both[1:], atomic=False)
