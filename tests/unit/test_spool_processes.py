@@ -124,12 +124,12 @@ async def test_closing_does_not_wait_for_a_log_that_does_not_answer(
         log.state = "away"
         for n in range(3):
             await process.store.save_update(update(f"{n}", content={"x": "x" * 1024 * 1024}))
-        log.gate = asyncio.Event()  # no append ends
+        log.gate, sent = asyncio.Event(), asyncio.Event()  # no append ends
+        log.before_append = sent.set
+        log.calls.clear()
         log.back()
-        sent = len(log.calls)
-        while len(log.calls) == sent:
-            await asyncio.sleep(0)
-    assert len(log.calls) == sent + 1  # nothing of the rest was begun
+        await sent.wait()
+    assert len(log.calls) == 1  # nothing of the rest was begun
     log.gate = None
     async with spooling(tmp_path, log):
         assert await log.ids() == ["0", "1", "2"]

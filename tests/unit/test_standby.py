@@ -15,7 +15,7 @@ import pytest
 import foldlog
 from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
 from foldlog.store import standby
-from foldlog.store.reaching import Reached
+from foldlog.store.backend import Backend
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES
 from foldlog.store.standby import Standby
 from foldlog.store.store import StoreOptions
@@ -44,7 +44,7 @@ class Coming:
         self._answers: asyncio.Queue[Exception | None] = asyncio.Queue()
         self._asked = asyncio.Queue[None]()
 
-    async def __call__(self) -> Reached:
+    async def __call__(self) -> Backend:
         self._asked.put_nowait(None)
         try:
             answer = await self._answers.get()
@@ -53,7 +53,7 @@ class Coming:
             raise
         if answer is not None:
             raise answer
-        return Reached(self.log, self.log.blobs, self.log.snapshots)
+        return Backend(self.log, self.log.blobs, self.log.snapshots)
 
     async def asked(self) -> None:
         """Until there is another attempt: all that the one before it did is done."""
@@ -236,13 +236,10 @@ async def test_what_is_left_meanwhile_is_taken_over_though_nothing_else_waits(
         assert await watched(store, 1) == ["left"]
 
 
-@pytest.mark.parametrize("known", [True, False])
-async def test_a_namespace_that_turns_out_to_have_several_shards(
-    tmp_path: Path, known: bool
-) -> None:
+async def test_a_namespace_of_several_shards(tmp_path: Path) -> None:
     coming = Coming(ClosingLog(Namespace("default", 4)))
     sessions = [f"session-{n}" for n in range(8)]
-    async with standing_by(tmp_path, coming, Namespace("default", 4 if known else 1)) as store:
+    async with standing_by(tmp_path, coming, Namespace("default", 4)) as store:
         watchers = [asyncio.create_task(watched(store, 4, session)) for session in sessions]
         for n in range(3):
             for session in sessions:
@@ -257,6 +254,27 @@ async def test_a_namespace_that_turns_out_to_have_several_shards(
             assert await coming.log.ids("updates", session) == ["0", "1", "2", "3"]
             assert await store.load_memory_state(session) == {"n": 2}
         assert len({s.shard for s in await coming.log.subjects("updates")}) > 1
+
+
+async def test_a_namespace_that_turns_out_to_have_several_shards_is_refused_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    coming = Coming(ClosingLog(Namespace("default", 4)))
+    async with standing_by(tmp_path, coming) as store:
+        for n in range(3):
+            await store.save_update(update(f"{n}"))
+        coming.comes()
+        await coming.asked()
+        await coming.asked()
+        assert coming.log.closed
+        away = (await store.health()).away or ""
+        assert away.startswith("ConfigurationError: ")
+        assert "4 shard(s)" in away
+        await store.save_update(update("3"))
+        assert store.spool is not None
+        assert store.spool.waiting == 4
+    async with spooling(tmp_path, coming.log):
+        assert await coming.log.ids() == ["0", "1", "2", "3"]
 
 
 async def test_a_log_that_goes_again_is_waited_for_as_any_other(

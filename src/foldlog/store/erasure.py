@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from foldlog.envelope import CLEARED, FORKED
 from foldlog.log.blobs import Blobs
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.snapshots import SnapshotStore
 from foldlog.store.artifacts import POINTER
 from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
 from foldlog.store.clearing import Clearing
@@ -79,14 +78,12 @@ class Erasure:
         journal: Journal,
         clearing: Clearing,
         blobs: Blobs,
-        snapshots: SnapshotStore | None,
         server: EmbeddedServer | None,
     ) -> None:
         self._journal = journal
         self._clearing = clearing
         self._lineages = Lineages(journal)
         self._blobs = blobs
-        self._snapshots = snapshots
         self._server = server
 
     async def erase_session(self, session_id: str) -> Erased:
@@ -178,11 +175,11 @@ class Erasure:
         return readable | await self._snapshots_of(subjects)
 
     async def _snapshots_of(self, subjects: Iterable[Subject]) -> set[str]:
-        if self._snapshots is None:
+        snapshots = self._journal.views.snapshots
+        if snapshots is None:
             return set()
-        return {
-            f"the snapshot of {each.name}" for each in subjects if await self._snapshots.holds(each)
-        }
+        held = snapshots.store.holds
+        return {f"the snapshot of {each.name}" for each in subjects if await held(each)}
 
 
 def _session_of(held: Held) -> str | None:

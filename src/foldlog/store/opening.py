@@ -16,8 +16,8 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
+from foldlog.store.backend import Backend, checked
 from foldlog.store.own import own_projections
-from foldlog.store.reaching import Reached, reached
 from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.store.standby import Standby
@@ -286,7 +286,7 @@ async def _open(
                 revive=functools.partial(_revive, server),
                 stage=server.staging.ensure,
             )
-            found = await reached(connected)
+            found = await checked(connected)
             return await _store(found, place, spool_bytes, options, server)
         except BaseException:
             await server.leave()
@@ -294,8 +294,8 @@ async def _open(
 
     opened = functools.partial(open_log, url, options=nats_options)
 
-    async def reach() -> Reached:
-        return await reached(await opened())
+    async def reach() -> Backend:
+        return await checked(await opened())
 
     try:
         return await _store(await reach(), place, spool_bytes, options)
@@ -313,7 +313,7 @@ async def _open(
 
 
 async def _store(
-    found: Reached,
+    found: Backend,
     place: Place,
     spool_bytes: int,
     options: StoreOptions,

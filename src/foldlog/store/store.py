@@ -189,7 +189,7 @@ class Store:
         self.clear_session = write(clearing.clear_session)
         self.clear = write(clearing.clear)
         self.sessions = read(clearing.sessions, list)
-        self.erase_session = Erasure(journal, clearing, blobs, snapshots, server).erase_session
+        self.erase_session = Erasure(journal, clearing, blobs, server).erase_session
 
         self.fork = Forks(journal).fork
 

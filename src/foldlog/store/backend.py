@@ -1,4 +1,4 @@
-"""Reaching the log of a store on a server: what is looked at before anything is appended."""
+"""What a store stands on: a log, and what is stored next to it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from foldlog.log.snapshots import SnapshotStore
 from foldlog.log.watermark import Watermarked
 
 
-class Reached(NamedTuple):
+class Backend(NamedTuple):
     """A log and what is stored next to it. Closing the log closes all of it."""
 
     log: Log
     blobs: Blobs
-    snapshots: SnapshotStore
+    snapshots: SnapshotStore | None
 
 
-Reach = Callable[[], Awaitable[Reached]]
+Connect = Callable[[], Awaitable[Backend]]
 """Opens the log. Raises what `foldlog.connect` does."""
 
 
-async def reached(connected: JetStreamLog) -> Reached:
+async def checked(connected: JetStreamLog) -> Backend:
     """Hold a log that was just opened against its high-water marks; it is closed if that fails."""
     snapshots = JetStreamSnapshots(connected)
     log = Watermarked(connected, snapshots, extents=connected.extents)
@@ -36,4 +36,4 @@ async def reached(connected: JetStreamLog) -> Reached:
     except BaseException:
         await log.close()
         raise
-    return Reached(log, JetStreamBlobs(connected), snapshots)
+    return Backend(log, JetStreamBlobs(connected), snapshots)
