@@ -57,6 +57,12 @@ def initial() -> dict[Key, Bound]:
     return {}
 
 
+def replaces(envelope: Recorded, /) -> tuple[str | None, str]:
+    """The binding's key."""
+    key = _decoder.decode(envelope.payload)
+    return key.context_id, key.task_id
+
+
 def apply(state: dict[Key, Bound], envelope: Recorded, /) -> dict[Key, Bound]:
     """A save replaces; a terminal mark ends what is there and is nothing without it."""
     key = _decoder.decode(envelope.payload)

@@ -1,7 +1,8 @@
-"""What every fold shares: repeats are dropped, and a cleared subject stays cleared.
+"""What every fold shares: repeats and overtaken saves are dropped, and a cleared subject stays
+cleared.
 
-A projection only sees each id once (promise 3 of the architecture), so that none of them needs
-to think of retries.
+A projection only sees each id once, and never a save that arrives after a later one of the same
+writer (promise 3 of the architecture), so that none of them needs to think of retries.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,12 +23,19 @@ REFUSAL_BYTES: Final = 8
 _REFUSALS_AN_ENVELOPE: Final = 16_384
 
 
+Replaced = str | tuple[str | None, ...]
+"""What an envelope replaces: a key inside the subject."""
+
+
 class Projection(Protocol[S]):
     """A fold. `version` grows with every change of what it computes: states of two versions are
     not compared, and none of an older one is reused.
 
-    `latest_only`: the state follows from the subject's last envelope alone, so one get loads it.
-    `apply` may change and return the state it is given; the caller keeps only what it returns.
+    `latest_only`: each envelope replaces the whole state, so the last one alone loads it. `apply`
+    may change and return the state it is given; the caller keeps only what it returns.
+
+    Optional: `replaces(envelope) -> Replaced | None`, the key that an envelope replaces, None for
+    nothing. Of one writer's envelopes with the same key, the one drafted last stands.
     """
 
     name: str
@@ -53,14 +61,19 @@ class Cleared(msgspec.Struct, frozen=True):
 class Folded(Generic[S]):
     """A projection's state, with what it takes to apply each id once.
 
-    `seen` maps an envelope id to its ordinal among those applied since the last clearing, which
+    `seen` maps an envelope id to its ordinal among those seen since the last clearing, which
     begins at sequence `cleared_at` (0: there was none). `refused` are hashes of what was cleared.
+    `newest` has, for each key that was replaced and each writer, the counter of the writer's last
+    draft.
+
+    Of a projection that is `latest_only`, `seen` has sequences, and need not have them all.
     """
 
     state: S
     seen: dict[str, int] = field(default_factory=dict)
     refused: set[bytes] = field(default_factory=set)
     cleared_at: int = 0
+    newest: dict[tuple[Replaced, str], int] = field(default_factory=dict)
 
     def admits(self, id: str) -> bool:
         """Whether an envelope with this id would take effect."""
@@ -84,34 +97,63 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     if envelope.v != UPCASTERS.newest.get(envelope.type, 1):
         envelope = UPCASTERS.bring_up(envelope)
     if envelope.type == CLEARED:
-        refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
-        hashes = {
-            refused[start : start + REFUSAL_BYTES]
-            for start in range(0, len(refused), REFUSAL_BYTES)
-        }
-        # One that remembers nothing forgets what those before it remembered: they are purged.
-        folded.refused = folded.refused | hashes if hashes else set()
-        # The tombstones of one clearing follow each other; the first of them is where it stands.
-        tombstones = -(-len(folded.refused) // _REFUSALS_AN_ENVELOPE) or 1
-        is_another = envelope.seq >= folded.cleared_at + tombstones
-        if folded.seen or not folded.cleared_at or is_another:
-            folded.cleared_at = envelope.seq
-        folded.seen = {}
-        folded.state = projection.initial()
+        _clear(projection, folded, envelope)
         return True
     if envelope.type == FORKED:
         return False  # what it leads to was folded before it
-    id, seen = envelope.id, folded.seen
-    if id in seen or (folded.refused and not folded.admits(id)):
+    id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
+    # Whoever loads the latest only has not looked at what its writer knew of already.
+    if id in seen and (not latest_only or seen[id] > envelope.known):
+        return False
+    if folded.refused and refusal(id) in folded.refused:
         return False
     try:
-        folded.state = projection.apply(folded.state, envelope)
+        is_overtaken = bool(envelope.writer) and _is_overtaken(projection, folded, envelope)
+        if not is_overtaken:
+            folded.state = projection.apply(folded.state, envelope)
     except msgspec.MsgspecError:
         raise
     except Exception as fault:  # a projection of users' own may raise anything
         raise msgspec.ValidationError(f"{projection.name}, {envelope.type}: {fault!r}") from fault
-    seen[id] = len(seen)
-    return True
+    seen[id] = envelope.seq if latest_only else len(seen)
+    return not is_overtaken
+
+
+def replaced_by(projection: Projection[Any], envelope: Recorded) -> Replaced | None:
+    """The key that an envelope replaces in its fold; None if it replaces nothing."""
+    if projection.latest_only:
+        return ""
+    replaces = getattr(projection, "replaces", None)
+    return None if replaces is None else replaces(envelope)
+
+
+def _is_overtaken(projection: Projection[Any], folded: Folded[Any], envelope: Recorded) -> bool:
+    """Whether its writer has replaced what it replaces already; if not, note that it does so."""
+    replaced = replaced_by(projection, envelope)
+    if replaced is None:
+        return False
+    key = replaced, envelope.writer
+    if envelope.n < folded.newest.get(key, 0):
+        return True
+    folded.newest[key] = envelope.n
+    return False
+
+
+def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> None:
+    refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
+    hashes = {
+        refused[start : start + REFUSAL_BYTES] for start in range(0, len(refused), REFUSAL_BYTES)
+    }
+    # One that remembers nothing forgets what those before it remembered: they are purged.
+    folded.refused = folded.refused | hashes if hashes else set()
+    # The tombstones of one clearing follow each other; the first of them is where it stands.
+    tombstones = -(-len(folded.refused) // _REFUSALS_AN_ENVELOPE) or 1
+    is_another = envelope.seq >= folded.cleared_at + tombstones
+    if folded.seen or not folded.cleared_at or is_another:
+        folded.cleared_at = envelope.seq
+    folded.seen = {}
+    folded.newest = {}
+    folded.state = projection.initial()
 
 
 def clearing(folded: Folded[S]) -> list[bytes]:

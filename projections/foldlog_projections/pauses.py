@@ -61,6 +61,11 @@ def initial() -> Pause:
     return Pause()
 
 
+def replaces(envelope: Recorded, /) -> str | None:
+    """A save replaces what waits; a consumption is of what it has found."""
+    return None if envelope.type == CONSUMED else ""
+
+
 def apply(state: Pause, envelope: Recorded, /) -> Pause:
     """A consumption empties the pause; a save fills it, unless its content is spent."""
     if envelope.type == CONSUMED:

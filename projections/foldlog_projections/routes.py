@@ -33,6 +33,12 @@ def initial() -> dict[Route, int]:
     return {}
 
 
+def replaces(envelope: Recorded, /) -> tuple[str | None, ...]:
+    """The route."""
+    route = _decoder.decode(envelope.payload)
+    return route.trace_id, route.context_id, route.task_id
+
+
 def apply(state: dict[Route, int], envelope: Recorded, /) -> dict[Route, int]:
     """Note the sequence at which the route was saved last; its place stays that of its first."""
     state[_decoder.decode(envelope.payload)] = envelope.seq

@@ -125,6 +125,14 @@ def initial() -> State:
     return State()
 
 
+def replaces(envelope: Recorded, /) -> str | tuple[str | None, ...]:
+    """The key, or the link."""
+    if envelope.type in (LINKED, UNLINKED):
+        link = _linked.decode(envelope.payload)
+        return link.from_key, link.to_key, link.relation
+    return _deleted.decode(envelope.payload).key
+
+
 def apply(state: State, envelope: Recorded, /) -> State:
     """Fold one envelope in, after what was over when the log recorded it."""
     ordinal, now = state.count, envelope.recorded_at

@@ -47,6 +47,11 @@ def initial() -> dict[str, Listed]:
     return {}
 
 
+def replaces(envelope: Recorded, /) -> str:
+    """The state's place in the list."""
+    return _unlisted.decode(envelope.payload).state_id
+
+
 def apply(state: dict[str, Listed], envelope: Recorded, /) -> dict[str, Listed]:
     """List the state anew, or no longer."""
     if envelope.type == UNLISTED:

@@ -85,6 +85,11 @@ def apply(state: dict[str, Recorded], envelope: Recorded, /) -> dict[str, Record
     return state
 
 
+def replaces(envelope: Recorded, /) -> str:
+    """The task."""
+    return _decoder.decode(envelope.payload).task_id
+
+
 def each_whole(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
     """What the view held of a task after each of these envelopes, which are all from the first."""
     state = initial()

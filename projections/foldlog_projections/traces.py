@@ -33,6 +33,11 @@ def initial() -> dict[str, str]:
     return {}
 
 
+def replaces(envelope: Recorded, /) -> str:
+    """The trace."""
+    return _decoder.decode(envelope.payload).trace_id
+
+
 def apply(state: dict[str, str], envelope: Recorded, /) -> dict[str, str]:
     """Move the trace to the end."""
     entry = _decoder.decode(envelope.payload)

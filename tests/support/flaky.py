@@ -101,7 +101,9 @@ class FlakyLog(MemoryLog):
         return [e for page in pages for record in page for e in record.envelopes]
 
     async def ids(self, family: str = "updates", *keys: str) -> list[str]:
-        return [e.id for e in await self.on_it(family, *(keys or ("session",)))]
+        """The ids that a subject holds, as a fold takes them: each where it stands first."""
+        found = await self.on_it(family, *(keys or ("session",)))
+        return list(dict.fromkeys(e.id for e in found))
 
     def _check(self) -> None:
         if self.state != "up":

@@ -10,17 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from foldlog.envelope import Draft
 from foldlog.errors import ConfigurationError
 from foldlog.log.port import Append
-from foldlog.store.spool.file import SpoolFile
-from foldlog.store.spool.frames import (
-    HEADER_BYTES,
-    Entry,
-    Progress,
-    Waiting,
-    decode_header,
-    encode_frame,
-    encode_header,
-    entry,
-)
+from foldlog.store.spool.frames import Entry, Waiting, decode_frames, encode_frame, entry
+from foldlog.store.spool.segment import Segment
 from foldlog.subjects import Namespace
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -36,35 +27,33 @@ DRAFTS = st.builds(
 WAITING = st.builds(
     Waiting, TEXT, st.tuples(TEXT), st.lists(DRAFTS, min_size=1, max_size=3).map(tuple)
 )
-ENTRIES = st.builds(
-    Entry, st.booleans(), st.booleans(), st.lists(WAITING, min_size=1, max_size=3).map(tuple)
-)
+ENTRIES = st.builds(Entry, st.booleans(), st.lists(WAITING, min_size=1, max_size=3).map(tuple))
 in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(directory: Path, entries: list[Entry]) -> Path:
     """A file with these entries, whose process has ended."""
-    file = SpoolFile.create(directory, "default.log")
+    file = Segment.create(directory, "default.log")
     file.append([encode_frame(e) for e in entries], sum(e.envelopes for e in entries))
     file.release()
     return file.path
 
 
 def adopted(path: Path) -> list[Entry]:
-    file = SpoolFile.adopt(path)
+    """What the next process finds in a file, chunk by chunk."""
+    file = Segment.adopt(path)
     assert file is not None
-    try:
-        found = [placed.entry for placed in file.read(most_bytes=1 << 30)]
-        assert file.waiting == sum(e.envelopes for e in found)
-        # What is added now is found behind, whatever was cut off.
-        file.append([encode_frame(LAST)], 1)
-        assert [p.entry for p in file.read(most_bytes=1 << 30)] == [*found, LAST]
-        return found
-    finally:
-        file.remove()
+    waiting, found = file.waiting, list[Entry]()
+    while file.done < file.end:
+        entries, file.done = file.read(100)
+        assert len(entries) == 1 or not any(e.atomic for e in entries)
+        found += entries
+    assert waiting == sum(e.envelopes for e in found)
+    file.remove()
+    return found
 
 
-LAST = Entry(False, False, (Waiting("updates", ("s",), (Draft("id", "t", 1, 0.5, b"x"),)),))
+LAST = Entry(False, (Waiting("updates", ("s",), (Draft("id", "t", 1, 0.5, b"x"),)),))
 
 
 @in_a_directory
@@ -79,13 +68,15 @@ def test_of_a_torn_file_all_that_was_whole_is_there(
     tmp_path: Path, entries: list[Entry], data: st.DataObject
 ) -> None:
     path = written(tmp_path, entries)
-    ends = [HEADER_BYTES]
+    ends = [0]
     for e in entries:
         ends.append(ends[-1] + len(encode_frame(e)))
-    size = data.draw(st.integers(HEADER_BYTES, ends[-1]))
+    size = data.draw(st.integers(0, ends[-1]))
     zeros = data.draw(st.integers(0, 40))  # as a file system leaves them after a power loss
-    path.write_bytes(path.read_bytes()[:size] + bytes(zeros))
-    whole = sum(end <= size for end in ends[1:])
+    content = path.read_bytes()
+    torn = content[:size] + bytes(zeros)
+    path.write_bytes(torn)
+    whole = sum(torn[:end] == content[:end] for end in ends[1:])
     assert adopted(path) == entries[:whole]
 
 
@@ -96,7 +87,7 @@ def test_a_changed_byte_is_noticed(
 ) -> None:
     path = written(tmp_path, entries)
     content = bytearray(path.read_bytes())
-    at = data.draw(st.integers(HEADER_BYTES, len(content) - 1))
+    at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
     found = adopted(path)
@@ -104,48 +95,34 @@ def test_a_changed_byte_is_noticed(
     assert found == entries[: len(found)]
 
 
-@given(st.binary(max_size=60), st.integers(0, 200))
-def test_a_header_is_whole_or_none(data: bytes, size: int) -> None:
-    assert decode_header(data, size) is None
-    progress = Progress(HEADER_BYTES, HEADER_BYTES + size)
-    header = encode_header(progress)
-    assert decode_header(header, HEADER_BYTES + size) == progress
-    assert decode_header(header, HEADER_BYTES + size - 1) is None  # of a longer file
+@given(st.binary(max_size=60))
+def test_bytes_that_nobody_wrote_hold_nothing(data: bytes) -> None:
+    assert list(decode_frames(data)) == []
 
 
 def test_an_entry_finds_its_shard_when_it_is_appended() -> None:
     one, four = Namespace("n"), Namespace("n", 4)
     drafts = (Draft("id", "t", 1, 0.5, b"x"),)
     append = Append(one.subject("updates", "s2"), drafts)
-    made = entry([append], atomic=True, doubtful=False, known=lambda subject: 7)
-    assert made.appends(four) == [Append(four.subject("updates", "s2"), drafts)]
+    [waiting] = entry([append], atomic=True).waiting
+    assert (waiting.subject(four), waiting.drafts) == (four.subject("updates", "s2"), drafts)
     assert four.subject("updates", "s2").shard != one.subject("updates", "s2").shard
 
 
-def test_a_torn_header_makes_everything_doubtful(tmp_path: Path) -> None:
-    path = written(tmp_path, [LAST, LAST])
-    path.write_bytes(b"?" + path.read_bytes()[1:])
-    file = SpoolFile.adopt(path)
-    assert file is not None
-    assert file.waiting == 2
-    assert file.progress == Progress(HEADER_BYTES, file.end)
-    file.remove()
-
-
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
-    file = SpoolFile.create(tmp_path, "default.log")
-    assert SpoolFile.adopt(file.path) is None
+    file = Segment.create(tmp_path, "default.log")
+    assert Segment.adopt(file.path) is None
     assert file.path.stat().st_mode & 0o777 == 0o600
     file.append([encode_frame(LAST)], 1)
     file.release()
-    again = SpoolFile.adopt(file.path)
+    again = Segment.adopt(file.path)
     assert again is not None
     again.remove()
     assert not file.path.exists()
 
 
 def test_directories_are_made_private(tmp_path: Path) -> None:
-    SpoolFile.create(tmp_path / "a" / "b", "default.log").remove()
+    Segment.create(tmp_path / "a" / "b", "default.log").remove()
     for directory in (tmp_path / "a", tmp_path / "a" / "b"):
         assert directory.stat().st_mode & 0o777 == 0o700
 

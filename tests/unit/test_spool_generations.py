@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog.log.port import Append, StreamInfo
-from foldlog.store.spool.knowledge import Knowledge
 from foldlog.store.store import StoreOptions
-from foldlog.subjects import Namespace
 from tests.support.build import event, task, trajectory, update
 from tests.support.flaky import FlakyLog, spooling
 
@@ -102,18 +99,18 @@ async def test_a_writer_that_never_saw_the_log_is_not_judged(tmp_path: Path) -> 
         assert process.counts == (0, 1, 1, 0)
 
 
-def test_knowledge_grows_and_is_of_one_shard() -> None:
-    namespace = Namespace(shards=2)
-    one, two = (
-        next(s for n in range(99) if (s := namespace.subject("updates", str(n))).shard == shard)
-        for shard in (0, 1)
-    )
-    knowledge = Knowledge()
-    assert knowledge.of(one) is None
-    knowledge.stored([Append(one, ())], [7])
-    knowledge.stored([Append(one, ())], [5])
-    assert (knowledge.of(one), knowledge.of(two)) == (7, None)
-    knowledge.seen([StreamInfo("s", 1, 0, 0, 0, 0, 9, 1, None, {})])
-    assert knowledge.of(two) == 9
-    knowledge.cleared_at = {one: 8, two: 8}.__getitem__
-    assert (knowledge.of(one), knowledge.of(two)) == (8, 9)
+async def test_what_only_a_view_has_seen_cleared_counts_as_seen(tmp_path: Path) -> None:
+    class Forgetful(FlakyLog):
+        def known(self, shard: int) -> int:
+            return 1  # it was told of one append, and of nothing since
+
+    log = Forgetful()
+    async with spooling(tmp_path, log) as process:
+        await process.store.save_update(update("old"))
+        await others(log).clear_session("session")
+        assert await process.store.list_updates("session", consistency="strong") == []
+        log.state = "away"
+        await process.store.save_update(update("new"))
+        await process.drained()
+        assert process.counts == (0, 1, 1, 0)
+        assert [u.update_id for u in await process.store.list_updates("session")] == ["new"]

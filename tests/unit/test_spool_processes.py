@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from foldlog.store.spool.file import SpoolFile
-from tests.support.build import update
+from foldlog.store.spool import outbox
+from foldlog.store.spool.segment import Segment
+from tests.support.build import task, update
 from tests.support.flaky import FlakyLog, crashed, files, spooling
 
 
@@ -97,7 +99,7 @@ async def test_closing_while_the_log_is_away_says_what_waits(
         process.log.state = "away"
         await process.store.save_update(update("a"))
     assert caplog.records[-1].getMessage() == f"envelopes that wait in {tmp_path / 'spool'}: 1"
-    file = SpoolFile.adopt(files(tmp_path)[0])
+    file = Segment.adopt(files(tmp_path)[0])
     assert file is not None
     assert file.waiting == 1
     file.release()
@@ -111,3 +113,47 @@ async def test_closing_appends_what_the_log_takes(tmp_path: Path) -> None:
             await process.store.save_update(update(f"{n}", content={"x": "x" * 1024 * 1024}))
         log.back()
     assert await log.ids() == ["0", "1", "2"]
+
+
+async def test_closing_does_not_wait_for_a_log_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_CLOSING_SECONDS", 0)
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.state = "away"
+        for n in range(3):
+            await process.store.save_update(update(f"{n}", content={"x": "x" * 1024 * 1024}))
+        log.gate, sent = asyncio.Event(), asyncio.Event()  # no append ends
+        log.before_append = sent.set
+        log.calls.clear()
+        log.back()
+        await sent.wait()
+    assert len(log.calls) == 1  # nothing of the rest was begun
+    log.gate = None
+    async with spooling(tmp_path, log):
+        assert await log.ids() == ["0", "1", "2"]
+
+
+async def test_what_was_appended_before_a_crash_has_no_second_effect(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.state = "away"
+        for n in range(2):
+            await process.store.save_task(task(description=f"{n}"))
+            await process.store.save_update(update(f"{n}"))
+            await process.store.save_memory_state("key", {"n": n})
+        left = {path: path.read_bytes() for path in files(tmp_path)}
+        await process.drained()
+        await process.store.save_task(task(description="last"))
+        await process.store.save_update(update("last"))
+        await process.store.save_memory_state("key", {"n": "last"})
+    for path, content in left.items():
+        path.write_bytes(content)  # as if it had been killed before it could remove the file
+    async with spooling(tmp_path, log) as process:
+        assert process.counts == (0, 0, 6, 0)
+        assert [t.description for t in await process.store.list_tasks("session")] == ["last"]
+        assert [u.update_id for u in await process.store.list_updates("session")] == [
+            *("0", "1", "last")
+        ]
+        assert await process.store.load_memory_state("key") == {"n": "last"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -13,13 +13,10 @@ from typing import Any, cast
 import pytest
 
 import foldlog
-from foldlog.envelope import draft
 from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
-from foldlog.log.port import Append
 from foldlog.store import standby
-from foldlog.store.reaching import Reached
+from foldlog.store.backend import Backend
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES
-from foldlog.store.spool.latest import Latest
 from foldlog.store.standby import Standby
 from foldlog.store.store import StoreOptions
 from foldlog.subjects import Namespace
@@ -47,7 +44,7 @@ class Coming:
         self._answers: asyncio.Queue[Exception | None] = asyncio.Queue()
         self._asked = asyncio.Queue[None]()
 
-    async def __call__(self) -> Reached:
+    async def __call__(self) -> Backend:
         self._asked.put_nowait(None)
         try:
             answer = await self._answers.get()
@@ -56,7 +53,7 @@ class Coming:
             raise
         if answer is not None:
             raise answer
-        return Reached(self.log, self.log.blobs, self.log.snapshots, await self.log.streams())
+        return Backend(self.log, self.log.blobs, self.log.snapshots)
 
     async def asked(self) -> None:
         """Until there is another attempt: all that the one before it did is done."""
@@ -239,13 +236,10 @@ async def test_what_is_left_meanwhile_is_taken_over_though_nothing_else_waits(
         assert await watched(store, 1) == ["left"]
 
 
-@pytest.mark.parametrize("known", [True, False])
-async def test_a_namespace_that_turns_out_to_have_several_shards(
-    tmp_path: Path, known: bool
-) -> None:
+async def test_a_namespace_of_several_shards(tmp_path: Path) -> None:
     coming = Coming(ClosingLog(Namespace("default", 4)))
     sessions = [f"session-{n}" for n in range(8)]
-    async with standing_by(tmp_path, coming, Namespace("default", 4 if known else 1)) as store:
+    async with standing_by(tmp_path, coming, Namespace("default", 4)) as store:
         watchers = [asyncio.create_task(watched(store, 4, session)) for session in sessions]
         for n in range(3):
             for session in sessions:
@@ -260,6 +254,27 @@ async def test_a_namespace_that_turns_out_to_have_several_shards(
             assert await coming.log.ids("updates", session) == ["0", "1", "2", "3"]
             assert await store.load_memory_state(session) == {"n": 2}
         assert len({s.shard for s in await coming.log.subjects("updates")}) > 1
+
+
+async def test_a_namespace_that_turns_out_to_have_several_shards_is_refused_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    coming = Coming(ClosingLog(Namespace("default", 4)))
+    async with standing_by(tmp_path, coming) as store:
+        for n in range(3):
+            await store.save_update(update(f"{n}"))
+        coming.comes()
+        await coming.asked()
+        await coming.asked()
+        assert coming.log.closed
+        away = (await store.health()).away or ""
+        assert away.startswith("ConfigurationError: ")
+        assert "4 shard(s)" in away
+        await store.save_update(update("3"))
+        assert store.spool is not None
+        assert store.spool.waiting == 4
+    async with spooling(tmp_path, coming.log):
+        assert await coming.log.ids() == ["0", "1", "2", "3"]
 
 
 async def test_a_log_that_goes_again_is_waited_for_as_any_other(
@@ -301,22 +316,3 @@ async def test_a_log_that_was_rewound_is_waited_for_until_it_is_accepted(tmp_pat
         process.log.rewound = None
         await process.drained()
         assert await process.log.ids() == ["a", "b"]
-
-
-async def test_a_rewound_log_that_took_a_part_of_an_append_is_in_doubt() -> None:
-    class Rewound(FlakyLog):
-        async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-            if appends[0].subject.family == "memory":
-                raise foldlog.LogRewound("FOLDLOG_default_0", 7, "it ends at 1")
-            return await super().append(appends, atomic=atomic)
-
-    log = Rewound()
-    both = [
-        Append(log.namespace.subject(family, "key"), (draft("test.made", b"\xc0", id=family),))
-        for family in ("updates", "memory")
-    ]
-    with pytest.raises(foldlog.AppendUnknown):
-        await Latest(log).append(both, atomic=False)
-    assert await log.ids("updates", "key") == ["updates"]
-    with pytest.raises(foldlog.LogRewound):
-        await Latest(log).append(both[1:], atomic=False)

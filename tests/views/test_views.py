@@ -12,9 +12,10 @@ from hypothesis import given, strategies as st
 
 from foldlog.envelope import Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
+from foldlog.log.forks import ForkedLog
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
-from foldlog.views import Views, views as views_module
+from foldlog.views import Consistency, Views, views as views_module
 from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections import memory, tasks, updates
@@ -344,17 +345,24 @@ async def test_a_view_that_outgrows_all_is_kept_while_it_is_read(log: Log) -> No
 
 async def test_the_latest_view_is_one_get(log: Log, views: Views) -> None:
     where = log.namespace.subject("memory", "k")
+    writing = ForkedLog(log)
+
+    async def append(id: str) -> int:
+        return (await writing.append([Append(where, (draft("m", b"\xc0", id=id),))]))[0]
+
     for id in ("1", "2", "3"):
-        await log.append([Append(where, (draft("m", b"\xc0", id=id),))])
+        await append(id)
     folded = await views.read(memory, where, "session")
     assert folded.state is not None
     assert folded.state.id == "3"
-    assert log.reads == 0
     log.push = dropped
-    views.acked(where, (await log.append([Append(where, (draft("m", b"\xc0", id="4"),))]))[0])
-    folded = await views.read(memory, where, "session")
-    assert folded.state is not None
-    assert folded.state.id == "4"
+    views.acked(where, await append("4"))
+    kinds: list[Consistency] = ["session", "strong", "strong"]
+    for consistency in kinds:
+        folded = await views.read(memory, where, consistency)
+        assert folded.state is not None
+        assert folded.state.id == "4"
+    assert log.reads == 0
 
 
 async def test_a_payload_that_is_not_what_it_says_is_corrupt(log: Log, views: Views) -> None:

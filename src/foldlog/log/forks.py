@@ -48,13 +48,16 @@ class ForkedLog(Relay):
         super().__init__(below)
         self.writer = writer or Writer()
 
-    def stamped(self, append: Append) -> Append:
-        """An append whose drafts are numbered; called in the order of saves."""
+    def stamped(self, append: Append, known: int = 0) -> Append:
+        """An append whose drafts are numbered; called in the order of saves.
+
+        `known`: a sequence of its shard that the caller has seen, if the log below has not.
+        """
         subject, drafts, expect = append.subject, append.drafts, append.expect
         if drafts[0].writer:
             return append
         keys = subject.keys if subject.is_hashed else None
-        known = self.below.known(subject.shard)
+        known = max(known, self.below.known(subject.shard))
         return Append(subject, self.writer.stamped(drafts, known, keys), expect)
 
     def append(

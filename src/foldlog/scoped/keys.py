@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from foldlog import codec
-from foldlog.envelope import CLEARED, Draft, Position
+from foldlog.envelope import CLEARED, Draft, Position, Recorded
 from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
@@ -23,7 +23,7 @@ from foldlog.errors import (
     LogCorrupt,
     PayloadError,
 )
-from foldlog.log.port import Append, Record, Stored
+from foldlog.log.port import Append, Stored
 from foldlog.position import LogPosition
 from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
@@ -37,8 +37,9 @@ from foldlog.store.scopes import clear_scope
 from foldlog.store.spills import SPILL_BYTES, Spills
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
+from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped, scopes
-from foldlog_projections.fold import Folded
+from foldlog_projections.fold import Folded, start, step
 from foldlog_projections.scoped import Written
 from foldlog_projections.scopes import Entry, State
 
@@ -96,14 +97,14 @@ class Keys:
 
         Errors as `Log.last`.
         """
-        record = await self._last(scope, key)
-        return records.held(record), record.seq if record is not None else 0
+        latest = await self._latest(scope, key)
+        return _held(latest), latest.head
 
     async def lasts(self, scope: Scope, keys: list[str]) -> dict[str, Held]:
         """Return the last envelopes of some of these keys: a hint, see `Log.lasts`."""
         found = await self.journal.forked_log.lasts([self.subject(scope, key) for key in keys])
-        held = {each.keys[-1]: records.held(record) for each, record in found.items()}
-        return {key: each for key, each in held.items() if each is not None}
+        lasts = {each.keys[-1]: record.envelopes[-1] for each, record in found.items()}
+        return {key: records.read(each) for key, each in lasts.items() if each.type != CLEARED}
 
     def newest(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
         """Yield the last messages of a scope's keys, in pages: a hint, see `Log.newest`."""
@@ -114,17 +115,20 @@ class Keys:
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
-        found: dict[str, Held] = {}
+        found: list[Held] = []
+        folded = start(scoped.kind)
         async with aclosing(self.journal.forked_log.read(self.subject(scope, key))) as pages:
             async for page in pages:
                 for envelope in chain.from_iterable(record.envelopes for record in page):
+                    if not step(scoped.kind, folded, envelope):
+                        continue
                     if envelope.type == CLEARED:
                         found.clear()
                     else:
-                        found.setdefault(envelope.id, records.read(envelope))
+                        found.append(records.read(envelope))
         if not found:
             await self._check_kept(scope)
-        return list(found.values())
+        return found
 
     async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
         """Return what a key held at a moment, or None; what was over then is None.
@@ -141,7 +145,7 @@ class Keys:
             place = (at.seq, at.index)
         else:
             raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
-        found = records.held(await self._last(scope, key, upto=place[0]), place)
+        found = _held(await self._latest(scope, key, upto=place))
         if found is None or found.written is None:
             return None
         if isinstance(at, dt.datetime):
@@ -152,10 +156,9 @@ class Keys:
 
     async def version(self, scope: Scope, key: str, version: str) -> Held | None:
         """Return the envelope that made a key's version, if it is still there."""
-        record = await self._last(scope, key)
-        for envelope in record.envelopes if record is not None else ():
-            if envelope.id == version:
-                return records.read(envelope)
+        held = _held(await self._latest(scope, key))
+        if held is not None and held.version == version:
+            return held
         found = (held for held in await self.history(scope, key) if held.version == version)
         return next(found, None)
 
@@ -237,11 +240,14 @@ class Keys:
             self._reads[index] += 1
         return await self._ask(scope, key, keep=keep)
 
-    async def _last(self, scope: Scope, key: str, *, upto: int | None = None) -> Record | None:
-        record = await self.journal.forked_log.last(self.subject(scope, key), upto=upto)
-        if record is None:
+    async def _latest(
+        self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
+    ) -> Latest[Recorded | None]:
+        subject = self.subject(scope, key)
+        latest = await read_latest(self.journal.forked_log, scoped.kind, subject, upto=upto)
+        if not latest.head:
             await self._check_kept(scope)
-        return record
+        return latest
 
     async def _check_kept(self, scope: Scope) -> None:
         """See whether a key of which the log has nothing had something, where it is of the past.
@@ -351,6 +357,12 @@ class Keys:
             raise
         for append, seq in zip(appends, seqs, strict=True):
             self.journal.hot_views.acked(append.subject, seq)
+
+
+def _held(latest: Latest[Recorded | None]) -> Held | None:
+    """What a key holds; None if that is nothing, or it was cleared."""
+    envelope = latest.folded.state
+    return None if envelope is None else records.read(envelope)
 
 
 def decoded(payload: bytes, held: Held) -> Any:

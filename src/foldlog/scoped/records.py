@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import CLEARED, Draft, Recorded, draft, unpack
-from foldlog.log.port import Record, Stored
+from foldlog.envelope import Draft, Recorded, draft, unpack
+from foldlog.log.port import Stored
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
 from foldlog.store.guards import restoring
 from foldlog.store.payloads import dump, load
@@ -101,19 +101,6 @@ def linked(link: MemoryLink) -> Change:
 def unlinked(from_key: str, to_key: str, relation: str) -> Change:
     """The link goes. Errors as `linked`."""
     return Change(None, _link(scopes.UNLINKED, MemoryLink(from_key, to_key, relation)))
-
-
-def held(record: Record | None, upto: tuple[int, float] | None = None) -> Held | None:
-    """A key's last record, read; None if there is none, or it was cleared.
-
-    `upto`: of the record only what stands at or before that sequence and index.
-    """
-    envelopes = record.envelopes if record is not None else []
-    if upto is not None:
-        envelopes = [each for each in envelopes if (each.seq, each.index) <= upto]
-    if not envelopes or envelopes[-1].type == CLEARED:
-        return None
-    return read(envelopes[-1])
 
 
 def hinted(found: Stored) -> tuple[str, Recorded] | None:

@@ -138,11 +138,12 @@ def planned(folded: Folded[State], synced: tuple[int, str]) -> Plan:
     """What an index lacks that goes as far as `synced`; all, if that is not of this log. Pure."""
     state = folded.state
     count, version = synced
-    goes_to = (state.count, next(reversed(folded.seen), ""))
+    goes_to = (len(folded.seen), next(reversed(folded.seen), ""))
     if folded.seen.get(version) != count - 1:
         return Plan(state.entries.copy(), [], goes_to, len(state.entries), complete=True)
-    changed = takewhile(lambda item: item[1].ordinal >= count, reversed(state.entries.items()))
-    gone = takewhile(lambda item: item[1] >= count, reversed(state.gone.items()))
+    since = count - (len(folded.seen) - state.count)  # some of those seen were overtaken
+    changed = takewhile(lambda item: item[1].ordinal >= since, reversed(state.entries.items()))
+    gone = takewhile(lambda item: item[1] >= since, reversed(state.gone.items()))
     left = [key for key, _ in gone]
     return Plan(dict(changed), left, goes_to, len(state.entries), complete=False)
 

@@ -103,7 +103,6 @@ class Core:
         log.on_epoch(self.hot_views.wake)
         if outbox is not None:
             outbox.on_stored(self._acked)
-            outbox.knowledge.cleared_at = self._cleared_at
 
     @property
     def forked_log(self) -> Log:
@@ -164,7 +163,7 @@ class Core:
             if folded is not None:
                 drafts = [each for each in drafts if folded.admits(each.id)]
             if drafts:
-                new.append(self._log.stamped(Append(subject, tuple(drafts))))
+                new.append(Append(subject, tuple(drafts)))
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.appends.extend(new)
@@ -197,8 +196,6 @@ class Core:
             self.unsettled(stamped)
             raise
         self._acked(stamped, seqs)
-        if self._outbox is not None:
-            self._outbox.knowledge.stored(stamped, seqs)
         return seqs
 
     async def settle(self) -> None:
@@ -230,12 +227,17 @@ class Core:
             self.hot_views.unsettled(append.subject)
 
     async def _store(self, appends: Sequence[Append], *, atomic: bool = False) -> None:
+        appends = list(map(self._stamped, appends))
         try:
             seqs = await self._appends_to.append(appends, atomic=atomic)
         except (AppendUnknown, asyncio.CancelledError):
             self.unsettled(appends)
             raise
         self._acked(appends, seqs)
+
+    def _stamped(self, append: Append) -> Append:
+        folded = self.hot_views.current(append.subject)
+        return self._log.stamped(append, 0 if folded is None else folded.cleared_at)
 
     def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
@@ -246,10 +248,6 @@ class Core:
         if gathering is not None and gathering.open and gathering.core is self:
             return gathering
         return None
-
-    def _cleared_at(self, subject: Subject) -> int:
-        folded = self.hot_views.current(subject)
-        return 0 if folded is None else folded.cleared_at
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 from collections.abc import Callable, Generator, Iterable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -17,20 +16,16 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
+from foldlog.store.backend import Backend, checked
 from foldlog.store.kinds import chosen_kinds
 from foldlog.store.options import StoreOptions
-from foldlog.store.reaching import Reached, reached
 from foldlog.store.redaction import Redact
-from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
+from foldlog.store.settings import Settings, checked_namespace
+from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Spool
 from foldlog.store.standby import Standby
 from foldlog.store.store import Store
 from foldlog.store.validation import Validation
-from foldlog.subjects import Namespace
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
-
-URL_VARIABLE: Final = "FOLDLOG_URL"
-PATH_VARIABLE: Final = "FOLDLOG_PATH"
-DEFAULT_PATH: Final = ".foldlog"
 
 _START_TIMEOUT: Final = 60.0
 """Seconds that a start may take: recovering a large log is no call of the store's."""
@@ -39,16 +34,16 @@ _START_TIMEOUT: Final = 60.0
 class Connecting:
     """A store that is being connected: `await` it, or enter it with `async with`."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._store: Store | None = None
 
     def __await__(self) -> Generator[Any, None, Store]:
-        return _open(**self._settings).__await__()
+        return _open(self._settings).__await__()
 
     async def without_standby(self) -> Store:
         """Open the store, or raise what keeps it from its log, also where it degrades."""
-        return await _open(**self._settings, may_stand_by=False)
+        return await _open(self._settings, may_stand_by=False)
 
     def stand_by(self, reason: FoldlogError) -> Standby:
         """Return a store that spools until it is handed the log, unreachable because of `reason`.
@@ -56,7 +51,9 @@ class Connecting:
         Raises:
             ConfigurationError: `on_error` is not "degrade".
         """
-        return _stand_by(reason, **self._settings)
+        if not self._settings.degrades:
+            raise ConfigurationError('only a store with on_error="degrade" has a spool')
+        return _stand_by(reason, self._settings)
 
     async def __aenter__(self) -> Store:
         self._store = await self
@@ -144,29 +141,32 @@ def connect(
         UnsupportedServer, ServerStartFailed: as their message says.
         InvalidId: the namespace is empty.
     """
+    options = _options(
+        on_error,
+        pause_ttl,
+        strict_steering,
+        retention,
+        validate,
+        schemas,
+        max_hot_bytes,
+        redact,
+        kinds,
+    )
     return Connecting(
-        url=url,
-        path=path,
-        namespace=namespace,
-        shards=shards,
-        durability=durability,
-        timeout=timeout,
-        options=_options(
-            on_error,
-            pause_ttl,
-            strict_steering,
-            retention,
-            validate,
-            schemas,
-            max_hot_bytes,
-            redact,
-            kinds,
-        ),
-        spool=spool,
-        spool_bytes=spool_bytes,
-        replicas=replicas,
-        server_binary=server_binary,
-        nats_options=nats_options,
+        Settings(
+            url=url,
+            path=path,
+            namespace=namespace,
+            shards=shards,
+            durability=durability,
+            timeout=timeout,
+            options=options,
+            spool=spool,
+            spool_bytes=spool_bytes,
+            replicas=replicas,
+            server_binary=server_binary,
+            nats_options=nats_options,
+        )
     )
 
 
@@ -191,7 +191,7 @@ def memory_store(
     are those of `connect`.
     """
     if log is None:
-        log = MemoryLog(Namespace(namespace, _checked_shards(shards)))
+        log = MemoryLog(checked_namespace(namespace, shards))
     elif namespace not in ("default", log.namespace.name):
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
@@ -235,156 +235,96 @@ def _options(
     )
 
 
-async def _open(
-    *,
-    url: str | None,
-    path: str | os.PathLike[str] | None,
-    namespace: str,
-    shards: int,
-    durability: Literal["fsync", "relaxed"],
-    timeout: float,
-    options: StoreOptions,
-    spool: str | os.PathLike[str] | None,
-    spool_bytes: int,
-    replicas: int | None,
-    server_binary: str | None,
-    nats_options: dict[str, Any],
-    may_stand_by: bool = True,
-) -> Store:
-    if durability not in ("fsync", "relaxed"):
-        raise ConfigurationError(f'durability is "fsync" or "relaxed", not {durability!r}')
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
-    if url is not None and (not isinstance(url, str) or not url):
-        raise ConfigurationError(f"a url is a string that is not empty, not {url!r:.80}")
-    if path is not None and not _is_path(path):
-        raise ConfigurationError(f"a path names a directory; {path!r:.80} does not")
-    if spool is not None and not _is_path(spool):
-        raise ConfigurationError(f"spool names a directory; {spool!r:.80} does not")
-    if isinstance(spool_bytes, bool) or not isinstance(spool_bytes, int) or spool_bytes < 0:
-        raise ConfigurationError(f"spool_bytes is a number of bytes, not {spool_bytes!r:.80}")
-    if url is not None and path is not None:
-        raise ConfigurationError("a url and a path: the path belongs to the embedded server")
-    tenant = Namespace(namespace, _checked_shards(shards))
-    url = _chosen_url(url, path)
-    degrades = options.on_error == "degrade"
-    open_log = functools.partial(
-        JetStreamLog.open, namespace=namespace, shards=shards, replicas=replicas, timeout=timeout
-    )
-    data = _data_directory(path)
-    place = _place(url, data, namespace, spool, nats_options)
-    if not url:
-        server = await EmbeddedServer.join(
-            data,
-            durability=durability,
-            binary=server_binary,
-            timeout=max(timeout, _START_TIMEOUT),
-        )
-        try:
-            connected = await open_log(
-                server.url,
-                options={**nats_options, **_following(server)},
-                revive=functools.partial(_revive, server),
-                stage=server.staging.ensure,
-            )
-            found = await reached(connected, with_streams=degrades)
-            return await _store(found, place, spool_bytes, options, server)
-        except BaseException:
-            await server.leave()
-            raise
-
-    opened = functools.partial(open_log, url, options=nats_options)
-
-    async def reach() -> Reached:
-        return await reached(await opened(), with_streams=degrades)
-
+async def _open(settings: Settings, *, may_stand_by: bool = True) -> Store:
+    settings.check()
+    url = settings.server_url
+    if url is None:
+        return await _open_embedded(settings)
+    connect = functools.partial(_connect, settings, url, settings.nats_options)
     try:
-        return await _store(await reach(), place, spool_bytes, options)
+        return await _store(settings, await connect())
     except LogUnavailable as reason:
-        if not (degrades and may_stand_by):
+        if not (settings.degrades and may_stand_by):
             raise
-        loop = asyncio.get_running_loop()
-        standby = Standby(reason, place, spool_bytes, tenant, options, loop=loop)
+        standby = _stand_by(reason, settings, asyncio.get_running_loop())
     try:
-        await standby.reach_for(reach)
+        await standby.reach_for(connect)
     except BaseException:
         await standby.store.close()
         raise
     return standby.store
 
 
+async def _open_embedded(settings: Settings) -> Store:
+    server = await EmbeddedServer.join(
+        settings.data,
+        durability=settings.durability,
+        binary=settings.server_binary,
+        timeout=max(settings.timeout, _START_TIMEOUT),
+    )
+    try:
+        backend = await _connect(
+            settings,
+            server.url,
+            {**settings.nats_options, **_following(server)},
+            revive=functools.partial(_revive, server),
+            stage=server.staging.ensure,
+        )
+        return await _store(settings, backend, server)
+    except BaseException:
+        await server.leave()
+        raise
+
+
+async def _connect(
+    settings: Settings, url: str, nats_options: dict[str, Any], **of_the_server: Any
+) -> Backend:
+    log = await JetStreamLog.open(
+        url,
+        namespace=settings.namespace,
+        shards=settings.shards,
+        replicas=settings.replicas,
+        timeout=settings.timeout,
+        options=nats_options,
+        **of_the_server,
+    )
+    return await checked(log)
+
+
 async def _store(
-    found: Reached,
-    place: Place,
-    spool_bytes: int,
-    options: StoreOptions,
-    server: EmbeddedServer | None = None,
+    settings: Settings, backend: Backend, server: EmbeddedServer | None = None
 ) -> Store:
     """Make the store on a log, which is closed if that fails.
 
-    What waits in the spool is appended first, also where nothing will be put there.
+    What waits in the spool is appended first, also by a store that does not degrade.
     """
-    outbox = Outbox(found.log, Spool(place, spool_bytes))
+    outbox = Outbox(backend.log, Spool(settings.place, settings.spool_bytes))
     try:
         await outbox.recover()
-        if options.on_error == "degrade":
-            outbox.knowledge.seen(found.streams or ())
-            kept = outbox
-        else:
+        if not settings.degrades:
             await outbox.close()
-            kept = None
         return Store(
-            found.log,
-            found.blobs,
-            options,
-            snapshots=found.snapshots,
-            outbox=kept,
+            backend.log,
+            backend.blobs,
+            settings.options,
+            snapshots=backend.snapshots,
+            outbox=outbox if settings.degrades else None,
             server=server,
             loop=asyncio.get_running_loop(),
         )
     except BaseException:
         await outbox.close()
-        await found.log.close()
+        await backend.log.close()
         raise
 
 
 def _stand_by(
-    reason: FoldlogError,
-    *,
-    url: str | None,
-    path: str | os.PathLike[str] | None,
-    namespace: str,
-    shards: int,
-    options: StoreOptions,
-    spool: str | os.PathLike[str] | None,
-    spool_bytes: int,
-    nats_options: dict[str, Any],
-    **_: Any,
+    reason: FoldlogError, settings: Settings, loop: asyncio.AbstractEventLoop | None = None
 ) -> Standby:
-    if options.on_error != "degrade":
-        raise ConfigurationError('only a store with on_error="degrade" has a spool')
-    place = _place(_chosen_url(url, path), _data_directory(path), namespace, spool, nats_options)
-    return Standby(reason, place, spool_bytes, Namespace(namespace, shards), options)
-
-
-def _chosen_url(url: str | None, path: str | os.PathLike[str] | None) -> str | None:
-    return os.environ.get(URL_VARIABLE) if url is None and path is None else url
-
-
-def _data_directory(path: str | os.PathLike[str] | None) -> Path:
-    return Path(path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
-
-
-def _place(
-    url: str | None,
-    data: Path,
-    namespace: str,
-    spool: str | os.PathLike[str] | None,
-    nats_options: dict[str, Any],
-) -> Place:
-    if url:
-        return Place.of_server(spool, data, namespace, url, nats_options)
-    return Place.of_embedded(spool, data, namespace)
+    namespace = checked_namespace(settings.namespace, settings.shards)
+    return Standby(
+        reason, settings.place, settings.spool_bytes, namespace, settings.options, loop=loop
+    )
 
 
 def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:
@@ -395,14 +335,3 @@ def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:
 async def _revive(server: EmbeddedServer) -> str:
     await server.revive(timeout=_START_TIMEOUT)
     return server.url
-
-
-def _is_path(path: object) -> bool:
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    return isinstance(name, str) and name != "" and "\0" not in name
-
-
-def _checked_shards(shards: int) -> int:
-    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1024:
-        raise ConfigurationError(f"shards is a number from 1 to 1024, not {shards!r}")
-    return shards

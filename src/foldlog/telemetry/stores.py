@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from foldlog.errors import LogUnavailable
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.relay import Relay
 from foldlog.store import Store
 
 
 def jetstream(store: Store) -> JetStreamLog | None:
-    """The log of a store on a server, below whatever stands before it; None in memory."""
+    """The log of a store on a server, below whatever stands before it.
+
+    None in memory, and where the store has not reached its log yet.
+    """
     log: object = store.log
-    while isinstance(log, Relay):
-        log = log.below
+    try:
+        while isinstance(log, Relay):
+            log = log.below
+    except LogUnavailable:
+        return None
     return log if isinstance(log, JetStreamLog) else None

@@ -14,6 +14,7 @@ from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Log
 from foldlog.upcasting import UPCASTERS
+from foldlog.views.latest import read_latest
 from foldlog.views.snapshot import MIN_LONG, Restored
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import View, continues, precedes
@@ -79,10 +80,13 @@ class Hydration:
 
     async def _read_last(self, view: View[Any], strong: bool) -> None:
         ground = view.ground  # before the await: pushes go on meanwhile
-        record = await self._log.last(view.subject, strong=strong)
-        if strong and ground is not None and not precedes(ground, record):
+        log = self._log
+        latest = await read_latest(
+            log, view.projection, view.subject, strong=strong, unless=view.applied
+        )
+        if strong and ground is not None and not precedes(ground, latest.last):
             _begin_anew(view, ground)
-        view.apply([record] if record is not None else [])
+        view.adopt_latest(latest)
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
         """Read from the beginning; where there is more than a little, look for a snapshot.

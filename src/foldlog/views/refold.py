@@ -21,10 +21,8 @@ class Refolded(NamedTuple, Generic[S]):
     envelopes: int
 
 
-async def refold(
-    log: Log, projection: Projection[S], subject: Subject, *, last_only: bool = False
-) -> Refolded[S]:
-    """Fold every record of `subject`; with `last_only`, have the last envelope stand alone.
+async def refold(log: Log, projection: Projection[S], subject: Subject) -> Refolded[S]:
+    """Fold every record of `subject`.
 
     Raises:
         LogUnavailable, LogCorrupt: the log could not be read whole.
@@ -34,8 +32,6 @@ async def refold(
         for record in records:
             envelopes += len(record.envelopes)
             for envelope in record.envelopes:
-                if last_only:
-                    folded = start(projection)
                 try:
                     step(projection, folded, envelope)
                 except msgspec.MsgspecError as error:

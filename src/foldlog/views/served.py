@@ -108,8 +108,14 @@ class Served:
                 if record.seq <= served.applied:
                     rebuilt.advance(record)
             if served.applied == rebuilt.applied:
-                first = first_difference(served.folded, rebuilt.folded)
-                self._differs(rebuilt, served.folded, rebuilt.folded, projection.version, first)
+                old, new = served.folded, rebuilt.folded
+                if projection.latest_only:  # one has the end of the subject, the other all of it
+                    old, new = (
+                        Folded(each.state, dict.fromkeys(["*"] if each.state else (), 0))
+                        for each in (old, new)
+                    )
+                first = first_difference(old, new)
+                self._differs(rebuilt, old, new, projection.version, first)
                 return
 
     async def _since(self, subject: Subject, after: int) -> list[Record]:

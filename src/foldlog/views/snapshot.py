@@ -23,13 +23,13 @@ import msgspec
 from foldlog.envelope import Position, Recorded
 from foldlog.errors import AppendFailed
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection
+from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection, Replaced
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
 from foldlog_projections.kept import Kept
 
 S = TypeVar("S")
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Grows with every change of what heads and parts look like."""
 
 PART_BYTES: Final = 256 * 1024
@@ -83,7 +83,7 @@ class Whole(Recorded, array_like=True, frozen=True, gc=False):
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
     """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full;
-    `content` is what a sequence ends with, from the beginning of a page on.
+    `content` is what a sequence ends with, from the beginning of a page on. `newest` is the fold's.
     """
 
     format: int
@@ -98,6 +98,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     rest: bytes
     state: bytes
     content: list[Whole] = []
+    newest: list[tuple[Replaced, str, int]] = []
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -195,6 +196,7 @@ class Draft:
             rest=b"",
             state=state,
             content=[Whole(*msgspec.structs.astuple(each)) for each in content],
+            newest=[(*key, n) for key, n in folded.newest.items()],
         )
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
@@ -301,6 +303,7 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
             seen=dict(zip(ids, range(len(ids)), strict=True)),
             refused=_hashes(head.refused),
             cleared_at=head.cleared_at,
+            newest={(replaced, writer): n for replaced, writer, n in head.newest},
         )
     except (msgspec.MsgspecError, ValueError) as error:
         raise Unusable(str(error)) from error

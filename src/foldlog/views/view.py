@@ -16,6 +16,7 @@ from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
+from foldlog.views.latest import Latest, knows
 from foldlog.views.snapshot import Restored, Sealed
 from foldlog_projections.fold import Folded, Projection, start, step
 from foldlog_projections.items import PAGE, Items
@@ -32,6 +33,9 @@ _ID_BYTES: Final = 200
 
 _REFUSAL_BYTES: Final = 85
 """What the hash of a cleared id costs."""
+
+_MOST_SEEN: Final = 64
+"""Ids that a view of which the last envelope stands remembers at most."""
 
 EMPTY_BYTES: Final = 3800
 """What a view costs beside its envelopes (measured): its subscription, and what holds them."""
@@ -70,6 +74,7 @@ class View(Generic[S]):
         "doubt",
         "edition",
         "filling",
+        "floor",
         "folded",
         "hydrated",
         "key",
@@ -91,6 +96,7 @@ class View(Generic[S]):
         self.key = key_of(projection, subject)
         self.folded: Folded[S] = start(projection)
         self.applied = 0
+        self.floor = 0
         self.known_head = 0
         self.beginnings = 0
         self.bytes = 0
@@ -127,11 +133,15 @@ class View(Generic[S]):
         self.known_head = max(self.known_head, record.seq)
         if epoch != self.checked_epoch or record.previous is None:
             pass  # there is something to read: `known_head` says it
-        elif record.previous == self.applied or self.projection.latest_only:
+        elif self.projection.latest_only and knows(record) < self.floor:
+            pass  # what is before the floor may have overtaken it
+        elif record.previous == self.applied:
             try:
                 self.apply([record])
             except LogCorrupt:
                 pass  # `known_head` stands; whoever reads the view next meets the error
+        elif self.projection.latest_only:
+            pass  # one request for the last is as good
         elif len(self._ahead) < _MOST_AHEAD:
             self._ahead[record.previous] = record
         self.wake()
@@ -190,7 +200,7 @@ class View(Generic[S]):
     def reset(self) -> None:
         """Go back to before the log's first record."""
         self.folded = start(self.projection)
-        self.applied = self.known_head = 0
+        self.applied = self.known_head = self.floor = 0
         self.beginnings += 1
         self.checked_epoch = -1  # nothing is current before the log was read again
         self._last = None
@@ -208,6 +218,14 @@ class View(Generic[S]):
         if isinstance(items, Items):
             size += _ENVELOPE_BYTES * (len(items) - PAGE * items.absent)
         self._grow(size - self.bytes)
+
+    def adopt_latest(self, latest: Latest[S]) -> None:
+        """Go to where the end of the subject is, unless pushes have brought it further."""
+        if latest.head > self.applied:
+            self.folded, self.applied, self._last, self.floor = latest
+            self.known_head = max(self.known_head, self.applied)
+            state = self.folded.state
+            self._weigh(len(state.payload) if isinstance(state, Recorded) else 0)
 
     @property
     def span(self) -> int:
@@ -254,18 +272,18 @@ class View(Generic[S]):
         """As `apply`, of one record, where none was pushed ahead of it."""
         if record.seq <= self.applied:
             return
-        envelopes = record.envelopes
-        if self.projection.latest_only:
-            self.folded = start(self.projection)
-            self._empty()
-            envelopes = envelopes[-1:]
         try:
-            self._step(envelopes)
+            self._step(record.envelopes)
         except msgspec.MsgspecError as error:
             raise LogCorrupt(self.subject.name, record.seq, str(error)) from error
         self.since = self.since or record.seq
         self.applied = record.seq
         self._last = record.envelopes[-1].position
+        if self.projection.latest_only:
+            if len(self.folded.seen) > _MOST_SEEN:
+                self.folded.seen.clear()
+                self.floor = record.seq
+            self._weigh(sum(len(each.payload) for each in record.envelopes))
 
     def _step(self, envelopes: Sequence[Recorded]) -> None:
         projection, folded = self.projection, self.folded
@@ -284,6 +302,11 @@ class View(Generic[S]):
             self.unsaved += stepped
             self.unsaved_bytes += size
             self._grow((_ENVELOPE_BYTES + _ID_BYTES) * stepped + size)
+
+    def _weigh(self, payload: int) -> None:
+        """Account for a fold of which only the last envelope stands."""
+        size = EMPTY_BYTES + payload + _ID_BYTES * (len(self.folded.seen) + len(self.folded.newest))
+        self._grow(size + _REFUSAL_BYTES * len(self.folded.refused) - self.bytes)
 
     def _empty(self) -> None:
         self.unsaved = self.unsaved_bytes = self.since = 0
@@ -314,8 +337,6 @@ def continues(ground: Position, first: Record, *, within: bool = False) -> bool:
     )
 
 
-def precedes(ground: Position, last: Record | None) -> bool:
-    """Whether a log whose last record is `last` can be the one that was applied, or follow it."""
-    if last is None or last.seq < ground.seq:
-        return False
-    return last.seq > ground.seq or last.envelopes[-1].position == ground
+def precedes(ground: Position, last: Position | None) -> bool:
+    """Whether a log that ends with `last` can be the one that was applied, or follow it."""
+    return last is not None and (last.seq > ground.seq or last == ground)

@@ -168,6 +168,11 @@ class Views:
         """The snapshots of these views, if there are to be any."""
         return self._snapshots
 
+    def use_snapshots(self, store: SnapshotStore) -> None:
+        """Have views that are loaded from now on look for snapshots there."""
+        self._snapshots = Snapshots(self._log, store)
+        self._hydration = Hydration(self._log, self._snapshots)
+
     def peek(self, projection: Projection[S], subject: Subject) -> View[S] | None:
         """The view as it is, if it is hot. Use it before the next await; never change it."""
         view = self._hot.get(key_of(projection, subject))

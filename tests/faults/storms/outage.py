@@ -219,7 +219,9 @@ class _Callers:
                     outcome="ok",
                 )
             )
-            if (wrong := out_of_order(log.get(subject, []), tokens)) is not None:
+            effects = {entry.id: entry for entry in reversed(log.get(subject, []))}
+            spooled = sorted(effects.values(), key=lambda entry: entry.seq)
+            if (wrong := out_of_order(spooled, tokens)) is not None:
                 self._problems.append(f"the spool of {subject}: {wrong}")
         return History(self._ops, log, self._problems)
 

@@ -19,19 +19,14 @@ class Spooled(AppendUnknown):
         self.cause = cause
 
 
-class GenerationOver(FoldlogError):
-    """What waited is of before a clearing. `cleared_at` is the sequence where its subject begins.
+class ClearedMeanwhile(FoldlogError):
+    """What waited is not appended: its subject was cleared at sequence `cleared_at`."""
 
-    `known` is the sequence up to which its writer knew the log: the clearing came later.
-    """
-
-    def __init__(self, subject: str, known: int, cleared_at: int) -> None:
+    def __init__(self, subject: str, cleared_at: int) -> None:
         super().__init__(
-            f"{subject} was cleared at sequence {cleared_at}; this was saved by a writer who knew "
-            f"the log up to {known}"
+            f"{subject} was cleared at sequence {cleared_at}, which the writer of this had not seen"
         )
         self.subject = subject
-        self.known = known
         self.cleared_at = cleared_at
 
 

@@ -2,9 +2,9 @@
 
 1. What the log takes is on the log.
 2. What it cannot take now, or may have taken, is put into the spool.
-3. While anything waits there, all that comes goes behind it: order is kept by keeping to the queue.
-4. One task takes what waits in order and appends it, until nothing does. When little is left, what
-   comes waits for that instead: else a busy writer would go through the spool for ever.
+3. While anything waits there, all that comes goes behind it: a queue keeps order.
+4. One task appends what waits in order, until nothing does. When little is left, what comes waits
+   for that instead: else a busy writer would go through the spool for ever.
 """
 
 from __future__ import annotations
@@ -17,22 +17,18 @@ from typing import Any, Final
 from foldlog.errors import (
     AppendFailed,
     AppendUnknown,
-    ConfigurationError,
     FoldlogError,
     LogRewound,
     LogUnavailable,
-    PayloadTooLarge,
     StoreClosed,
 )
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, Log
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.delivery import Delivery, OnStored, Refusal
+from foldlog.store.spool.delivery import FOR_EVER, Delivery, OnStored, Refusal
 from foldlog.store.spool.errors import NotSpooled, Refused, Spooled
 from foldlog.store.spool.frames import entry
-from foldlog.store.spool.knowledge import Knowledge
 from foldlog.store.spool.lanes import Lanes
-from foldlog.store.spool.latest import Latest, are_latest
 from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
 
 _FIRST_PAUSE: Final = 0.1
@@ -42,6 +38,9 @@ _LONGEST_PAUSE: Final = 5.0
 _PATIENCE: Final = 4
 """How often in a row the log may refuse what waits before it is looked at one by one."""
 
+_CLOSING_SECONDS: Final = 5.0
+"""How long `close` waits for an attempt that is under way; what is left then stays on the disk."""
+
 _log: Final = logging.getLogger("foldlog")
 
 
@@ -50,19 +49,18 @@ class Outbox:
 
     def __init__(self, log: Log, spool: Spool) -> None:
         self._log = log
-        self._latest = Latest(log)
-        self._delivery = Delivery(log, self._latest)
+        self._delivery = Delivery(log)
         self._spool = spool
         self._lanes = Lanes(self._send)
         self._draining: asyncio.Task[None] | None = None
-        self._round: asyncio.Future[Exception | None] | None = None
-        self._wake = asyncio.Event()
-        self._again = False
-        self._catching_up = False
+        self._attempt: asyncio.Task[Exception | None] | None = None
+        self._reconnected = asyncio.Event()
+        self._pause = _FIRST_PAUSE
+        self._refusals = 0
+        self._is_catching_up = False
         self._closing = False
         self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
-        self.knowledge = Knowledge()
-        log.on_epoch(self._try_again)
+        log.on_epoch(self._on_epoch)
 
     def on_stored(self, notify: OnStored) -> None:
         """Have `notify` called with what the log has taken from the spool."""
@@ -76,8 +74,9 @@ class Outbox:
     async def recover(self) -> None:
         """Append what processes that have ended left behind; what the log does not take waits."""
         await self._spool.adopt()
-        self._start()
-        await self._passed()
+        if self._spool.waiting:
+            self._drain()
+            await self._tried()
 
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
@@ -99,109 +98,132 @@ class Outbox:
         Raises:
             LogUnavailable: it cannot be appended now.
         """
-        self._start()
-        self._try_again()
-        failure = await self._passed()
+        if not self._spool.waiting:
+            return
+        self._drain()
+        failure = await self._tried()
         if failure is not None:
             raise LogUnavailable(f"earlier saves wait in the spool: {failure}") from failure
 
     async def close(self) -> None:
-        """Let what is in flight end, on the log or in the spool; what waits there stays there."""
+        """Let what is in flight end, on the log or in the spool.
+
+        What waits in the spool stays there, but for what an attempt that is under way appends
+        within a few seconds.
+        """
         self._closing = True
         try:
             await self._lanes.close()
-            self._wake.set()
-            if self._draining is not None:
-                await asyncio.wait({self._draining})
+            if self._attempt is not None:
+                await asyncio.wait({self._attempt}, timeout=_CLOSING_SECONDS)
         finally:
-            if self._draining is not None:
-                self._draining.cancel()
+            tasks = [task for task in (self._draining, self._attempt) if task is not None]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
             left = self._spool.health
             await self._spool.close()
         if left.waiting:
             _log.warning("envelopes that wait in %s: %d", left.directory, left.waiting)
 
     async def _send(self, appends: Sequence[Append], atomic: bool) -> list[int]:
-        if self._catching_up:
-            await self._passed()
+        if self._is_catching_up and self._attempt is not None:
+            await asyncio.wait({self._attempt})
         if self._spool.waiting:
             if atomic:
                 check_atomic(appends)
-            cause, doubtful = self._cause, False
+            cause = self._cause
         else:
             try:
-                log = self._latest if are_latest(appends) else self._log
-                seqs = await log.append(appends, atomic=atomic)
-                self.knowledge.stored(appends, seqs)
-                return seqs
-            except AppendUnknown as error:
-                cause, doubtful = error, True
-            except (LogUnavailable, LogRewound) as error:
+                return await self._log.append(appends, atomic=atomic)
+            except (LogUnavailable, AppendUnknown, LogRewound) as error:
                 # A log that was rewound takes appends again when somebody has accepted it.
-                cause, doubtful = error, False
-        self._cause = cause
+                cause = self._cause = error
         try:
-            known = self.knowledge.of
-            await self._spool.put(entry(appends, atomic=atomic, doubtful=doubtful, known=known))
+            await self._spool.put(entry(appends, atomic=atomic))
         except NotSpooled as failure:
             raise LogUnavailable(f"{cause}; {failure}") from cause
         finally:
-            self._start()
+            self._drain()
         raise Spooled([d.id for a in appends for d in a.drafts], cause)
 
     # --- draining --------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _drain(self) -> None:
+        """Have what waits appended in the background, from now until nothing waits."""
         if self._draining is None and self._spool.waiting and not self._closing:
-            self._round = asyncio.get_running_loop().create_future()
-            self._draining = asyncio.create_task(self._drain(), name="foldlog-spool")
+            self._pause = _FIRST_PAUSE
+            self._draining = asyncio.create_task(self._keep_trying(), name="foldlog-spool")
 
-    async def _passed(self) -> Exception | None:
-        """Wait until nothing waits in the spool, or an attempt has failed; return how."""
-        return await asyncio.shield(self._round) if self._round is not None else None
-
-    async def _drain(self) -> None:
-        """Append what waits until nothing does, then what others have left behind."""
+    async def _keep_trying(self) -> None:
         try:
-            await self._drain_all()
+            # No await after nothing is left: what is put from then on starts another task.
+            while self._spool.waiting and not self._closing:
+                if await self._tried() is not None:
+                    await self._rest()
         finally:
-            # No await since nothing was left: who puts something from now on starts another task.
-            self._draining, self._catching_up = None, False
-            self._end_round(None)
+            self._draining = None
 
-    async def _drain_all(self) -> None:
-        pause, adopted, refusals = _FIRST_PAUSE, False, 0
-        while True:
-            try:
-                chunk = await self._spool.take()
-                if chunk is not None:
-                    await self._deliver(chunk, refusals)
-                    refusals = 0
-                    self._catching_up = self._spool.nearly_empty
-                    pause = _FIRST_PAUSE
-                elif adopted:
-                    return
-                else:
-                    await self._spool.adopt()
-                    adopted = True
-            except Exception as failure:  # noqa: BLE001 - told, and tried again: nobody else hears it
-                refusals += isinstance(failure, AppendFailed)
-                self._failed(failure)
-                if not await self._rested(pause):
-                    return
-                pause = min(2 * pause, _LONGEST_PAUSE)
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._pause):
+                await self._reconnected.wait()
+        except TimeoutError:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._reconnected.clear()
 
-    async def _deliver(self, chunk: Chunk, refusals: int) -> None:
-        """Append a chunk. What the log refuses does not hold up the rest for ever: it waits aside,
+    def _on_epoch(self) -> None:
+        self._reconnected.set()
+        if self._draining is not None and not self._closing:
+            self._begin_attempt()
+
+    def _begin_attempt(self) -> asyncio.Task[Exception | None]:
+        """Try to append all that waits; where an attempt is under way, it is that one."""
+        if self._attempt is None or self._attempt.done():
+            self._attempt = asyncio.create_task(self._try(), name="foldlog-spool-attempt")
+        return self._attempt
+
+    async def _tried(self) -> Exception | None:
+        """Wait for an attempt, and return what prevented it. Cancelling this does not end it."""
+        attempt = self._begin_attempt()
+        await asyncio.wait({attempt})
+        return StoreClosed() if attempt.cancelled() else attempt.result()
+
+    async def _try(self) -> Exception | None:
+        """Append what waits, then what others have left behind; return what prevents it."""
+        try:
+            await self._append_waiting()
+            await self._spool.adopt()
+            await self._append_waiting()
+        except Exception as failure:  # noqa: BLE001 - logged, returned, and tried again
+            self._refusals += isinstance(failure, AppendFailed)
+            if isinstance(failure, FoldlogError):
+                self._cause = failure
+            if not isinstance(failure, LogUnavailable | AppendUnknown | StoreClosed):
+                log_failure("statestore_spool_failed", "append", None, failure)
+            return failure
+        finally:
+            self._is_catching_up = False
+        return None
+
+    async def _append_waiting(self) -> None:
+        while (chunk := await self._spool.take()) is not None:
+            await self._deliver(chunk)
+            self._refusals, self._pause = 0, _FIRST_PAUSE
+            self._is_catching_up = self._spool.is_nearly_empty
+
+    async def _deliver(self, chunk: Chunk) -> None:
+        """Append a chunk. What the log refuses does not hold up the rest for ever: it is set aside,
         once it was refused so often in a row that it cannot be for the moment only.
         """
         dropped, refused = 0, list[Refusal]()
         try:
-            if refusals < _PATIENCE:
+            if self._refusals < _PATIENCE:
                 dropped = await self._delivery.deliver(chunk.entries)
             else:
                 dropped, refused = await self._delivery.sift(chunk.entries)
-        except (PayloadTooLarge, ConfigurationError):  # for ever
+        except FOR_EVER:
             dropped, refused = await self._delivery.sift(chunk.entries)
         envelopes = sum(refusal.entry.envelopes for refusal in refused)
         if refused:
@@ -209,33 +231,3 @@ class Outbox:
             error = Refused(envelopes, path, refused[0].reason)
             log_failure("statestore_spool_refused", "append", None, error)
         self._spool.done(chunk, dropped=dropped, refused=envelopes)
-
-    def _failed(self, failure: Exception) -> None:
-        self._catching_up = False
-        if isinstance(failure, FoldlogError):
-            self._cause = failure
-        if not isinstance(failure, LogUnavailable | AppendUnknown | StoreClosed):
-            log_failure("statestore_spool_failed", "append", None, failure)
-        self._end_round(failure)
-        self._round = asyncio.get_running_loop().create_future()
-
-    def _end_round(self, failure: Exception | None) -> None:
-        ended, self._round = self._round, None
-        if ended is not None:
-            ended.set_result(failure)
-
-    async def _rested(self, pause: float) -> bool:
-        """Wait until it is time for another attempt; False if there is to be none."""
-        if not self._closing:
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                return not self._closing
-        self._wake.clear()
-        again, self._again = self._again, False
-        return again or not self._closing
-
-    def _try_again(self) -> None:
-        self._again = True
-        self._wake.set()

@@ -1,4 +1,8 @@
-"""What waits for the log, on the local disk: put by many, taken in order by one."""
+"""The write-ahead spool: what waits for the log on the local disk, in order.
+
+It is a queue of segments. Callers append to the last one, group by group with one fsync each; one
+task reads the first one, and removes it when all in it is on the log.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-import msgspec
-
 from foldlog.errors import ConfigurationError
 from foldlog.store.spool.errors import NotSpooled
-from foldlog.store.spool.file import REFUSED, Placed, SpoolFile
 from foldlog.store.spool.frames import Entry, encode_frame
 from foldlog.store.spool.place import Place
+from foldlog.store.spool.segment import REFUSED, Segment
 
 _CHUNK_BYTES: Final = 1024 * 1024
-"""What is taken at once: enough that a round trip to the log is shared by many."""
+"""What is taken at once: enough that a round trip to the log is shared by many. A segment that has
+grown so far gets no more, so that a crash repeats no more than that."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,8 +33,8 @@ class SpoolHealth(NamedTuple):
     """The spool of a degrading store, counted in envelopes; most saves make one.
 
     `waiting` are not on the log yet; `bytes` is what they take on the disk, of which what this
-    store itself has put takes at most `limit`. Since the store was opened: `spooled` were kept,
-    `drained` appended, `dropped` neither; `refused` ones wait in files of their own.
+    store itself has spooled takes at most `limit`. Since the store was opened: `spooled` were
+    written, `drained` appended, `dropped` neither; `refused` ones wait in files of their own.
     """
 
     directory: Path
@@ -47,7 +50,7 @@ class SpoolHealth(NamedTuple):
 class Chunk(NamedTuple):
     """Entries that go to the log in one append: many that need no atomicity, or one that does."""
 
-    file: SpoolFile
+    segment: Segment
     entries: list[Entry]
     end: int
 
@@ -55,21 +58,22 @@ class Chunk(NamedTuple):
 class _Put(NamedTuple):
     frame: bytes
     envelopes: int
-    kept: asyncio.Future[None]
+    written: asyncio.Future[None]
 
 
 class Spool:
-    """The spool of one store: its own file, and those adopted from processes that have ended.
+    """The spool of one store: its own segments, and those adopted from processes that have ended.
 
-    Only `put` may be called by several tasks at once. `limit`: bytes that the store's own file may
-    take.
+    Only `put` may be called by several tasks at once. `limit`: bytes that the store's own segments
+    may take.
     """
 
     def __init__(self, place: Place, limit: int) -> None:
         self._place = place
         self._limit = limit
-        self._files: deque[SpoolFile] = deque()  # drained from the left; its own is the last
-        self._own: SpoolFile | None = None
+        self._segments: deque[Segment] = deque()  # drained from the left
+        self._own = set[Segment]()
+        self._written_to: Segment | None = None
         self._puts: list[_Put] = []
         self._put_bytes = self._putting = 0
         self._writer: asyncio.Task[None] | None = None
@@ -79,14 +83,14 @@ class Spool:
     @property
     def waiting(self) -> int:
         """How many envelopes are not on the log yet, those being written included."""
-        if not self._files:  # as for every save while the log is there
+        if not self._segments:  # as for every save while the log is there
             return self._putting
-        return self._putting + sum(file.waiting for file in self._files)
+        return self._putting + sum(segment.waiting for segment in self._segments)
 
     @property
-    def nearly_empty(self) -> bool:
+    def is_nearly_empty(self) -> bool:
         """Whether all that waits can be taken at once."""
-        left = sum(file.end - file.progress.done for file in self._files)
+        left = sum(segment.end - segment.done for segment in self._segments)
         return left + self._put_bytes <= _CHUNK_BYTES
 
     @property
@@ -95,7 +99,7 @@ class Spool:
         return SpoolHealth(
             directory=self._place.directory,
             waiting=self.waiting,
-            bytes=sum(file.end for file in self._files),
+            bytes=sum(segment.end for segment in self._segments),
             limit=self._limit,
             spooled=self._spooled,
             drained=self._drained,
@@ -106,26 +110,26 @@ class Spool:
     async def adopt(self) -> None:
         """Take over what processes that have ended left behind, oldest first.
 
-        What cannot be taken over is told in the log; it stays where it is.
+        What cannot be taken over stays where it is, and is a line in the program's log.
         """
         async with self._disk:
-            found = list[SpoolFile]()
+            found = list[Segment]()
             try:
                 await _in_thread(_adopt, self._place, found)
             finally:
-                # In front: they were there before what this store has put.
-                self._files.extendleft(reversed(found))
+                # In front: they were there before what this store has spooled.
+                self._segments.extendleft(reversed(found))
 
     async def put(self, entry: Entry) -> None:
-        """Keep an entry: it is on the disk when this returns. Entries stand in order of calls.
+        """Write an entry: it is on the disk when this returns. Entries stand in order of calls.
 
-        Who is cancelled while waiting leaves the entry to be kept.
+        A caller that is cancelled while waiting leaves the entry to be written.
 
         Raises:
-            NotSpooled: the spool is full, or the disk would not take it. It is not kept.
+            NotSpooled: the spool is full, or the disk would not take it.
         """
         frame = encode_frame(entry)
-        used = self._put_bytes + (self._own.end if self._own else 0)
+        used = self._put_bytes + sum(segment.end for segment in self._own)
         if used + len(frame) > self._limit:
             self._dropped += entry.envelopes
             raise NotSpooled(f"the spool is full: {used} of {self._limit} bytes")
@@ -135,36 +139,31 @@ class Spool:
         self._putting += put.envelopes
         if self._writer is None:
             self._writer = asyncio.create_task(self._write(), name="foldlog-spool-writer")
-        await put.kept
+        await put.written
 
     async def take(self) -> Chunk | None:
-        """Return what is to be appended next, and put on the disk that it may be from now on.
-
-        None if nothing waits. Raises OSError.
-        """
+        """Return what is to be appended next; None if nothing waits. Raises OSError."""
         while True:
             async with self._disk:
-                while self._files:
-                    file = self._files[0]
-                    if file.waiting:
-                        chunk = await _in_thread(_taken, file)
-                        if chunk is not None:
-                            return chunk
-                        self._dropped += file.waiting
-                        await _in_thread(file.set_aside)
+                while self._segments:
+                    segment = self._segments[0]
+                    if segment.waiting:
+                        entries, end = await _in_thread(segment.read, _CHUNK_BYTES)
+                        if entries:
+                            return Chunk(segment, entries, end)
+                        self._dropped += segment.waiting
+                        await _in_thread(segment.set_aside)
                     else:
-                        await _in_thread(file.remove)
-                    self._files.popleft()
-                    if file is self._own:
-                        self._own = None
+                        await _in_thread(segment.remove)
+                    self._forget(segment)
             if self._writer is None:
                 return None
             await asyncio.wait({self._writer})
 
     async def set_aside(self, entries: Sequence[Entry]) -> Path:
-        """Keep entries that the log refuses in a file of their own, on the disk when this returns.
+        """Write entries that the log refuses to a file of their own; it is on the disk then.
 
-        Raises OSError, and ConfigurationError as `SpoolFile.create`.
+        Raises OSError, and ConfigurationError as `Segment.create`.
         """
         async with self._disk:
             path = await _in_thread(_set_aside, self._place, entries)
@@ -174,18 +173,26 @@ class Spool:
     def done(self, chunk: Chunk, *, dropped: int = 0, refused: int = 0) -> None:
         """Note that a chunk is on the log, but for what was dropped or set aside."""
         envelopes = sum(entry.envelopes for entry in chunk.entries)
-        chunk.file.done(chunk.end, envelopes)
+        chunk.segment.done = chunk.end
+        chunk.segment.waiting -= envelopes
         self._drained += envelopes - dropped - refused
         self._dropped += dropped
 
     async def close(self) -> None:
-        """Let go of the files; what waits in them is for the next who adopts them."""
+        """Let go of the segments; what waits in them is for the next process that adopts them."""
         if self._writer is not None:
             await asyncio.wait({self._writer})
         async with self._disk:
-            self._own = None
-            while self._files:
-                await _in_thread(self._files.popleft().release)
+            while self._segments:
+                segment = self._segments[0]
+                self._forget(segment)
+                await _in_thread(segment.release)
+
+    def _forget(self, segment: Segment) -> None:
+        self._segments.popleft()
+        self._own.discard(segment)
+        if segment is self._written_to:
+            self._written_to = None
 
     async def _write(self) -> None:
         """Write what is put, one group after the other, each with one fsync."""
@@ -201,68 +208,50 @@ class Spool:
             else:
                 self._dropped += envelopes
             for put in group:
-                if put.kept.done():
+                if put.written.done():
                     continue  # its caller was cancelled
                 if failure is None:
-                    put.kept.set_result(None)
+                    put.written.set_result(None)
                 else:
-                    put.kept.set_exception(NotSpooled(f"the spool cannot be written: {failure!r}"))
+                    error = NotSpooled(f"the spool cannot be written: {failure!r}")
+                    put.written.set_exception(error)
         self._writer = None
 
     async def _append(self, group: list[_Put]) -> Exception | None:
         try:
-            if self._own is None:
-                self._own = await _in_thread(_created, self._place)
-                self._files.append(self._own)
+            segment = self._written_to
+            if segment is None or segment.end >= _CHUNK_BYTES:
+                segment = self._written_to = await _in_thread(_created, self._place)
+                self._own.add(segment)
+                self._segments.append(segment)
             frames = [put.frame for put in group]
-            await _in_thread(self._own.append, frames, sum(put.envelopes for put in group))
+            await _in_thread(segment.append, frames, sum(put.envelopes for put in group))
         except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this group
             return error
         return None
 
 
-def _created(place: Place) -> SpoolFile:
+def _created(place: Place) -> Segment:
     place.check()
-    return SpoolFile.create(*place)
+    return Segment.create(*place)
 
 
 def _set_aside(place: Place, entries: Sequence[Entry]) -> Path:
     place.check()
-    file = SpoolFile.create(*place, suffix=REFUSED)
+    segment = Segment.create(*place, suffix=REFUSED)
     try:
-        file.append([encode_frame(entry) for entry in entries], 0)
-        return file.path
+        segment.append([encode_frame(entry) for entry in entries], 0)
+        return segment.path
     finally:
-        file.let_go()
+        segment.release()
 
 
-def _taken(file: SpoolFile) -> Chunk | None:
-    placed = file.read(most_bytes=_CHUNK_BYTES)
-    if not placed:
-        return None
-    if file.progress.done < file.progress.tried:
-        # What may be on the log has to be looked for: it gets no more by trying again.
-        placed = [each for each in placed if each.end <= file.progress.tried]
-    together = 0 if placed[0].entry.atomic else len(placed)
-    alone = next((n for n, each in enumerate(placed) if each.entry.atomic), together)
-    placed = placed[: max(alone, 1)]
-    entries = [_as_tried(file, each) for each in placed]
-    file.trying(placed[-1].end)
-    return Chunk(file, entries, placed[-1].end)
-
-
-def _as_tried(file: SpoolFile, placed: Placed) -> Entry:
-    if placed.end > file.progress.tried:
-        return placed.entry
-    return msgspec.structs.replace(placed.entry, doubtful=True)
-
-
-def _adopt(place: Place, found: list[SpoolFile]) -> None:
+def _adopt(place: Place, found: list[Segment]) -> None:
     try:
         for path in place.files():
-            file = SpoolFile.adopt(path)
-            if file is not None:
-                found.append(file)
+            segment = Segment.adopt(path)
+            if segment is not None:
+                found.append(segment)
         for path in place.strangers():
             _log.warning(
                 "%s waits for another log; to have it appended to this one, let its name begin "
@@ -275,7 +264,7 @@ def _adopt(place: Place, found: list[SpoolFile]) -> None:
 
 
 async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what blocks in a thread. Who is cancelled meanwhile goes when it has ended."""
+    """Run what blocks in a thread. A caller that is cancelled meanwhile goes when it has ended."""
     work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
     try:
         return await asyncio.shield(work)
