@@ -162,7 +162,7 @@ async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPa
             await settle()
 
         monkeypatch.setattr(store._journal, "settle", reached)
-        await clear_scope(store._journal, store._spills, scope.subject_key)
+        await clear_scope(store._journal, store._blob_store, scope.subject_key)
     held = await real.counts(shard_of(real, scope))
     assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
 

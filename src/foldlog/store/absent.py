@@ -138,9 +138,9 @@ class AbsentBlobs:
         """Be those from now on."""
         self._below = blobs
 
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
         """See the port."""
-        await self._below.put(name, data, sha256=sha256, ttl=ttl)
+        await self._below.put(name, data, ttl=ttl)
 
     async def get(self, name: str) -> bytes | None:
         """See the port."""

@@ -33,7 +33,7 @@ from foldlog_projections.fold import Cleared, Projection, clearing
 
 if TYPE_CHECKING:
     from foldlog.store.artifacts import Artifacts
-    from foldlog.store.contents import Contents
+    from foldlog.store.blobs import BlobStore
     from foldlog.store.scopes import Scopes
 
 S = TypeVar("S")
@@ -120,11 +120,11 @@ class Clearing:
     """Removes sessions, and says which there are."""
 
     def __init__(
-        self, journal: Journal, artifacts: Artifacts, contents: Contents, scopes: Scopes
+        self, journal: Journal, artifacts: Artifacts, blobs: BlobStore, scopes: Scopes
     ) -> None:
         self._journal = journal
         self._artifacts = artifacts
-        self._contents = contents
+        self._blobs = blobs
         self._scopes = scopes
         self._lineages = Lineages(journal)
 
@@ -179,8 +179,7 @@ class Clearing:
         """
         await self._journal.settle()
         await self._artifacts.clear()
-        await self._contents.clear()
-        await self._scopes.clear_blobs()
+        await self._blobs.clear()
         log = self._journal.log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.

@@ -13,7 +13,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from foldlog.errors import ReadOnlyStore
 from foldlog.log.blobs import Blobs
 from foldlog.log.moments import resolve
-from foldlog.log.past import PastBlobs, PastLog
+from foldlog.log.past import PastLog
 from foldlog.log.port import Log
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
@@ -51,7 +51,7 @@ class Past(Store):
         self._past = PastLog(log, lambda: resolve(log, wanted))
         super().__init__(
             self._past,
-            PastBlobs(blobs),
+            blobs,
             dataclasses.replace(options, on_error="raise"),
             loop=loop,
         )

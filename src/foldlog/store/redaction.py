@@ -69,7 +69,7 @@ NO_CONTENT: Final = frozenset(
     {
         # What follows from values that have passed, and leads to them.
         *("trace.saved", "route.saved", "scope.written", "state.listed"),
-        *("artifact.located", "statecontent.stored", "statecontent.claimed"),
+        *("artifact.located", "blob.begun", "blob.claimed"),
         # What somebody decided, or took, or what has ended.
         *("binding.terminal", "pause.consumed", "patch.decided", "steering.acknowledged"),
         *("group.joined", "group.sealed", "group.task_ended"),
@@ -77,7 +77,7 @@ NO_CONTENT: Final = frozenset(
         *("agent.listed", "agent.shared", "agent.revoked"),
         # What is gone.
         *("artifact.deleted", "scoped.deleted", "scope.deleted", "scope.unlinked"),
-        *("state.unlisted", "statecontent.released", "subject.cleared", "session.cleared"),
+        *("state.unlisted", "blob.released", "subject.cleared", "session.cleared"),
         # What is shared.
         *("session.began", "session.forked", "fork.ended", "subject.forked"),
     }

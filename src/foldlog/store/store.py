@@ -27,8 +27,8 @@ from foldlog.models import ArtifactRetentionConfig, PlannerEvent, StoredEvent
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
+from foldlog.store.blobs import BlobStore
 from foldlog.store.clearing import Clearing
-from foldlog.store.contents import Contents
 from foldlog.store.degrade import Degrade
 from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
@@ -46,7 +46,6 @@ from foldlog.store.redaction import Redact, Redaction
 from foldlog.store.saves import guarded, guarded_artifacts
 from foldlog.store.scopes import Scopes
 from foldlog.store.session_history import SessionHistory
-from foldlog.store.spills import Spills
 from foldlog.store.spool import Outbox, SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
@@ -178,18 +177,19 @@ class Store:
         self.list_planner_events = read(planner.list_planner_events, list)
         self.get_events = self.list_planner_events
 
-        artifacts = Artifacts(journal, blobs, options.retention)
+        self._blob_store = BlobStore(journal, blobs)
+        artifacts = Artifacts(journal, self._blob_store, options.retention)
         artifacts = guarded_artifacts(self._redaction, artifacts)
         self.artifact_store = self._degrade.artifacts(artifacts) if self._degrade else artifacts
 
-        self._contents = Contents(journal, blobs)
-        self._spills = Spills(journal, blobs)
-        scopes = Scopes(journal, self._spills, self._forget_scoped)
-        clearing = Clearing(journal, artifacts, self._contents, scopes)
+        scopes = Scopes(journal, self._blob_store, self._forget_scoped)
+        clearing = Clearing(journal, artifacts, self._blob_store, scopes)
         self.clear_session = write(clearing.clear_session)
         self.clear = write(clearing.clear)
         self.sessions = read(clearing.sessions, list)
-        self.erase_session = Erasure(journal, clearing, blobs, snapshots, server).erase_session
+        self.erase_session = Erasure(
+            journal, clearing, self._blob_store, snapshots, server
+        ).erase_session
 
         self.fork = Forks(journal).fork
 
@@ -227,7 +227,7 @@ class Store:
         """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
         from foldlog.recovery.opening import recovery  # a floor above: only who asks needs it
 
-        return recovery(self._journal, self._contents)
+        return recovery(self._journal, self._blob_store)
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
@@ -236,7 +236,7 @@ class Store:
 
         return scoped(
             self._journal,
-            self._spills,
+            self._blob_store,
             max_bytes=self._options.max_hot_bytes,
             directory=self._server.path if self._server is not None else None,
         )
