@@ -1,8 +1,8 @@
 """One content, by its SHA-256: who claims it, and which copies of its bytes are stored.
 
 Claims and releases compare-and-set on this subject, so that bytes are never removed under somebody
-who has just found them there. A copy is called after the sequence of the envelope that began it:
-no name is used twice. Time is the log's.
+who has just found them there. A copy is called after the id of the envelope that began it: no name is
+used twice. Time is the log's.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Claim(NamedTuple):
 
 
 class Claimed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`blob.claimed`: `copy`, by its sequence, is stored and stays for that claim.
+    """`blob.claimed`: `copy`, the id of its `blob.begun`, is stored and stays for that claim.
 
     `size` in bytes. `ttl` in seconds from the log's time of the envelope, 0 for ever.
     """
 
     claim: Claim
-    copy: int
+    copy: str
     size: int
     ttl: int = 0
 
@@ -67,18 +67,18 @@ class Term(NamedTuple):
 
 @dataclass(slots=True)
 class Content:
-    """`copies` are stored, by sequence. `loose`: copies that nobody claims, being stored or
+    """`copies` are stored, by id. `loose`: copies that nobody claims, being stored or
     removed, with the time at which each became that.
     """
 
     size: int = 0
     claims: dict[Claim, Term] = field(default_factory=dict)
-    copies: dict[int, Term] = field(default_factory=dict)
-    loose: dict[int, float] = field(default_factory=dict)
+    copies: dict[str, Term] = field(default_factory=dict)
+    loose: dict[str, float] = field(default_factory=dict)
 
-    def copy_until(self, time: float) -> int:
-        """A copy that lasts until then, in Unix seconds, by its sequence; 0 if there is none."""
-        return max((seq for seq, term in self.copies.items() if term.until >= time), default=0)
+    def copy_until(self, time: float) -> str:
+        """A copy that lasts until then, in Unix seconds; "" if there is none."""
+        return next((copy for copy, term in self.copies.items() if term.until >= time), "")
 
 
 _claimed: Final = msgspec.msgpack.Decoder(Claimed)
@@ -95,10 +95,10 @@ def apply(state: Content, envelope: Recorded, /) -> Content:
     """Fold one envelope in, after what was over when the log recorded it."""
     now = envelope.recorded_at
     state.claims = {claim: term for claim, term in state.claims.items() if not term.is_over(now)}
-    state.copies = {seq: term for seq, term in state.copies.items() if not term.is_over(now)}
+    state.copies = {copy: term for copy, term in state.copies.items() if not term.is_over(now)}
     match envelope.type:
         case "blob.begun":
-            state.loose[envelope.seq] = now
+            state.loose[envelope.id] = now
         case "blob.claimed":
             claimed = _claimed.decode(envelope.payload)
             until = now + claimed.ttl if claimed.ttl else float("inf")

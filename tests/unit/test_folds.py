@@ -33,7 +33,7 @@ PAYLOADS = {
     "scopes": {"key": "k"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
     "session": {"event_id": "e", "worker": "w"},
-    "blobs": {"claim": ["f", ["k"], "i"], "copy": 1, "size": 1},
+    "blobs": {"claim": ["f", ["k"], "i"], "copy": "c", "size": 1},
     "statelist": {"state_id": "s", "status": "running"},
     "states": {"delta": [0, {"state_id": "s"}]},
     "steering": {"task_id": "t"},

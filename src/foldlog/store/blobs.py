@@ -69,11 +69,11 @@ class BlobStore:
         """
 
         needed = time.time() + ttl if ttl else math.inf
-        begun = copy = 0
+        begun = copy = ""
 
         def decide(content: Content) -> Draft | None:
             nonlocal copy
-            copy = content.copy_until(needed) or (begun if begun in content.loose else 0)
+            copy = content.copy_until(needed) or (begun if begun in content.loose else "")
             known = content.claims.get(claim)
             is_fresh = known is not None and time.time() - known.since < RENEWAL_SECONDS
             if not copy or (is_fresh and copy in content.copies):
@@ -98,7 +98,7 @@ class BlobStore:
                 with suppress(FoldlogError):  # then it is left to `collect`
                     await self._stored.delete(_name(sha256, begun))
             raise
-        if begun not in (0, copy):
+        if begun not in ("", copy):
             await self._stored.delete(_name(sha256, begun))  # somebody else was first
         return _name(sha256, copy)
 
@@ -116,7 +116,7 @@ class BlobStore:
             AppendFailed, LogUnavailable, AppendUnknown: the claim, or the bytes that nobody claims,
                 may remain; `collect` removes them.
         """
-        freed, copies = 0, list[int]()
+        freed, copies = 0, list[str]()
 
         def decide(content: Content) -> Draft | None:
             nonlocal freed, copies
@@ -150,16 +150,16 @@ class BlobStore:
         data = await self._stored.get(name)
         if data is None and self._journal.past is not None:
             raise PastErased(f"blob {name}", "its bytes were removed since")
-        sha256, _, seq = name.partition("-")
+        sha256 = name.partition("-")[0]
         if data is not None and await digest(data) != sha256:
-            raise LogCorrupt(blobs.name, int(seq), "the bytes are not those that were saved")
+            raise LogCorrupt(blobs.name, 0, "the bytes are not those that were saved")
         return data
 
     async def copy_of(self, sha256: str, claim: Claim) -> str | None:
         """Return the name of a content's copy, or None if there is no such claim."""
         content = await self.read(sha256)
-        is_there = claim in content.claims
-        return _name(sha256, max(content.copies)) if is_there else None
+        term = content.claims.get(claim)
+        return _name(sha256, content.copy_until(term.until - GRACE)) if term is not None else None
 
     async def is_readable(self, name: str, claim: Claim) -> bool:
         """Return whether bytes are claimed, or there although nobody claims them."""
@@ -198,7 +198,7 @@ class BlobStore:
                 if freed is not None:
                     collected.append((claim, freed))
             loose = (await self.read(sha256)).loose
-            await self._remove(sha256, [seq for seq, since in loose.items() if since < before])
+            await self._remove(sha256, [copy for copy, since in loose.items() if since < before])
         return collected
 
     async def clear(self) -> None:
@@ -208,17 +208,17 @@ class BlobStore:
                 await self.release(sha256, claim)
             await self._remove(sha256, list((await self.read(sha256)).loose))
 
-    async def _begin(self, sha256: str) -> int:
+    async def _begin(self, sha256: str) -> str:
         subject = self._journal.subject(blobs, sha256)
         begun = draft(blobs.BEGUN, b"\xc0", id=secrets.token_hex(10))
         seq = await self._journal.append_now(Append(subject, (begun,)))
         self._journal.views.acked(subject, seq)
-        return seq
+        return begun.id
 
-    async def _remove(self, sha256: str, copies: Collection[int]) -> None:
+    async def _remove(self, sha256: str, copies: Collection[str]) -> None:
         """Remove the bytes of copies that nobody claims, and what the log says of them."""
-        for seq in copies:
-            await self._stored.delete(_name(sha256, seq))
+        for copy in copies:
+            await self._stored.delete(_name(sha256, copy))
         folded, head = await self._journal.read_at(blobs, sha256)
         content = folded.state
         if copies and not content.claims and content.loose.keys() <= set(copies):
@@ -253,8 +253,8 @@ async def _unknown(sha256: str, claim: Claim) -> bool:
     return True  # of a family that a newer version may have added
 
 
-def _name(sha256: str, seq: int) -> str:
-    return f"{sha256}-{seq}"
+def _name(sha256: str, copy: str) -> str:
+    return f"{sha256}-{copy}"
 
 
 def _drafted(type: str, event: Claimed | Released) -> Draft:

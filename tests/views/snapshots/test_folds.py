@@ -35,7 +35,7 @@ PAYLOADS: dict[str, Any] = {
     "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
     "agentlist": lambda n: {"scope": f"a/{n % 5}"},
     "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
-    "blobs": lambda n: {"claim": ["f", ["k"], f"{n % 5}"], "copy": n, "size": n},
+    "blobs": lambda n: {"claim": ["f", ["k"], f"{n % 5}"], "copy": f"{n}", "size": n},
     "statelist": lambda n: {"state_id": f"s{n % 5}", "status": f"{n}"},
     "states": lambda n: {"delta": [0, {f"k{n % 3}": n}]},
 }
