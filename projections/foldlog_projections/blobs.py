@@ -1,8 +1,8 @@
 """One content, by its SHA-256: who claims it, and which copies of its bytes are stored.
 
 Claims and releases compare-and-set on this subject, so that bytes are never removed under somebody
-who has just found them there. A copy is called after the id of the envelope that began it: no name is
-used twice. Time is the log's.
+who has just found them there. A copy is called after the id of the envelope that began it: no name
+is used twice. Time is the log's.
 """
 
 from __future__ import annotations
