@@ -34,7 +34,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`artifact.saved`: a reference, and where its bytes are.
+    """`artifact.saved`: a reference, and the copy of its bytes, which the envelope's id claims.
 
     `ttl`: seconds it lives from the envelope's `ts`, 0 for ever. `source`: what the user supplied.
     """
@@ -90,8 +90,8 @@ def initial() -> dict[str, Held]:
 def apply(state: dict[str, Held], envelope: Recorded, /) -> dict[str, Held]:
     """The first save of an id stands until a deletion names it.
 
-    So a blob is referred to by one save only, and never again once that save is deleted: whoever
-    has seen it gone from the fold may remove the bytes.
+    So a save that is deleted never comes back, and whoever has seen it gone may release its claim
+    on the bytes.
     """
     if envelope.type == DELETED:
         deleted = _deleted_decoder.decode(envelope.payload)

@@ -35,10 +35,11 @@ __all__ = [
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`scoped.written`: a value, an encoded payload; or the blob that holds that payload.
+    """`scoped.written`: a value, an encoded payload; or the blob that holds that payload, which
+    the envelope's id claims.
 
     Hints are as the writer gave them, empty if not. `ttl` in milliseconds, from the log's time of
-    the envelope; -1 for ever. `sha256` and `size` are of the encoded payload in the blob.
+    the envelope; -1 for ever.
     """
 
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -48,7 +49,6 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
     salience: float | None = None
     ttl: int = -1
     blob: str = ""
-    sha256: str = ""
     size: int = 0
 
 

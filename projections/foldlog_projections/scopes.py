@@ -87,7 +87,7 @@ class _Kept(msgspec.Struct, array_like=True):
     entries: list[tuple[str, Entry]]
     gone: list[tuple[str, int]]
     links: list[tuple[str, str, str, bytes]]
-    blobs: list[str]
+    blobs: dict[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class State:
     """`entries` and `gone` (the ordinal at which each key went) stand in the order in which they
     last changed, `keys` sorted. `links` lead from a key to its edges, each with its encoded
     metadata, in the order in which they were made; `incoming` says who links to a key. `count` is
-    how many envelopes there were. `blobs` hold values, present and past.
+    how many envelopes there were. `blobs` hold values, present and past, by their versions.
     """
 
     count: int = 0
@@ -104,7 +104,7 @@ class State:
     gone: dict[str, int] = field(default_factory=dict)
     links: dict[str, dict[Edge, bytes]] = field(default_factory=dict)
     incoming: dict[str, dict[str, None]] = field(default_factory=dict)
-    blobs: list[str] = field(default_factory=list)
+    blobs: dict[str, str] = field(default_factory=dict)
     expiring: list[tuple[float, int, str]] = field(default_factory=list)
 
     def __eq__(self, other: object) -> bool:
@@ -212,7 +212,7 @@ def _write(state: State, written: Written, version: str, ordinal: int, now: floa
     if expires_at:
         heapq.heappush(state.expiring, (expires_at, ordinal, key))
     if written.blob:
-        state.blobs.append(written.blob)
+        state.blobs[version] = written.blob
     state.entries[key] = Entry(
         version,
         ordinal,

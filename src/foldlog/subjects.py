@@ -22,6 +22,9 @@ LIVE_PREFIX: Final = "live"
 SNAPSHOT_PREFIX: Final = "snapshots"
 """Part 3 of the snapshot of `foldlog.x` stands at `snapshots.3.foldlog.x`."""
 
+BLOB_PREFIX: Final = "blobs"
+"""The blobs of namespace `x` stand below `blobs.foldlog.x`."""
+
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
 
@@ -124,13 +127,13 @@ class Namespace:
         """The name of the JetStream stream that holds `shard`."""
         return f"{PREFIX.upper()}_{self._token}_{shard}"
 
-    def bucket(self) -> str:
-        """The name of the object store bucket that holds artifacts."""
-        if "=" not in self._token:
-            return f"{PREFIX}_{self._token}"
-        # A bucket's name has no "=": keep it readable, and unique by a hash.
-        unique = hashlib.blake2b(self._token.encode(), digest_size=8).hexdigest()
-        return f"{PREFIX}_{self._token.replace('=', '-')}_{unique}"
+    def blobs(self) -> str:
+        """The name of the JetStream stream that holds blobs."""
+        return f"{PREFIX.upper()}_{self._token}_blobs"
+
+    def blob(self, name: str, part: str) -> str:
+        """Where one part of a blob stands; the name is a token as it is."""
+        return f"{BLOB_PREFIX}.{PREFIX}.{self._token}.{name}.{part}"
 
     def snapshots(self) -> str:
         """The name of the JetStream stream that holds snapshots."""

@@ -33,15 +33,14 @@ async def blob_names(store: foldlog.Store) -> set[str]:
     if isinstance(store.log, MemoryLog):
         return set(store.log.blobs.names())
     log = on_server(store)
-    bucket = log.namespace.bucket()
     described = await streams.api(
         log.connection,
-        f"STREAM.INFO.OBJ_{bucket}",
+        f"STREAM.INFO.{log.namespace.blobs()}",
         wire.StreamDescription,
-        {"subjects_filter": f"$O.{bucket}.C.>"},
+        {"subjects_filter": log.namespace.blob("*", "*")},
         timeout=5.0,
     )
-    return {subject.rpartition(".")[2] for subject in described.state.subjects}
+    return {subject.split(".")[3] for subject in described.state.subjects}
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
@@ -294,7 +293,7 @@ async def test_bytes_that_were_changed_are_an_error(store: foldlog.Store) -> Non
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
     for name in await blob_names(store):
         await blobs_of(store).delete(name)
-        await blobs_of(store).put(name, b"y", sha256="00" * 32, ttl=None)
+        await blobs_of(store).put(name, b"y")
     with pytest.raises(foldlog.LogCorrupt, match="not those that were saved"):
         await store.artifact_store.get(ref.id)
 

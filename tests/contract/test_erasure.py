@@ -162,7 +162,7 @@ async def test_what_is_not_gone_is_named(
             monkeypatch.setattr(snapshots._store, "purge", nothing)
             expected = "the snapshot of"
         case "bytes":
-            monkeypatch.setattr(store._contents._blobs, "delete", nothing)
+            monkeypatch.setattr(store._blobs._stored, "delete", nothing)
             expected = "the bytes"
         case _:
             monkeypatch.setattr(store.log, "purge", all_but_pointers)

@@ -41,11 +41,12 @@ async def stored_bytes(store: foldlog.Store) -> int:
     """How many bytes of contents there are, counted where they are kept."""
     if isinstance(store.log, MemoryLog):
         return sum(len(data) for data in store.log.blobs._stored.values())
-    bucket = store._contents._blobs
-    names = [s.keys[0] for s in await store.log.subjects("statecontents")]
-    contents = [await store._contents.read(name) for name in names]
-    found = [await bucket.get(content.blob) for content in contents if content.blob]
-    return sum(len(data) for data in found)
+    blobs, size = store._blobs, 0
+    for sha256 in await blobs.all():
+        content = await blobs.read(sha256)
+        for seq in (*content.copies, *content.loose):
+            size += len(await blobs._stored.get(f"{sha256}-{seq}") or b"")
+    return size
 
 
 # --- saving and loading -------------------------------------------------------------------------
@@ -202,9 +203,10 @@ async def test_bytes_that_look_like_a_pickle_are_bytes(store: foldlog.Store) -> 
 
 async def test_damaged_bytes_are_corrupt_and_not_data(store: foldlog.Store) -> None:
     await store.recovery.artifacts.save_artifact("a", b"whole")
-    contents = store._contents
-    [sha256] = await contents.all()
-    await store._contents._blobs.delete((await contents.read(sha256)).blob)
+    blobs = store._blobs
+    [sha256] = await blobs.all()
+    [seq] = (await blobs.read(sha256)).copies
+    await blobs._stored.delete(f"{sha256}-{seq}")
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await store.recovery.artifacts.load_artifact("a")
 
@@ -309,5 +311,5 @@ async def test_a_rebuild_finds_what_was_served(store: foldlog.Store) -> None:
         await run.run("a", run.checkpoint)
     report = await store.rebuild()
     assert report.differing == ()
-    assert {"states", "statelist", "stateartifacts", "statecontents"} <= set(report.projections)
+    assert {"states", "statelist", "stateartifacts", "blobs"} <= set(report.projections)
     assert await store.recovery.artifacts.load_artifact("a") == b"x"

@@ -361,12 +361,13 @@ def _place(file: Path) -> str:
     if "search" in file.parts:
         return "search"
     for part in file.parts:
-        if part.startswith(("FOLDLOG_", "OBJ_")):
-            return "snapshots" if part.endswith("_snapshots") else part.partition("_")[0]
+        if part.startswith("FOLDLOG_"):
+            kind = part.rpartition("_")[2]
+            return "log" if kind.isdecimal() else kind
     return str(file)
 
 
-EVERYWHERE = {"FOLDLOG", "OBJ", "search", "snapshots"}
+EVERYWHERE = {"log", "blobs", "search", "snapshots"}
 
 
 async def test_no_file_holds_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,13 +173,13 @@ async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scoped = store.scoped
-    monkeypatch.setattr("foldlog.scoped.keys.SPILL_BYTES", 10)
+    monkeypatch.setattr("foldlog.scoped.keys.BLOB_BYTES", 10)
     payload, cleared = Keys.payload, list[str]()
 
     async def overtaken(keys: Keys, held: Any) -> bytes:
         if not cleared:
             cleared.append(held.version)
-            await clear_scope(store, store._spills, ONE.subject_key)
+            await clear_scope(store, store._blobs, ONE.subject_key)
         return await payload(keys, held)
 
     monkeypatch.setattr(Keys, "payload", overtaken)

@@ -7,13 +7,13 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from foldlog.store.absent import AbsentLog, Nothing
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
 from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
-from foldlog.store.absent import AbsentLog, Nothing
 from foldlog.store.clearing import bury, clear_view
 from foldlog.store.scopes import clear_scope
 from foldlog.subjects import Namespace
@@ -161,7 +161,7 @@ async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPa
             await settle()
 
         monkeypatch.setattr(store, "settle", reached)
-        await clear_scope(store, store._spills, scope.subject_key)
+        await clear_scope(store, store._blobs, scope.subject_key)
     held = await real.counts(shard_of(real, scope))
     assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
 

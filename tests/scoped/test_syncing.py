@@ -150,7 +150,7 @@ async def test_a_large_list_of_keys_is_restored_away_from_the_event_loop(
 async def test_large_values_are_taken_in_a_few_at_a_time(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foldlog.scoped.keys.SPILL_BYTES", 10)
+    monkeypatch.setattr("foldlog.scoped.keys.BLOB_BYTES", 10)
     monkeypatch.setattr(syncing_module, "_AT_ONCE", 7)
     await store.scoped.write_many(ONE, {f"k{n}": f"word number {n}" for n in range(40)})
     taken, apply = list[int](), Index.apply

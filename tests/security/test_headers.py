@@ -31,7 +31,7 @@ OWN = {
     "Nats-Batch-Sequence",
     "Nats-Batch-Commit",
 }
-OF_BLOBS = {"Nats-TTL", "Nats-Rollup"}
+OF_BLOBS = {"Nats-TTL"}
 
 
 async def save(store: foldlog.Store, text: str) -> None:
@@ -80,7 +80,7 @@ async def _check(server: EmbeddedServer, namespace: str) -> None:
         jetstream = client.jetstream()
         for stream, allowed in (
             (f"FOLDLOG_{namespace}_0", OWN),
-            (f"OBJ_foldlog_{namespace}", OF_BLOBS),
+            (f"FOLDLOG_{namespace}_blobs", OF_BLOBS),
         ):
             state = (await jetstream.stream_info(stream)).state
             assert state.messages > 50

@@ -159,15 +159,15 @@ async def test_subjects_of_the_other_cannot_be_guessed(
         for name in ("live.foldlog.>", *(f"live.{name}" for name in names)):
             await client.subscribe(name, cb=hear)
         await client.flush()
-        log, bucket = mine.log.namespace.stream(0), f"OBJ_{mine.log.namespace.bucket()}"
-        for stream in (log, bucket):
+        log, blobs = mine.log.namespace.stream(0), mine.log.namespace.blobs()
+        for stream in (log, blobs):
             for name in names:
                 ask = json.dumps({"last_by_subj": name}).encode()
                 try:
                     reply = await client.request(f"$JS.API.DIRECT.GET.{stream}", ask)
                     assert (reply.headers or {})["Status"] == "404"
                 except nats.errors.NoRespondersError:
-                    assert stream == bucket  # it has no such stream at all
+                    assert stream == blobs  # it has no such stream at all
                 reply = await client.request(f"$JS.API.STREAM.MSG.GET.{stream}", ask)
                 assert "error" in json.loads(reply.data)
             purge = json.dumps({"filter": names[0]}).encode()

@@ -78,7 +78,8 @@ async def diverging_leaves_the_origin_alone(store: foldlog.Store, steps: list[An
 
 
 async def _held(store: foldlog.Store) -> list[Any]:
-    """Every record that is not the fork's own, but for who is forked from whom."""
+    """Every record that is not the fork's own, but for who is forked from whom, and contents that
+    both may claim."""
     found = []
     async for page in store.log.scan(0):
         for stored in page:
@@ -87,7 +88,7 @@ async def _held(store: foldlog.Store) -> list[Any]:
             is_forks = any(
                 key in ("fork", "session:fork") or key.startswith("fork/") for key in subject.keys
             )
-            if not is_forks and subject.family not in ("lineage", "artifact"):
+            if not is_forks and subject.family not in ("lineage", "artifact", "blobs"):
                 found.append(stored)
     return found
 

@@ -32,7 +32,7 @@ PAYLOADS = {
     "scopes": {"key": "k"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
     "session": {"event_id": "e", "worker": "w"},
-    "statecontents": {"artifact_id": "a"},
+    "blobs": {"claim": ["f", ["k"], "i"], "copy": "c", "size": 1},
     "statelist": {"state_id": "s", "status": "running"},
     "states": {"delta": [0, {"state_id": "s"}]},
     "steering": {"task_id": "t"},
@@ -41,7 +41,12 @@ PAYLOADS = {
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
     "updates": {"task_id": "t"},
 }
-TYPES = {"lineage": "session.forked", "scopes": "scope.written", "session": "steering.acknowledged"}
+TYPES = {
+    "blobs": "blob.claimed",
+    "lineage": "session.forked",
+    "scopes": "scope.written",
+    "session": "steering.acknowledged",
+}
 """Of those that take no other."""
 
 

@@ -61,11 +61,11 @@ def test_a_key_stays_on_its_shard(keys: list[str], shards: int) -> None:
 
 
 @given(IDS, IDS)
-def test_namespaces_share_neither_stream_nor_bucket(one: str, other: str) -> None:
+def test_namespaces_share_neither_stream_nor_blobs(one: str, other: str) -> None:
     a, b = Namespace(one), Namespace(other)
     assert (a.stream(0) == b.stream(0)) == (one == other)
-    assert (a.bucket() == b.bucket()) == (one == other)
-    assert re.fullmatch(r"[A-Za-z0-9_-]+", a.bucket())
+    assert (a.blobs() == b.blobs()) == (one == other)
+    assert (a.blob("name", "0") == b.blob("name", "0")) == (one == other)
 
 
 @given(IDS, IDS, IDS)

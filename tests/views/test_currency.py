@@ -7,7 +7,7 @@ import time
 from contextlib import aclosing
 
 import pytest
-from foldlog.store.journal import Journal
+from foldlog.store.core import Core
 
 import foldlog
 from foldlog import StateUpdate, UpdateType

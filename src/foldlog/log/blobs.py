@@ -1,8 +1,6 @@
-"""Blobs beside the log: the bytes of artifacts, each stored once under a name of its own.
+"""Blobs beside the log: bytes too large for an envelope, under a name that means nothing else.
 
-The log says which blobs count; a blob that no envelope names does not exist for a reader. A name
-is made for one upload and never used again, so that removing a blob can never take away bytes
-that somebody else has just stored (ADR 0005).
+Which blobs count, and for whom, the log says (`foldlog.store.blobs`).
 """
 
 from __future__ import annotations
@@ -14,15 +12,15 @@ from typing import Protocol
 class Blobs(Protocol):
     """Named bytes. They live as long as the log they belong to, which is also what closes them."""
 
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
-        """Store `data` under a name that was never used.
+    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
+        """Store `data` under a name that never stands for other bytes. Again is safe.
 
-        `sha256`: its hex digest. `ttl`: seconds for which it must be readable; the backend may
-        remove it at some time after that. None: until `delete`.
+        `ttl`: seconds for which it must be readable; the backend may remove it at some time after
+        that. None: until `delete`.
 
         Raises:
-            AppendFailed: refused. LogUnavailable, LogTimeout: not stored whole. In each case
-                nothing can be read under that name.
+            AppendFailed: refused. LogUnavailable, LogTimeout: not stored whole. `delete` removes
+                what was stored of it; nobody can read it.
         """
         ...
 
@@ -49,10 +47,10 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self._stored: dict[str, bytes] = {}
 
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
         """See the port."""
         await asyncio.sleep(0)  # as on a server, nothing happens without giving way
-        self._stored[name] = data
+        self._stored.setdefault(name, data)
 
     async def get(self, name: str) -> bytes | None:
         """See the port."""

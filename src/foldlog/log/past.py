@@ -14,7 +14,6 @@ from typing import Final
 
 from foldlog.envelope import CLEARED
 from foldlog.errors import PastErased, ReadOnlyStore
-from foldlog.log.blobs import Blobs
 from foldlog.log.moments import Moment, Resolve
 from foldlog.log.port import Append, Log, OnRecord, Record, Stored, Unfollow
 from foldlog.log.relay import Relay
@@ -177,32 +176,6 @@ class PastLog(Relay):
 
     async def _reach(self, shard: int) -> Reach:
         return (await self.moment()).position.shards[shard]
-
-
-class PastBlobs:
-    """The blobs of the past: those that are still there."""
-
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
-
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
-        """Refuse. Errors as `PastLog.append`."""
-        raise ReadOnlyStore("put")
-
-    async def get(self, name: str) -> bytes | None:
-        """See the port.
-
-        Raises:
-            PastErased: they were there at the moment, and were removed since.
-        """
-        data = await self._blobs.get(name)
-        if data is None:
-            raise PastErased(f"blob {name}", "its bytes were removed since")
-        return data
-
-    async def delete(self, name: str) -> None:
-        """Refuse. Errors as `PastLog.append`."""
-        raise ReadOnlyStore("delete")
 
 
 async def until(

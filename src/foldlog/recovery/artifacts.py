@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import time
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,18 +13,16 @@ from foldlog.recovery import codecs
 from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.ledger import Ledger
 from foldlog.recovery.snapshots import artifacts_of
-from foldlog.store.contents import Contents
+from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
 from foldlog.store.guards import restoring
 from foldlog.store.payloads import dump, load
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
+from foldlog_projections.blobs import Claim
 from foldlog_projections.stateartifacts import Named
 
-GARBAGE_SECONDS: Final = 3600.0
+GARBAGE_SECONDS: Final = COLLECTED_SECONDS
 """How long an artifact may wait for the checkpoint that refers to it."""
-
-_HASHED_IN_A_THREAD: Final = 1024 * 1024
-"""Bytes from which hashing would hold the event loop up for longer than a thread costs."""
 
 
 class Garbage(NamedTuple):
@@ -45,9 +40,9 @@ class ArtifactBackend:
     `store.atomic()`.
     """
 
-    def __init__(self, ledger: Ledger, contents: Contents, codec: str | None = None) -> None:
+    def __init__(self, ledger: Ledger, blobs: BlobStore, codec: str | None = None) -> None:
         self._ledger = ledger
-        self._contents = contents
+        self._blobs = blobs
         self._codec = codec
 
     def with_codec(self, codec: str) -> ArtifactBackend:
@@ -59,7 +54,7 @@ class ArtifactBackend:
         Raises:
             ConfigurationError: there is no such codec.
         """
-        return type(self)(self._ledger, self._contents, codecs.checked(codec))
+        return type(self)(self._ledger, self._blobs, codecs.checked(codec))
 
     def artifact_id(self, artifact: Any) -> str:
         """Return the id that follows from an artifact's content, as it would be stored.
@@ -99,23 +94,24 @@ class ArtifactBackend:
             LogCorrupt: its bytes are not there whole, or not those that were saved.
             LogUnavailable: it could not be read.
         """
+        failed: tuple[Named, str] | None = None
         while True:
             named = await self._named(artifact_id)
             if named is None:
                 return None
-            content = await self._contents.read(named.sha256)
-            data = await self._contents.bytes_of(content) if artifact_id in content.claims else None
-            if data is not None and await _sha256(data) == named.sha256:
+            copy = await self._blobs.copy_of(named.sha256, _claim(artifact_id))
+            if copy is None:
+                return None
+            try:
+                data, reason = await self._blobs.get(copy), "its bytes are missing"
+            except LogCorrupt as fault:
+                data, reason = None, fault.reason
+            if data is not None:
                 return _decoded(artifact_id, Encoded(named.codec, data), self._codec)
             # Somebody may have replaced or deleted it meanwhile: look again.
-            if (await self._named(artifact_id), await self._contents.read(named.sha256)) == (
-                named,
-                content,
-            ):
-                if artifact_id not in content.claims:
-                    return None
-                reason = "missing" if data is None else "not those that were saved"
-                raise _corrupt(artifact_id, f"its bytes are {reason}")
+            if failed == (named, copy):
+                raise _corrupt(artifact_id, reason)
+            failed = (named, copy)
 
     async def delete_artifact(self, artifact_id: str) -> bool:
         """Remove an artifact; return whether there was one. Its bytes go with their last id.
@@ -130,16 +126,19 @@ class ArtifactBackend:
         named = await self._named(artifact_id)
         if named is None:
             return False
-        return await self._contents.release(named.sha256, artifact_id) is not None
+        return await self._blobs.release(named.sha256, _claim(artifact_id)) is not None
 
     async def exists(self, artifact_id: str) -> bool:
         """Return whether there is an artifact of that id. Errors as `load_artifact`."""
         named = await self._named(artifact_id)
-        return named is not None and artifact_id in (await self._contents.read(named.sha256)).claims
+        if named is None:
+            return False
+        return await self._blobs.copy_of(named.sha256, _claim(artifact_id)) is not None
 
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and say which.
 
+        With them go the bytes that any save of the store has left behind when it was cut short.
         For operators: it looks at every state and every content.
 
         Args:
@@ -150,33 +149,26 @@ class ArtifactBackend:
         Raises:
             LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
         """
-        before = time.time() - older_than
         # Contents first: what is stored from now on is not looked at, what was is referred to by
         # a checkpoint that is on record by now, or is too young.
-        contents = await self._contents.all()
+        contents = await self._blobs.all()
         referred = await self._referred_to()
-        removed: list[str] = []
-        freed = 0
-        for sha256 in contents:
-            for artifact_id in (await self._contents.read(sha256)).claims:
-                if artifact_id in referred and await self._leads_to(artifact_id, sha256):
-                    continue
-                gone = await self._contents.release(sha256, artifact_id, claimed_before=before)
-                if gone is not None:
-                    removed.append(artifact_id)
-                    freed += gone
-        return Garbage(tuple(removed), freed)
+
+        async def is_used(sha256: str, claim: Claim) -> bool:
+            # A save that was cut short may have claimed another content, too.
+            named = await self._named(claim.id) if claim.id in referred else None
+            return named is not None and named.sha256 == sha256
+
+        users = {stateartifacts.name: is_used}
+        collected = await self._blobs.collect(contents, users, older_than=older_than)
+        removed = [claim.id for claim, _ in collected if claim.family == stateartifacts.name]
+        return Garbage(tuple(removed), sum(freed for _, freed in collected))
 
     async def _referred_to(self) -> set[str]:
         referred: set[str] = set()
         for listed in await self._ledger.listed():
             referred |= artifacts_of(await self._ledger.read(listed.state_id))
         return referred
-
-    async def _leads_to(self, artifact_id: str, sha256: str) -> bool:
-        """Whether the artifact is that content: a save that was cut short may have claimed two."""
-        named = await self._named(artifact_id)
-        return named is not None and named.sha256 == sha256
 
     def _encoded(self, method: str, artifact: Any, artifact_id: str | None = None) -> Encoded:
         about = {"artifact_id": artifact_id, "codec": self._codec}
@@ -189,8 +181,8 @@ class ArtifactBackend:
         # that leads nowhere, never an artifact without bytes; and so does what gives way. Both
         # are for `collect_garbage`: nobody else can tell them from a save that is under way.
         before = await self._named(artifact_id)
-        new = Named(await _sha256(encoded.data), encoded.codec)
-        await self._contents.claim(new.sha256, encoded.data, artifact_id)
+        new = Named(await digest(encoded.data), encoded.codec)
+        await self._blobs.claim(_claim(artifact_id), encoded.data, new.sha256)
         if new != before:
             subject = self._ledger.journal.subject(stateartifacts.kind, artifact_id)
             body = dump(new)
@@ -203,6 +195,10 @@ class ArtifactBackend:
             stateartifacts.kind, artifact_id, consistency="strong"
         )
         return None if folded.state is None else _lead(folded.state)
+
+
+def _claim(artifact_id: str) -> Claim:
+    return Claim(stateartifacts.name, (), artifact_id)
 
 
 @restoring
@@ -221,9 +217,3 @@ def _decoded(artifact_id: str, encoded: Encoded, opted_in: str | None) -> Any:
 
 def _corrupt(artifact_id: str, reason: str) -> LogCorrupt:
     return LogCorrupt(stateartifacts.kind.name, 0, f"artifact {artifact_id!r:.80}: {reason}")
-
-
-async def _sha256(data: bytes) -> str:
-    if len(data) < _HASHED_IN_A_THREAD:
-        return hashlib.sha256(data).hexdigest()
-    return (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()

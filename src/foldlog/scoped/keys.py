@@ -29,22 +29,26 @@ from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
 from foldlog.scoped.errors import VersionConflict
 from foldlog.scoped.models import Revision, StoreOptions
-from foldlog.scoped.records import Change, Held, Spilled
+from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.store.blobs import BlobStore, digest
 from foldlog.store.guards import restoring
 from foldlog.store.primitives import Primitives
-from foldlog.store.scopes import clear_scope
-from foldlog.store.spills import SPILL_BYTES, Spills
+from foldlog.store.scopes import claim_of, clear_scope
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped, scopes
+from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import Folded, start, step
 from foldlog_projections.scoped import Written
 from foldlog_projections.scopes import Entry, State
 
 _CONTENTION_PAUSE: Final = 0.002
 """Seconds to let the write that a server saw in flight settle before looking again."""
+
+BLOB_BYTES: Final = 256 * 1024
+"""Encoded values larger than this are blobs: a page of values stays small."""
 
 DIRECT_READS: Final = 32
 """Reads of a scope that ask the keys themselves, before its index is loaded."""
@@ -69,10 +73,10 @@ class Found(NamedTuple):
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Primitives, spills: Spills, cache: Cache) -> None:
+    def __init__(self, journal: Primitives, blobs: BlobStore, cache: Cache) -> None:
         self.journal = journal
         self.cache = cache
-        self._spills = spills
+        self._blobs = blobs
         self._reads: Counter[Subject] = Counter()
 
     def subject(self, scope: Scope, key: str) -> Subject:
@@ -176,9 +180,9 @@ class Keys:
         assert written is not None, "what was deleted has no value"
         if not written.blob:
             return bytes(written.value)
-        data = await self._spills.get(written.blob, written.sha256)
+        data = await self._blobs.get(written.blob)
         if data is None:
-            reason = f"the blob {written.blob} of a value is missing or damaged"
+            reason = f"the blob {written.blob} of a value is missing"
             raise LogCorrupt(scoped.kind.name, held.envelope.seq, reason)
         return data
 
@@ -272,32 +276,34 @@ class Keys:
         return Found(payload, written)
 
     @asynccontextmanager
-    async def spilling(self) -> AsyncIterator[Callable[[bytes], Awaitable[Spilled | None]]]:
-        """Give a function that puts an encoded value into a blob if it is large.
+    async def storing(self) -> AsyncIterator[Callable[[Scope, str, bytes], Awaitable[str]]]:
+        """Give a function that stores the encoded value of a version as a blob if it is large.
 
-        If the block fails, and the log cannot come to name them, the blobs are removed again.
+        It returns the blob's name, or "". If the block fails, and the log cannot come to name
+        them, the blobs are released again.
         """
-        names: list[str] = []
+        claimed: list[tuple[str, Claim]] = []
 
-        async def spill(body: bytes) -> Spilled | None:
-            if len(body) <= SPILL_BYTES:
-                return None
-            name, sha256 = await self._spills.put(body)
-            names.append(name)
-            return Spilled(name, sha256, len(body))
+        async def store(scope: Scope, version: str, body: bytes) -> str:
+            if len(body) <= BLOB_BYTES:
+                return ""
+            sha256, claim = await digest(body), claim_of(scope.subject_key, version)
+            name = await self._blobs.claim(claim, body, sha256)
+            claimed.append((sha256, claim))
+            return name
 
         try:
-            yield spill
+            yield store
         except AppendUnknown:
             raise
         except FoldlogError:
-            for name in names:
-                await self._spills.delete(name)
+            for sha256, claim in claimed:
+                await self._blobs.release(sha256, claim)
             raise
 
     async def clear(self, scope: Scope) -> None:
         """Erase a scope. Errors as `clear_scope`."""
-        await clear_scope(self.journal, self._spills, checked_scope(scope).subject_key)
+        await clear_scope(self.journal, self._blobs, checked_scope(scope).subject_key)
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:
         """Append changes, all or nothing.

@@ -10,12 +10,12 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.store import ScopedStore
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.watching import Watching
+from foldlog.store.blobs import BlobStore
 from foldlog.store.primitives import Primitives
-from foldlog.store.spills import Spills
 
 
 def scoped(
-    journal: Primitives, spills: Spills, *, max_bytes: int, directory: Path | None
+    journal: Primitives, blobs: BlobStore, *, max_bytes: int, directory: Path | None
 ) -> ScopedStore:
     """Return the ScopedStore over a store's log.
 
@@ -23,7 +23,7 @@ def scoped(
         max_bytes: how much memory values may take.
         directory: where search indexes may be kept; None for in memory.
     """
-    keys = Keys(journal, spills, Cache(max_bytes))
+    keys = Keys(journal, blobs, Cache(max_bytes))
     watching = Watching(keys)
     journal.forked_log.on_epoch(watching.wake)
     # The stream's name tells the namespace, in characters that any file system takes.

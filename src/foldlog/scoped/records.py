@@ -31,14 +31,6 @@ class Change(NamedTuple):
     value: Draft | None = None
 
 
-class Spilled(NamedTuple):
-    """Where a large value is: the blob, and the hash and size of what is in it."""
-
-    blob: str
-    sha256: str
-    size: int
-
-
 class Held(NamedTuple):
     """A key's last envelope. `written` is None if it says that the key is gone."""
 
@@ -58,23 +50,18 @@ class Held(NamedTuple):
         return ttl < 0 or self.envelope.recorded_at + ttl / 1000 > now
 
 
-def written(key: str, body: bytes, options: StoreOptions, spilled: Spilled | None) -> Change:
-    """The key gets this value: an encoded payload, which is elsewhere if it is `spilled`."""
+def written(key: str, body: bytes, options: StoreOptions, version: str, blob: str = "") -> Change:
+    """The key gets this value: an encoded payload, which is in the `blob` if there is one."""
     hints: dict[str, Any] = {
         "tier": options.tier or "",
         "lifetime": options.lifetime or "",
         "content_kind": kind_text(options.content_kind),
         "salience": None if options.salience is None else float(options.salience),
         "ttl": -1 if options.ttl is None else options.ttl,
+        "blob": blob,
     }
-    if spilled is None:
-        value = Written(value=msgspec.Raw(body), **hints)
-    else:
-        value = Written(**hints, blob=spilled.blob, sha256=spilled.sha256, size=spilled.size)
-    indexed = scopes.Written(
-        key=checked_id(key, "key"), **hints, size=len(body), blob=spilled.blob if spilled else ""
-    )
-    version = _version()
+    value = Written(**hints) if blob else Written(value=msgspec.Raw(body), **hints)
+    indexed = scopes.Written(key=checked_id(key, "key"), **hints, size=len(body))
     return Change(
         key,
         draft(scopes.WRITTEN, dump(indexed), id=version),
@@ -84,7 +71,7 @@ def written(key: str, body: bytes, options: StoreOptions, spilled: Spilled | Non
 
 def deleted(key: str) -> Change:
     """The key goes."""
-    version = _version()
+    version = new_version()
     indexed = draft(scopes.DELETED, dump(Deleted(checked_id(key, "key"))), id=version)
     return Change(key, indexed, draft(scoped.DELETED, b"\xc0", id=version))
 
@@ -180,9 +167,9 @@ def _link(type: str, link: MemoryLink) -> Draft:
             metadata=msgspec.Raw(codec.encode(link.metadata, "link.metadata")),
         )
     )
-    return draft(type, body, id=_version())
+    return draft(type, body, id=new_version())
 
 
-def _version() -> str:
+def new_version() -> str:
     """An id that no other envelope has."""
     return secrets.token_hex(10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -24,7 +24,7 @@ from foldlog.scoped.models import (
     checked_options,
 )
 from foldlog.scoped.reader import ScopedReader
-from foldlog.scoped.records import Change, Spilled
+from foldlog.scoped.records import Change
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
 from foldlog.scoped.transient import Transient
@@ -119,8 +119,10 @@ class ScopedStore(ScopedReader):
             self._transient.put(checked_scope(scope), key, body, options)
             return ""
         self._keys.subject(scope, key)  # refuses what is none
-        async with self._keys.spilling() as spill:
-            change = records.written(key, body, options, await spill(body))
+        async with self._keys.storing() as store:
+            version = records.new_version()
+            blob = await store(scope, version, body)
+            change = records.written(key, body, options, version, blob)
             if expected is Expect.ANYTHING:
                 await self._keys.append([(scope, change)])
             else:
@@ -153,9 +155,9 @@ class ScopedStore(ScopedReader):
         """
         checked = [_checked(self._redaction, effect) for effect in effects]
         changes: list[Change | None] = []
-        async with self._keys.spilling() as spill:
+        async with self._keys.storing() as store:
             for effect, body in checked:
-                changes.append(_change(effect, body, await spill(body)))
+                changes.append(await _change(effect, body, store))
             scoped_changes = [
                 (effect.scope, change)
                 for (effect, _), change in zip(checked, changes, strict=True)
@@ -320,13 +322,17 @@ def _redacted(redaction: Redaction, method: str, scope: Scope, link: MemoryLink)
     return msgspec.structs.replace(link, metadata=metadata)
 
 
-def _change(effect: AnyEffect, body: bytes, spilled: Spilled | None) -> Change | None:
+async def _change(
+    effect: AnyEffect, body: bytes, store: Callable[[Scope, str, bytes], Awaitable[str]]
+) -> Change | None:
     """What an effect appends; nothing if it is transient."""
     match effect:
         case Effect.WriteMemory(options=StoreOptions(lifetime=Lifetime.TRANSIENT)):
             return None
         case Effect.WriteMemory():
-            return records.written(effect.key, body, effect.options, spilled)
+            version = records.new_version()
+            blob = await store(effect.scope, version, body)
+            return records.written(effect.key, body, effect.options, version, blob)
         case Effect.DeleteMemory():
             return records.deleted(effect.key)
         case Effect.LinkMemory():

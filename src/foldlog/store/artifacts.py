@@ -1,18 +1,16 @@
 """Artifacts: bytes kept apart from what a model sees (StateStore specification 2.11, section 11).
 
-The bytes are blobs, everything else is on the log (ADR 0005): a session's subject says what there
-is, and a pointer per artifact says which session's subject that is.
+The bytes are blobs that each save claims, everything else is on the log (ADR 0005): a session's
+subject says what there is, and a pointer per artifact says which session's subject that is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
-import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -27,9 +25,9 @@ from foldlog.errors import (
     PastErased,
 )
 from foldlog.kind import Key
-from foldlog.log.blobs import Blobs
 from foldlog.log.port import Append, Record
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
+from foldlog.store.blobs import BlobStore, digest
 from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import dump, load
@@ -49,6 +47,7 @@ from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import artifacts
 from foldlog_projections.artifacts import Deleted, Held, Saved
+from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import Folded
 
 POINTER: Final = "artifact"
@@ -58,9 +57,6 @@ _EXPIRED_AT_ONCE: Final = 64
 """How many expired artifacts one save puts on record, for it to have an end."""
 
 _READS_REMEMBERED: Final = 10_000
-
-_HASHED_IN_A_THREAD: Final = 1024 * 1024
-"""Bytes from which hashing would hold the event loop up for longer than a thread costs."""
 
 
 class _Pointer(msgspec.Struct, frozen=True):
@@ -81,12 +77,15 @@ class Artifacts:
 
     Saves and deletions inside `store.atomic()` take effect with the block, which cannot count
     against its limits what it saves itself. Bytes are stored at once; those of a block that fails,
-    and of what a block deletes, go when their time is over.
+    and of what a block deletes, go when their time is over or when blobs are collected.
     """
 
-    def __init__(self, store: Lineages, blobs: Blobs, retention: ArtifactRetentionConfig) -> None:
+    def __init__(
+        self, store: Lineages, blobs: BlobStore, retention: ArtifactRetentionConfig
+    ) -> None:
         self._store = store
         self._blobs = blobs
+        blobs.users[artifacts.kind.name] = self._is_used
         self._retention = retention
         self.calls = store.calls.of("artifacts.")
         self._read_at: OrderedDict[str, float] = OrderedDict()
@@ -139,7 +138,7 @@ class Artifacts:
         if len(content) > self._retention.max_artifact_bytes:
             raise ArtifactTooLarge(len(content), self._retention.max_artifact_bytes)
         made = describe(
-            await _sha256(content),
+            await digest(content),
             len(content),
             **about,
         )
@@ -157,22 +156,20 @@ class Artifacts:
         if not folded.admits(id):
             return reference(made)
         self._to_go(folded, made)
-        made = msgspec.structs.replace(
-            made,
-            blob=f"{made.sha256}-{secrets.token_hex(8)}",
-            ttl=max(self._retention.ttl_seconds, 0),
-        )
-        await self._blobs.put(made.blob, content, sha256=made.sha256, ttl=made.ttl or None)
+        ttl = max(self._retention.ttl_seconds, 0)
+        claim = Claim(artifacts.kind.name, keys, id)
+        blob = await self._blobs.claim(claim, content, made.sha256, ttl=ttl)
+        made = msgspec.structs.replace(made, blob=blob, ttl=ttl)
         try:
             await self._locate(made.artifact_id, keys)
             gone = await self._record(keys, made, id)
         except AppendUnknown:
             raise  # the log may come to refer to the bytes
         except FoldlogError:
-            await self._blobs.delete(made.blob)
+            await self._blobs.release(made.sha256, claim)
             raise
-        await self._remove_bytes(keys, gone)
-        return await self._settled(keys, made, id)
+        await self._release(keys, gone)
+        return await self._settled(claim, made)
 
     @operation(writes=True)
     async def put_text(
@@ -246,7 +243,7 @@ class Artifacts:
         Raises:
             InvalidId: the id is empty.
             AppendFailed, LogUnavailable, AppendUnknown: it may still be there. If it is not, its
-                bytes go when their time is over.
+                bytes go when their time is over or when blobs are collected.
         """
         found = await self._found(artifact_id)
         if found is None:
@@ -254,7 +251,7 @@ class Artifacts:
         keys, held = found
         subject = self._store.subject(artifacts.kind, *keys)
         await self._store.append_drafts((subject, [_deletion(held)]))
-        await self._remove_bytes(keys, [held])
+        await self._release(keys, [held])
         return True
 
     @operation(list)
@@ -289,7 +286,7 @@ class Artifacts:
         keys = (checked_id(session_id, "session_id"),)
         pointers = await self._pointers(keys)
         held = await clear_view(self._store, Key(artifacts.kind, keys))
-        await self._remove_bytes(keys, held.values())
+        await self._release(keys, list(held.values()))
         for pointer, last in pointers:
             await self._store.forked_log.purge(pointer, before=last + 1)
 
@@ -303,7 +300,7 @@ class Artifacts:
         for subject in await self._store.forked_log.subjects(artifacts.kind.name):
             keys = subject.keys
             held = await clear_view(self._store, Key(artifacts.kind, keys), remember=False)
-            await self._remove_bytes(keys, held.values())
+            await self._release(keys, list(held.values()))
 
     def _to_go(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held]:
         """What must be gone for `made` to be saved: what has expired, and what is evicted.
@@ -342,28 +339,35 @@ class Artifacts:
             await self._store.append_drafts((self._store.subject(artifacts.kind, *keys), drafts))
             return gone
 
-    async def _settled(self, keys: Keys, made: Saved, id: str) -> ArtifactRef:
-        """Return the reference that stands now; bytes that it does not refer to are removed."""
-        folded = await self._store.read(artifacts.kind, *keys)
+    async def _settled(self, claim: Claim, made: Saved) -> ArtifactRef:
+        """Return the reference that stands now; a claim that it does not need is released."""
+        folded = await self._store.read(artifacts.kind, *claim.keys)
         held = folded.state.get(made.artifact_id)
-        if held is None and folded.admits(id):
+        if held is None and folded.admits(claim.id):
             return reference(made)  # it waits for the end of its atomic block
-        if held is None or held.saved.blob != made.blob:
-            await self._blobs.delete(made.blob)
+        if held is None or held.id != claim.id:
+            await self._blobs.release(made.sha256, claim)
         return reference(held.saved if held is not None else made)
 
-    async def _remove_bytes(self, keys: Keys, gone: Iterable[Held]) -> None:
-        """Remove the bytes of what the log no longer holds: nothing yet, in an atomic block."""
-        folded = await self._store.read(artifacts.kind, *keys)
-        standing = {held.id for held in folded.state.values()}
-        doomed = [held for held in gone if held.id not in standing]
-        if doomed and len(keys) == 1:  # a fork, or what it was forked from, may still have them
-            for relative in await self._store.relatives(keys[0]):
-                folded = await self._store.read(artifacts.kind, relative, consistency="strong")
-                standing |= {held.id for held in folded.state.values()}
-        for held in doomed:
+    async def _release(self, keys: Keys, gone: Sequence[Held]) -> None:
+        """Release the bytes of what the log no longer holds: nothing yet, in an atomic block."""
+        standing = await self._standing(keys) if gone else set()
+        for held in gone:
             if held.id not in standing:
-                await self._blobs.delete(held.saved.blob)
+                claim = Claim(artifacts.kind.name, session_keys(held.saved.scope), held.id)
+                await self._blobs.release(held.saved.sha256, claim)
+
+    async def _standing(self, keys: Keys) -> set[str]:
+        """The ids of all saves that a session holds, or one that it shares artifacts with."""
+        relatives = await self._store.relatives(keys[0]) if len(keys) == 1 else []
+        standing: set[str] = set()
+        for each in (keys, *((relative,) for relative in relatives)):
+            folded = await self._store.read(artifacts.kind, *each, consistency="strong")
+            standing |= {held.id for held in folded.state.values()}
+        return standing
+
+    async def _is_used(self, sha256: str, claim: Claim) -> bool:
+        return claim.id in await self._standing(claim.keys)
 
     async def _get(self, find: Callable[[Consistency], Awaitable[_Found | None]]) -> bytes | None:
         found = await find("session")
@@ -384,17 +388,14 @@ class Artifacts:
     async def _bytes(self, found: _Found) -> bytes:
         keys, held = found
         data = await self._blobs.get(held.saved.blob)
-        if data is not None and await _sha256(data) == held.saved.sha256:
+        if data is not None:
             return data
-        if data is None and session_keys(held.saved.scope) != keys:
+        if session_keys(held.saved.scope) != keys:
             what = f"artifact {held.saved.artifact_id} of {keys[0]!r:.80}"
             raise PastErased(what, "its bytes were removed before the session was forked")
-        raise LogCorrupt(
-            self._store.subject(artifacts.kind, *keys).name,
-            held.seq,
-            f"the bytes of artifact {held.saved.artifact_id} are "
-            + ("missing" if data is None else "not those that were saved"),
-        )
+        subject = self._store.subject(artifacts.kind, *keys)
+        reason = f"the bytes of artifact {held.saved.artifact_id} are missing"
+        raise LogCorrupt(subject.name, held.seq, reason)
 
     async def _locate(self, artifact_id: str, keys: Keys) -> None:
         """Put on the log where an artifact is. It never changes; saying it twice is harmless.
@@ -457,9 +458,3 @@ def _deletion(held: Held) -> Draft:
     body = dump(Deleted(held.saved.artifact_id, held.id))
     # The id follows from what is deleted: several who delete the same save have one effect.
     return draft(artifacts.DELETED, body, id=f"deleted:{held.id}")
-
-
-async def _sha256(data: bytes) -> str:
-    if len(data) < _HASHED_IN_A_THREAD:
-        return hashlib.sha256(data).hexdigest()
-    return (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()

@@ -17,7 +17,7 @@ from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.belonging import MARKER
-from foldlog.store.contents import Contents
+from foldlog.store.blobs import BlobStore
 from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
 from foldlog.store.scopes import Scopes
@@ -33,7 +33,7 @@ class Clearing(Lineages):
     """Removes sessions, and says which there are. What is a session's, the kinds say."""
 
     _artifacts: Artifacts
-    _contents: Contents
+    _blobs: BlobStore
     _scopes: Scopes
 
     @operation(nothing, writes=True)
@@ -93,8 +93,7 @@ class Clearing(Lineages):
         """
         await self.settle()
         await self._artifacts.clear()
-        await self._contents.clear()
-        await self._scopes.clear_blobs()
+        await self._blobs.clear()
         log = self.forked_log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.

@@ -94,7 +94,7 @@ class Core:
         )
         self.log = log
         self._log = forked
-        self._blobs = blobs
+        self._raw_blobs = blobs
         self._options = options
         self._server = server
         self._loop = loop

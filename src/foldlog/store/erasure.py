@@ -11,20 +11,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from foldlog.envelope import CLEARED, FORKED
+from foldlog.errors import LogCorrupt
 from foldlog.kind import Key
 from foldlog.store.artifacts import POINTER
 from foldlog.store.belonging import MARKER
 from foldlog.store.clearing import Clearing
 from foldlog.store.fragments import Fragments
 from foldlog.store.operation import operation
-from foldlog.store.scopes import scope_of_session
+from foldlog.store.scopes import claim_of, scope_of_session
 from foldlog.subjects import Subject
 from foldlog_projections import artifacts, scoped, scopes, traces, trajectory as trajectories
 from foldlog_projections.artifacts import Held
+from foldlog_projections.blobs import Claim
 
 _LOOKED_FOR: Final = 1024 * 1024
 """Bytes up to which an artifact is read, so that a part of it can be looked for in files."""
@@ -54,13 +57,13 @@ class Erased(NamedTuple):
 
 @dataclass(slots=True)
 class _Survey:
-    """What there is of a session. `values` are the blobs of its scope."""
+    """What there is of a session. `claims` are those of artifacts and values on their copies."""
 
     views: list[Key[Any]]
     traces: tuple[str, ...]
     pointers: list[Subject] = field(default_factory=list)
-    blobs: dict[str, int] = field(default_factory=dict)
-    values: list[str] = field(default_factory=list)
+    artifacts: list[Held] = field(default_factory=list)
+    claims: list[tuple[str, Claim]] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)
     payload_bytes: int = 0
     fragments: Fragments = field(default_factory=Fragments)
@@ -92,8 +95,8 @@ class Erasure(Clearing):
             session_id=session_id,
             removed=dict(sorted(survey.removed.items())),
             payload_bytes=survey.payload_bytes,
-            artifacts=len(survey.blobs),
-            artifact_bytes=sum(survey.blobs.values()),
+            artifacts=len(survey.artifacts),
+            artifact_bytes=sum(held.saved.size_bytes for held in survey.artifacts),
             traces=survey.traces,
             generation=marker.seq if marker is not None else 0,
             looked_at=len(survey.views) + len(survey.pointers),
@@ -121,15 +124,18 @@ class Erasure(Clearing):
         index = (await self.read(scopes.kind, scope, consistency="strong")).state
         views.append(scopes.kind(scope))
         views += [scoped.kind(scope, key) for key in (*index.entries, *index.gone)]
-        survey = _Survey(views, names, values=list(index.blobs))
+        survey = _Survey(views, names)
+        survey.claims += [(blob, claim_of(scope, version)) for version, blob in index.blobs.items()]
         folded = await self.read(artifacts.kind, session_id, consistency="strong")
-        own = [h for h in folded.state.values() if _session_of(h) == session_id]
-        for held in own:
-            survey.blobs[held.saved.blob] = held.saved.size_bytes
-            survey.pointers.append(self.subject(POINTER, held.saved.artifact_id))
-            survey.fragments.add(held.saved.blob.encode())
-            if held.saved.size_bytes <= _LOOKED_FOR:
-                survey.fragments.add(await self._blobs.get(held.saved.blob) or b"")
+        survey.artifacts += [h for h in folded.state.values() if _session_of(h) == session_id]
+        for held in survey.artifacts:
+            saved = held.saved
+            claim = Claim(artifacts.kind.name, (session_id,), held.id)
+            survey.claims.append((saved.blob, claim))
+            survey.pointers.append(self.subject(POINTER, saved.artifact_id))
+            if saved.size_bytes <= _LOOKED_FOR and await self._blobs.is_sole(saved.blob, claim):
+                with suppress(LogCorrupt):  # what is damaged goes all the same
+                    survey.fragments.add(await self._blobs.get(saved.blob) or b"")
         for key in views:
             await self._count(survey, key)
         return survey
@@ -157,8 +163,8 @@ class Erasure(Clearing):
             folded = await self.read(key.kind, *key.keys, consistency="strong")
             if folded.seen:
                 readable.add(f"the view {key}")
-        for name in (*survey.blobs, *survey.values):
-            if await self._blobs.get(name) is not None:
+        for name, claim in survey.claims:
+            if await self._blobs.is_readable(name, claim):
                 readable.add(f"the bytes {name}")
         return readable | await self._snapshots_of(subjects)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from foldlog.log.blobs import Blobs
 from foldlog.log.moments import resolve
-from foldlog.log.past import PastBlobs, PastLog
+from foldlog.log.past import PastLog
 from foldlog.log.port import Log
 from foldlog.position import LogPosition
 from foldlog.store.moments import When, named
@@ -39,9 +39,7 @@ class Past(Store):
     ) -> None:
         wanted = named(when, log.namespace)
         past = PastLog(log, lambda: resolve(log, wanted))
-        super().__init__(
-            past, PastBlobs(blobs), dataclasses.replace(options, on_error="raise"), loop=loop
-        )
+        super().__init__(past, blobs, dataclasses.replace(options, on_error="raise"), loop=loop)
         self._moment = past.moment
 
     def __await__(self) -> Generator[Any, None, Self]:

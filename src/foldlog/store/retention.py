@@ -10,11 +10,17 @@ from foldlog.models import ArtifactRetentionConfig
 from foldlog_projections.artifacts import Held, Saved
 
 
-class _Budget(NamedTuple):
+class _Limit(NamedTuple):
+    """A limit of the configuration, on the number or the bytes of what a trace or session holds."""
+
+    name: str
     scope: str
-    members: Sequence[Held]
-    of_count: tuple[str, int]
-    of_bytes: tuple[str, int]
+    trace_id: str | None
+    counts_bytes: bool
+
+    def weight(self, saved: Saved) -> int:
+        """What an artifact takes up of it."""
+        return saved.size_bytes if self.counts_bytes else 1
 
 
 def going_order(
@@ -39,53 +45,41 @@ def to_evict(held: Sequence[Held], new: Saved, retention: ArtifactRetentionConfi
     Raises:
         ArtifactLimitExceeded: `new` alone exceeds a budget, or nothing may be evicted.
     """
+    limits = _limits(new)
+    for limit in limits:
+        if limit.weight(new) > getattr(retention, limit.name):
+            raise ArtifactLimitExceeded(limit.scope, limit.name, getattr(retention, limit.name))
     evicted: list[Held] = []
-    for budget in _budgets(held, new, retention):
-        evicted += _evict(budget, new, evicted, may_evict=retention.cleanup_strategy != "none")
+    for limit in limits:
+        allowed = getattr(retention, limit.name)
+        members = [
+            each for each in held if each not in evicted and limit.trace_id in (None, each.trace_id)
+        ]
+        used = limit.weight(new) + sum(limit.weight(each.saved) for each in members)
+        for candidate in members:
+            if used <= allowed:
+                break
+            if retention.cleanup_strategy == "none":
+                raise ArtifactLimitExceeded(limit.scope, limit.name, allowed)
+            evicted.append(candidate)
+            used -= limit.weight(candidate.saved)
     return evicted
 
 
-def _budgets(held: Sequence[Held], new: Saved, retention: ArtifactRetentionConfig) -> list[_Budget]:
-    """The narrow one first: what it evicts makes room in the wide one, too."""
+def _limits(new: Saved) -> list[_Limit]:
+    """The narrow ones first: what they evict makes room in the wide ones, too."""
     session_id = new.scope.session_id if new.scope else None
     trace_id = new.scope.trace_id if new.scope else None
-    budgets = [
-        _Budget(
-            f"session {session_id!r}" if session_id else "what belongs to no session",
-            held,
-            ("max_artifacts_per_session", retention.max_artifacts_per_session),
-            ("max_session_bytes", retention.max_session_bytes),
-        )
+    session = f"session {session_id!r}" if session_id else "what belongs to no session"
+    of_session = [
+        _Limit("max_artifacts_per_session", session, None, counts_bytes=False),
+        _Limit("max_session_bytes", session, None, counts_bytes=True),
     ]
-    if trace_id is not None:
-        trace = _Budget(
-            f"trace {trace_id!r}",
-            [each for each in held if each.trace_id == trace_id],
-            ("max_artifacts_per_trace", retention.max_artifacts_per_trace),
-            ("max_trace_bytes", retention.max_trace_bytes),
-        )
-        budgets.insert(0, trace)
-    for budget in budgets:
-        for (limit, allowed), needed in ((budget.of_count, 1), (budget.of_bytes, new.size_bytes)):
-            if needed > allowed:
-                raise ArtifactLimitExceeded(budget.scope, limit, allowed)
-    return budgets
-
-
-def _evict(budget: _Budget, new: Saved, gone: Sequence[Held], *, may_evict: bool) -> list[Held]:
-    members = [each for each in budget.members if each not in gone]
-    count, size = len(members) + 1, sum(each.saved.size_bytes for each in members) + new.size_bytes
-    evicted: list[Held] = []
-    for candidate in members:
-        over = [
-            (limit, allowed)
-            for (limit, allowed), used in ((budget.of_count, count), (budget.of_bytes, size))
-            if used > allowed
-        ]
-        if not over:
-            break
-        if not may_evict:
-            raise ArtifactLimitExceeded(budget.scope, *over[0])
-        evicted.append(candidate)
-        count, size = count - 1, size - candidate.saved.size_bytes
-    return evicted
+    if trace_id is None:
+        return of_session
+    trace = f"trace {trace_id!r}"
+    return [
+        _Limit("max_artifacts_per_trace", trace, trace_id, counts_bytes=False),
+        _Limit("max_trace_bytes", trace, trace_id, counts_bytes=True),
+        *of_session,
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from foldlog.errors import AppendConflict
+from foldlog.store.blobs import BlobStore
 from foldlog.store.primitives import Primitives
-from foldlog.store.spills import Spills
 from foldlog.store.tombstones import bury, clear_view
 from foldlog_projections import scoped, scopes
+from foldlog_projections.blobs import Claim
 
 
 def scope_of_session(session_id: str) -> str:
@@ -16,7 +17,12 @@ def scope_of_session(session_id: str) -> str:
     return f"session:{session_id}"
 
 
-async def clear_scope(store: Primitives, spills: Spills, name: str) -> None:
+def claim_of(scope: str, version: str) -> Claim:
+    """The claim of a version of a value on its blob; the scope by its key of a subject."""
+    return Claim(scopes.kind.name, (scope,), version)
+
+
+async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
     """Erase a scope by its key of a subject. Fine if there is nothing.
 
     First every key gets its tombstone, so that no moment shows half a key; then what stands before
@@ -30,7 +36,7 @@ async def clear_scope(store: Primitives, spills: Spills, name: str) -> None:
     first, later, is_purged = 0, dict[str, int](), False
     while True:
         folded, head = await store.read_at(scopes.kind, name)
-        state, blobs = folded.state, list(folded.state.blobs)
+        state, stored = folded.state, list(folded.state.blobs.items())
         stand: dict[str, str | int] = {key: each.version for key, each in state.entries.items()}
         stand.update(state.gone)
         left = [key for key, version in stand.items() if buried.get(key) != version]
@@ -50,8 +56,8 @@ async def clear_scope(store: Primitives, spills: Spills, name: str) -> None:
         for key, seq in later.items():
             await store.forked_log.purge(store.subject(scoped.kind, name, key), before=seq)
         later.clear()
-        for blob in blobs:
-            await spills.delete(blob)
+        for version, blob in stored:
+            await blobs.release(blob.partition("-")[0], claim_of(name, version))
         try:
             # Not with a key that was written meanwhile, which nothing would find again.
             await clear_view(store, scopes.kind(name), remember=False, head=head)
@@ -68,17 +74,18 @@ class Scopes:
     """
 
     def __init__(
-        self, store: Primitives, spills: Spills, forget: Callable[[str | None], Awaitable[None]]
+        self, store: Primitives, blobs: BlobStore, forget: Callable[[str | None], Awaitable[None]]
     ) -> None:
         self._store = store
-        self._spills = spills
+        self._blobs = blobs
+        blobs.users[scopes.kind.name] = self._is_used
         self.forget = forget
 
     async def clear_session(self, session_id: str) -> None:
         """Erase a session's own scope. Errors as `clear_scope`."""
-        await clear_scope(self._store, self._spills, scope_of_session(session_id))
+        await clear_scope(self._store, self._blobs, scope_of_session(session_id))
         await self.forget(session_id)
 
-    async def clear_blobs(self) -> None:
-        """Remove the blobs of all scopes. Errors as `Spills.clear`."""
-        await self._spills.clear()
+    async def _is_used(self, sha256: str, claim: Claim) -> bool:
+        folded = await self._store.read(scopes.kind, *claim.keys, consistency="strong")
+        return claim.id in folded.state.blobs

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from foldlog.errors import ConfigurationError
-from foldlog.store.spool import Place
 from foldlog.store.options import StoreOptions
+from foldlog.store.spool import Place
 from foldlog.subjects import Namespace
 
 URL_VARIABLE: Final = "FOLDLOG_URL"

@@ -116,9 +116,9 @@ class StandbyBlobs:
         self._log = log
         self.reached: Blobs | None = None
 
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
         """See the port."""
-        await self._below().put(name, data, sha256=sha256, ttl=ttl)
+        await self._below().put(name, data, ttl=ttl)
 
     async def get(self, name: str) -> bytes | None:
         """See the port."""
@@ -176,7 +176,7 @@ class Standby:
             ConfigurationError: it has another number of shards than was given to `connect`.
         """
         snapshots = store.hot_views.snapshots
-        self._use(Backend(store.log, store._blobs, snapshots.store if snapshots else None))
+        self._use(Backend(store.log, store._raw_blobs, snapshots.store if snapshots else None))
         try:
             await self._outbox.settle()
         except BaseException:

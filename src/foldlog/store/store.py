@@ -20,7 +20,7 @@ from foldlog.log.snapshots import SnapshotStore
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
-from foldlog.store.contents import Contents
+from foldlog.store.blobs import BlobStore
 from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
 from foldlog.store.forks import Forks
@@ -33,7 +33,6 @@ from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import Rebuild, RebuildReport
 from foldlog.store.refolds import OnProgress
 from foldlog.store.scopes import Scopes
-from foldlog.store.spills import Spills
 from foldlog.store.spool import Outbox, SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
@@ -86,10 +85,9 @@ class Store(
             log, blobs, options, snapshots=snapshots, outbox=outbox, server=server, loop=loop
         )
         self._standby = standby
-        self._artifacts = Artifacts(self, blobs, options.retention)
-        self._contents = Contents(self, blobs)
-        self._spills = Spills(self, blobs)
-        self._scopes = Scopes(self, self._spills, self._forget_scoped)
+        self._blobs = BlobStore(self, blobs)
+        self._artifacts = Artifacts(self, self._blobs, options.retention)
+        self._scopes = Scopes(self, self._blobs, self._forget_scoped)
 
     @property
     def artifact_store(self) -> Artifacts:
@@ -108,7 +106,7 @@ class Store(
         """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
         from foldlog.recovery.opening import recovery  # a floor above: only who asks needs it
 
-        return recovery(self, self._contents)
+        return recovery(self, self._blobs)
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
@@ -117,7 +115,7 @@ class Store(
 
         return scoped(
             self,
-            self._spills,
+            self._blobs,
             max_bytes=self._options.max_hot_bytes,
             directory=self._server.path if self._server is not None else None,
         )
@@ -170,7 +168,7 @@ class Store(
         from foldlog.store.past import Past  # which is a Store
 
         self.hot_views.check()
-        return Past(self.log, self._blobs, self._options, when, loop=self._loop)
+        return Past(self.log, self._raw_blobs, self._options, when, loop=self._loop)
 
     @operation(writes=True)
     async def rebuild(

@@ -34,7 +34,7 @@ PAYLOADS: dict[str, Any] = {
     "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
     "agentlist": lambda n: {"scope": f"a/{n % 5}"},
     "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
-    "statecontents": lambda n: {"artifact_id": f"a{n % 5}", "blob": f"{n}"},
+    "blobs": lambda n: {"claim": ["f", ["k"], f"{n % 5}"], "copy": f"{n}", "size": n},
     "statelist": lambda n: {"state_id": f"s{n % 5}", "status": f"{n}"},
     "states": lambda n: {"delta": [0, {f"k{n % 3}": n}]},
 }
@@ -44,6 +44,7 @@ TYPES = {
     "artifacts": ["artifact.saved"],
     "pauses": ["pause.saved", "pause.consumed"],
     "scopes": ["scope.written", "scope.deleted"],
+    "blobs": ["blob.begun", "blob.claimed", "blob.released"],
     "session": ["steering.acknowledged"],
 }
 

@@ -1,47 +1,38 @@
-"""Blobs in JetStream's Object Store: one bucket a namespace, laid out as ADR-20 of NATS says.
+"""Blobs in a stream of their own: the last message of each subject, one subject a chunk.
 
-Any Object Store client can list and read the bucket. It is written and read by requests of our
-own rather than through nats-py, for three reasons:
-- nats-py reads by an ordered consumer, which may stall or skip when the reader is slow. Here
-  chunks come by direct get on their literal subject, page by page, each chained to the one before;
-  where a page brings nothing, because a replica lags or a message is gone, the leader decides.
-- Chunks can carry a TTL, so that bytes whose time is over leave the disk although nobody comes
-  back for them, and so do those of an upload that was cut short. (The log's own streams allow no
-  TTL: an envelope is for ever, a blob is not.)
-- Several chunks are under way at once, and errors are those of `Connection`, translated once.
+`<name>.0`, `<name>.1` and so on hold the chunks, `<name>.whole` says how many there are. It is
+written last, so whoever finds it finds every chunk. Two who store the same blob at once write the
+same messages. Chunks can carry a TTL: the bytes then leave the disk although nobody comes back for
+them. (The log's own streams allow no TTL: an envelope is for ever, a blob is not.)
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+from nats.aio.msg import Msg
 
 from foldlog.errors import (
     AppendFailed,
     ConfigurationError,
-    FoldlogError,
     LogCorrupt,
     LogTimeout,
     LogUnavailable,
 )
 from foldlog.log.jetstream import streams, wire
-from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream.client import Outgoing, header_block
+from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
 from foldlog.log.jetstream.log import JetStreamLog
 
 CHUNK_BYTES: Final = 128 * 1024
-"""What Object Store clients use; a server's smallest sensible `max_payload` holds it."""
+"""A server's smallest sensible `max_payload` holds it."""
 
 _IN_FLIGHT: Final = 16
-"""Chunks published side by side: the server syncs while the next ones arrive."""
-
-_PAGE_BYTES: Final = 1024 * 1024
-_PAGE_CHUNKS: Final = _PAGE_BYTES // CHUNK_BYTES
+"""Chunks under way at once: the server syncs while the next ones arrive."""
 
 _GRACE: Final = 3600
 """Seconds that the server keeps a blob beyond its TTL: by so much may clocks differ."""
@@ -51,66 +42,36 @@ _LONGEST: Final = 100 * 365 * 86_400
 
 _RETRY_PAUSE: Final = 0.05
 
-_ack_decoder = msgspec.json.Decoder(wire.PubAck)
-_message_decoder = msgspec.json.Decoder(wire.MessageAnswer)
 
+class _Whole(msgspec.Struct, frozen=True):
+    """The message that completes a blob."""
 
-class _Info(msgspec.Struct, frozen=True):
-    """An object's meta message."""
-
-    name: str
-    bucket: str
-    nuid: str
     size: int
     chunks: int
-    digest: str = ""
-    mtime: str = ""
-    options: dict[str, Any] = {}
-
-
-_info_decoder = msgspec.json.Decoder(_Info)
 
 
 class JetStreamBlobs:
-    """The bucket of a log's namespace, made at the first `put`. Lives and ends with the log."""
+    """The blobs of a log's namespace, in a stream made at the first `put`. Ends with the log."""
 
     def __init__(self, log: JetStreamLog) -> None:
         self._log = log
         self._timeout = log.timeout
-        self._bucket = log.namespace.bucket()
-        self._stream = f"OBJ_{self._bucket}"
-        self._made = False
+        self._stream = log.namespace.blobs()
+        self._is_made = False
 
-    async def put(self, name: str, data: bytes, *, sha256: str, ttl: int | None) -> None:
+    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
         """See the port. Every request has the log's timeout, so that big data has more time."""
         await self._connection.ready(self._timeout)
-        await self._make_bucket()
+        await self._make_stream()
+        if await self._leaders(name, "whole") is not None:
+            return
         size = min(CHUNK_BYTES, self._connection.max_payload - 1024)
-        starts = range(0, len(data), size)
-        digest = base64.urlsafe_b64encode(bytes.fromhex(sha256)).decode()
-        info = _Info(
-            name=name,
-            bucket=self._bucket,
-            nuid=name,  # as unique as one, and found without a look at the meta message
-            size=len(data),
-            chunks=len(starts),
-            digest=f"SHA-256={digest}",
-            mtime=dt.datetime.now(dt.UTC).isoformat(),
-            options={"max_chunk_size": size},
-        )
-        headers = {} if ttl is None or ttl > _LONGEST else {"Nats-TTL": f"{ttl + _GRACE}s"}
-        try:
-            for first in range(0, len(starts), _IN_FLIGHT):
-                chunks = [
-                    data[start : start + size] for start in starts[first : first + _IN_FLIGHT]
-                ]
-                await self._publish(self._chunk_subject(name), chunks, headers)
-            # Last, so that a reader who finds the meta message finds every chunk.
-            meta = {**headers, "Nats-Rollup": "sub"}
-            await self._publish(self._meta_subject(name), [msgspec.json.encode(info)], meta)
-        except FoldlogError:
-            await self.delete(name)
-            raise
+        parts = [data[start : start + size] for start in range(0, len(data), size)]
+        whole = msgspec.json.encode(_Whole(len(data), len(parts)))
+        for first in range(0, len(parts), _IN_FLIGHT):
+            some = enumerate(parts[first : first + _IN_FLIGHT], first)
+            await self._publish([(self._subject(name, n), part) for n, part in some], ttl)
+        await self._publish([(self._subject(name, "whole"), whole)], ttl)
 
     async def get(self, name: str) -> bytes | None:
         """See the port. What a lost connection interrupts is read again."""
@@ -128,30 +89,26 @@ class JetStreamBlobs:
                 await asyncio.sleep(_RETRY_PAUSE)
 
     async def delete(self, name: str) -> None:
-        """See the port. Nothing stays, not even the marker that Object Store clients leave."""
-        for subject in (self._chunk_subject(name), self._meta_subject(name)):
-            answer = await streams.api(
-                self._connection,
-                f"STREAM.PURGE.{self._stream}",
-                wire.PurgeAnswer,
-                {"filter": subject},
-                timeout=self._timeout,
-            )
-            if answer.error is not None and answer.error.err_code != wire.NO_STREAM:
-                raise LogUnavailable(f"deleting blob {name}: {answer.error.description}")
+        """See the port."""
+        answer = await streams.api(
+            self._connection,
+            f"STREAM.PURGE.{self._stream}",
+            wire.PurgeAnswer,
+            {"filter": self._subject(name, "*")},
+            timeout=self._timeout,
+        )
+        if answer.error is not None and answer.error.err_code != wire.NO_STREAM:
+            raise LogUnavailable(f"deleting blob {name}: {answer.error.description}")
 
     @property
     def _connection(self) -> Connection:
         return self._log.connection
 
-    def _chunk_subject(self, name: str) -> str:
-        return f"$O.{self._bucket}.C.{name}"
+    def _subject(self, name: str, part: int | str) -> str:
+        return self._log.namespace.blob(name, str(part))
 
-    def _meta_subject(self, name: str) -> str:
-        return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
-
-    async def _make_bucket(self) -> None:
-        if self._made:
+    async def _make_stream(self) -> None:
+        if self._is_made:
             return
         shard = self._log.namespace.stream(0)
         log = await streams.describe(self._connection, shard, timeout=self._timeout)
@@ -159,17 +116,17 @@ class JetStreamBlobs:
             raise LogUnavailable(f"{shard}: {log.error.description}")
         config = {
             "name": self._stream,
-            "subjects": [f"$O.{self._bucket}.C.>", f"$O.{self._bucket}.M.>"],
+            "subjects": [self._log.namespace.blob("*", "*")],
             "storage": "file",
             "discard": "new",
+            "max_msgs_per_subject": 1,
             "num_replicas": log.config.num_replicas,
-            "allow_rollup_hdrs": True,
             "allow_direct": True,
             "allow_msg_ttl": True,
         }
         found = await streams.describe(self._connection, self._stream, timeout=self._timeout)
         if found.error is not None and found.error.err_code == wire.NO_STREAM:
-            # Creating is idempotent: of two who make the bucket at once, both have made it.
+            # Creating is idempotent: two who make the stream at once have both made it.
             found = await streams.api(
                 self._connection,
                 f"STREAM.CREATE.{self._stream}",
@@ -178,89 +135,66 @@ class JetStreamBlobs:
                 timeout=self._timeout,
             )
         if found.error is not None:
-            raise ConfigurationError(
-                f"the artifact bucket {self._bucket} was refused: {found.error.description}"
-            )
-        self._made = True
+            raise ConfigurationError(f"{self._stream} was refused: {found.error.description}")
+        self._is_made = True
 
-    async def _publish(
-        self, subject: str, payloads: Sequence[bytes], headers: dict[str, str]
-    ) -> None:
-        # One connection keeps its order, and so does the stream.
-        replies = await asyncio.gather(
-            *(
-                self._connection.request(subject, part, timeout=self._timeout, headers=headers)
-                for part in payloads
-            ),
-            return_exceptions=True,
-        )
-        for reply in replies:
-            if isinstance(reply, BaseException):
-                raise reply
-            ack = _ack_decoder.decode(reply.data)
+    async def _publish(self, messages: Sequence[tuple[str, bytes]], ttl: int | None) -> None:
+        expiring = ttl is not None and ttl <= _LONGEST
+        headers = header_block({"Nats-TTL": f"{ttl + _GRACE}s"}) if expiring and ttl else b""
+        outgoing = [Outgoing(subject, data, headers) for subject, data in messages]
+        for reply in await self._replies("storing a blob", outgoing):
+            ack = msgspec.json.decode(reply.data, type=wire.PubAck)
             if ack.error is not None:
                 raise AppendFailed(f"{ack.error.description} ({ack.error.err_code})")
 
     async def _read(self, name: str) -> bytes | None:
-        stored = await self._leaders({"last_by_subj": self._meta_subject(name)})
+        stored = await self._leaders(name, "whole")
         if stored is None:
             return None
-        info = _info_decoder.decode(stored.data)
+        whole = msgspec.json.decode(stored, type=_Whole)
         chunks: list[bytes] = []
-        after = 0
-        while len(chunks) < info.chunks:
-            found = await self._page(self._chunk_subject(info.nuid), after)
-            if not found:
-                chunk = await self._leaders(
-                    {"seq": after + 1, "next_by_subj": self._chunk_subject(info.nuid)}
-                )
-                found = [] if chunk is None else [(chunk.seq, chunk.data)]
-            if not found:
-                if await self._leaders({"last_by_subj": self._meta_subject(name)}) is None:
-                    return None  # deleted while it was read
-                missing = f"chunk {len(chunks) + 1} of {info.chunks} is missing"
-                raise LogCorrupt(self._stream, after, f"blob {name}: {missing}")
-            chunks.extend(data for _, data in found)
-            after = found[-1][0]
+        direct = f"$JS.API.DIRECT.GET.{self._stream}"
+        for first in range(0, whole.chunks, _IN_FLIGHT):
+            numbers = range(first, min(first + _IN_FLIGHT, whole.chunks))
+            asked = [Outgoing(f"{direct}.{self._subject(name, number)}", b"") for number in numbers]
+            replies = await self._replies("reading a blob", asked)
+            for number, reply in zip(numbers, replies, strict=True):
+                # A replica may lag; the leader says whether there is a chunk.
+                is_found = status_of(reply) is None
+                chunk = reply.data if is_found else await self._leaders(name, number)
+                if chunk is None:
+                    if await self._leaders(name, "whole") is None:
+                        return None  # deleted while it was read
+                    missing = f"chunk {number + 1} of {whole.chunks} is missing"
+                    raise LogCorrupt(self._stream, 0, f"blob {name}: {missing}")
+                chunks.append(chunk)
         data = b"".join(chunks)
-        if len(data) != info.size:
-            reason = f"blob {name}: {len(data)} bytes instead of {info.size}"
-            raise LogCorrupt(self._stream, after, reason)
+        if len(data) != whole.size:
+            reason = f"blob {name}: {len(data)} bytes instead of {whole.size}"
+            raise LogCorrupt(self._stream, 0, reason)
         return data
 
-    async def _page(self, subject: str, after: int) -> list[tuple[int, bytes]]:
-        """The next chunks that some replica has, by sequence; none if they have a gap."""
-        request = {
-            "seq": after + 1,
-            "next_by_subj": subject,
-            "batch": _PAGE_CHUNKS,
-            "max_bytes": _PAGE_BYTES,
-        }
-        *found, _ = await self._connection.collect(
-            f"$JS.API.DIRECT.GET.{self._stream}",
-            msgspec.json.encode(request),
-            timeout=self._timeout,
-        )
-        page: list[tuple[int, bytes]] = []
-        previous = "0"  # what the server calls the predecessor of a page's first message
-        for msg in found:
-            headers = msg.headers or {}
-            if headers.get("Nats-Last-Sequence") != previous:
-                return []
-            previous = headers["Nats-Sequence"]
-            page.append((int(previous), msg.data))
-        return page
+    async def _replies(self, what: str, requests: Sequence[Outgoing]) -> list[Msg]:
+        replies = await self._connection.request_each(requests, timeout=self._timeout)
+        found = [reply for reply in replies if reply is not None]
+        if len(found) < len(replies):
+            raise ReplyLost(f"{what}: no reply came")
+        if any(status_of(reply) == "503" for reply in found):
+            raise LogUnavailable(f"{what}: nobody serves {self._stream}")
+        return found
 
-    async def _leaders(self, request: dict[str, Any]) -> wire.StoredMessage | None:
-        """What the stream's leader has; None if that is nothing."""
-        msg = await self._connection.request(
-            f"$JS.API.STREAM.MSG.GET.{self._stream}",
-            msgspec.json.encode(request),
+    async def _leaders(self, name: str, part: int | str) -> bytes | None:
+        """What the stream's leader has at a part; None if that is nothing."""
+        answer = await streams.api(
+            self._connection,
+            f"STREAM.MSG.GET.{self._stream}",
+            wire.MessageAnswer,
+            {"last_by_subj": self._subject(name, part)},
             timeout=self._timeout,
         )
-        answer = _message_decoder.decode(msg.data)
-        if answer.error is None:
-            return answer.message
-        if answer.error.err_code in (wire.NO_MESSAGE, wire.NO_STREAM):
+        if answer.message is not None:
+            return answer.message.data
+        if answer.error is not None and answer.error.err_code in (wire.NO_MESSAGE, wire.NO_STREAM):
             return None
-        raise LogUnavailable(f"{self._stream}: {answer.error.description}")
+        what = answer.error.description if answer.error is not None else "no message"
+        raise LogUnavailable(f"{self._stream}: {what}")

@@ -1,0 +1,131 @@
+"""One content, by its SHA-256: who claims it, and which copies of its bytes are stored.
+
+Claims and releases compare-and-set on this subject, so that bytes are never removed under somebody
+who has just found them there. A copy is called after the id of the envelope that began it: no name
+is used twice. Time is the log's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
+from foldlog_projections.kept import as_type
+
+name = "blobs"
+version = 1
+latest_only = False
+
+BEGUN: Final = "blob.begun"
+CLAIMED: Final = "blob.claimed"
+RELEASED: Final = "blob.released"
+
+GRACE: Final = 3600.0
+"""Seconds that claims and copies outlast their time: by so much may clocks differ."""
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """`blob.begun`: a copy is about to be stored, called after the id of this envelope."""
+
+
+class Claim(NamedTuple):
+    """Whoever needs a content: the view that refers to it, and the id by which it does."""
+
+    family: str
+    keys: tuple[str, ...]
+    id: str
+
+
+class Claimed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`blob.claimed`: `copy`, the id of its `blob.begun`, is stored and stays for that claim.
+
+    `size` in bytes. `ttl` in seconds from the log's time of the envelope, 0 for ever.
+    """
+
+    claim: Claim
+    copy: str
+    size: int
+    ttl: int = 0
+
+
+class Released(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`blob.released`; `is_last` if no other claim counts any more, as the releaser saw it."""
+
+    claim: Claim
+    is_last: bool = False
+
+
+class Term(NamedTuple):
+    """When something was claimed last, and when that ends; in Unix seconds."""
+
+    since: float
+    until: float
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has ended, however clocks differ; `now` in Unix seconds."""
+        return now > self.until + GRACE
+
+
+@dataclass(slots=True)
+class Content:
+    """`copies` are stored, by id. `loose`: copies that nobody claims, being stored or
+    removed, with the time at which each became that.
+    """
+
+    size: int = 0
+    claims: dict[Claim, Term] = field(default_factory=dict)
+    copies: dict[str, Term] = field(default_factory=dict)
+    loose: dict[str, float] = field(default_factory=dict)
+
+    def copy_until(self, time: float) -> str:
+        """A copy that lasts until then, in Unix seconds; "" if there is none."""
+        return next((copy for copy, term in self.copies.items() if term.until >= time), "")
+
+
+_claimed: Final = msgspec.msgpack.Decoder(Claimed)
+_released: Final = msgspec.msgpack.Decoder(Released)
+keep, restore = as_type(Content)
+
+
+def initial() -> Content:
+    """Nobody claims it."""
+    return Content()
+
+
+def apply(state: Content, envelope: Recorded, /) -> Content:
+    """Fold one envelope in, after what was over when the log recorded it."""
+    now = envelope.recorded_at
+    state.claims = {claim: term for claim, term in state.claims.items() if not term.is_over(now)}
+    state.copies = {copy: term for copy, term in state.copies.items() if not term.is_over(now)}
+    match envelope.type:
+        case "blob.begun":
+            state.loose[envelope.id] = now
+        case "blob.claimed":
+            claimed = _claimed.decode(envelope.payload)
+            until = now + claimed.ttl if claimed.ttl else float("inf")
+            state.size = claimed.size
+            state.claims[claimed.claim] = Term(now, until)
+            if state.loose.pop(claimed.copy, None) is not None:
+                # It lasts an hour longer, so that those who come soon can share it.
+                state.copies[claimed.copy] = Term(now, until + GRACE)
+        case "blob.released":
+            released = _released.decode(envelope.payload)
+            state.claims.pop(released.claim, None)
+            if released.is_last or not state.claims:
+                state.loose |= dict.fromkeys(state.copies, now)
+                state.claims, state.copies = {}, {}
+        case unknown:
+            raise msgspec.ValidationError(f"{unknown} is not known to this version")
+    return state
+
+
+kind = Kind(
+    "blobs",
+    keys=("sha256",),
+    records={BEGUN: Begun, CLAIMED: Claimed, RELEASED: Released},
+    fold=Fold(initial, apply, keep, restore),
+)

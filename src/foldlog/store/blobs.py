@@ -1,0 +1,254 @@
+"""Contents stored once, for as long as somebody claims them.
+
+A content's subject is the only truth about it (`foldlog_projections.blobs`). A copy is announced
+there before its bytes are stored, and claimed before anything refers to it, so that `collect` finds
+what a save that was cut short has left. The last release removes the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
+    AppendUnknown,
+    FoldlogError,
+    LogCorrupt,
+    PastErased,
+)
+from foldlog.kind import Key
+from foldlog.log.blobs import Blobs
+from foldlog.log.port import Append
+from foldlog.store.payloads import dump
+from foldlog.store.primitives import At, Decided, Primitives
+from foldlog.store.tombstones import clear_view
+from foldlog_projections import blobs
+from foldlog_projections.blobs import GRACE, Claim, Claimed, Content, Released
+
+COLLECTED_SECONDS: Final = 3600.0
+"""How old a claim must be to be collected: older than any save can be that is still under way."""
+
+RENEWAL_SECONDS: Final = 600.0
+"""How old a claim may become before claiming again renews it."""
+
+_ATTEMPTS: Final = 10
+_DECISION_SECONDS: Final = 30.0
+_HASHED_IN_A_THREAD: Final = 1024 * 1024
+"""Bytes from which hashing would hold the event loop up for longer than a thread costs."""
+
+IsUsed = Callable[[str, Claim], Awaitable[bool]]
+"""Given a SHA-256 and a claim: whether the claimant still refers to that content."""
+
+
+class BlobStore:
+    """The contents of one store. `users` say by family which claims are used, for `collect`."""
+
+    def __init__(self, store: Primitives, stored: Blobs) -> None:
+        self._store = store
+        self._stored = stored
+        self.users: dict[str, IsUsed] = {}
+
+    async def claim(self, claim: Claim, data: bytes, sha256: str, *, ttl: int = 0) -> str:
+        """Have bytes be stored for as long as they are claimed; return the name of their copy.
+
+        Args:
+            ttl: seconds after which the claim ends by itself; 0 for never.
+
+        Raises:
+            AppendFailed, LogUnavailable: nothing is claimed. AppendUnknown: it may be.
+        """
+
+        needed = time.time() + ttl if ttl else math.inf
+        begun = copy = ""
+
+        def decide(content: Content) -> Draft | None:
+            nonlocal copy
+            copy = content.copy_until(needed) or (begun if begun in content.loose else "")
+            known = content.claims.get(claim)
+            is_fresh = known is not None and time.time() - known.since < RENEWAL_SECONDS
+            if not copy or (is_fresh and copy in content.copies):
+                return None
+            return _drafted(blobs.CLAIMED, Claimed(claim, copy, len(data), ttl))
+
+        try:
+            for _ in range(_ATTEMPTS):
+                await self._decide(sha256, decide)
+                if copy:
+                    break
+                begun = await self._begin(sha256)
+                await self._stored.put(
+                    _name(sha256, begun), data, ttl=ttl + 2 * int(GRACE) if ttl else None
+                )
+            else:
+                raise AppendFailed(f"the bytes of {sha256} are removed as often as they are stored")
+        except AppendUnknown:
+            raise
+        except FoldlogError:
+            if begun:
+                with suppress(FoldlogError):  # then it is left to `collect`
+                    await self._stored.delete(_name(sha256, begun))
+            raise
+        if begun not in ("", copy):
+            await self._stored.delete(_name(sha256, begun))  # somebody else was first
+        return _name(sha256, copy)
+
+    async def release(
+        self, sha256: str, claim: Claim, *, claimed_before: float = math.inf
+    ) -> int | None:
+        """Take a claim away, and the bytes with the last one.
+
+        Returns how many bytes were removed; None if there is no such claim, or none so old.
+
+        Args:
+            claimed_before: Unix seconds by the log's clock.
+
+        Raises:
+            AppendFailed, LogUnavailable, AppendUnknown: the claim, or the bytes that nobody claims,
+                may remain; `collect` removes them.
+        """
+        freed, copies = 0, list[str]()
+
+        def decide(content: Content) -> Draft | None:
+            nonlocal freed, copies
+            if claim not in content.claims or content.claims[claim].since >= claimed_before:
+                return None
+            now = time.time()
+            others = (term for other, term in content.claims.items() if other != claim)
+            is_last = all(term.is_over(now) for term in others)
+            freed, copies = (content.size, list(content.copies)) if is_last else (0, [])
+            return _drafted(blobs.RELEASED, Released(claim, is_last))
+
+        if not await self._decide(sha256, decide):
+            return None
+        await self._remove(sha256, copies)
+        return freed
+
+    async def read(self, sha256: str) -> Content:
+        """Return a content as of now. Use it before the next await; never change it.
+
+        Errors as `Journal.read`.
+        """
+        return (await self._store.read(blobs.kind, sha256, consistency="strong")).state
+
+    async def get(self, name: str) -> bytes | None:
+        """Return the bytes of a copy, or None if they are gone.
+
+        Raises:
+            LogCorrupt: they are not there whole, or not those that were saved. PastErased: in the
+                past, they were removed since. LogUnavailable: they could not be read.
+        """
+        data = await self._stored.get(name)
+        if data is None and self._store.past is not None:
+            raise PastErased(f"blob {name}", "its bytes were removed since")
+        sha256 = name.partition("-")[0]
+        if data is not None and await digest(data) != sha256:
+            raise LogCorrupt(blobs.kind.name, 0, "the bytes are not those that were saved")
+        return data
+
+    async def copy_of(self, sha256: str, claim: Claim) -> str | None:
+        """Return the name of a content's copy, or None if there is no such claim."""
+        content = await self.read(sha256)
+        term = content.claims.get(claim)
+        return _name(sha256, content.copy_until(term.until - GRACE)) if term is not None else None
+
+    async def is_readable(self, name: str, claim: Claim) -> bool:
+        """Return whether bytes are claimed, or there although nobody claims them."""
+        content = await self.read(name.partition("-")[0])
+        if content.claims:
+            return claim in content.claims
+        return await self._stored.get(name) is not None
+
+    async def is_sole(self, name: str, claim: Claim) -> bool:
+        """Return whether nobody but that claimant has the content of a copy."""
+        return (await self.read(name.partition("-")[0])).claims.keys() <= {claim}
+
+    async def all(self) -> list[str]:
+        """Return the SHA-256 of every content there ever was. For operators."""
+        return [s.keys[0] for s in await self._store.forked_log.subjects(blobs.kind.name)]
+
+    async def collect(
+        self, contents: Iterable[str], users: Mapping[str, IsUsed], *, older_than: float
+    ) -> list[tuple[Claim, int]]:
+        """Release what is claimed and not used; return each claim with the bytes it freed.
+
+        Args:
+            older_than: seconds since a claim was made.
+
+        Raises:
+            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
+        """
+        before, users = time.time() - older_than, {**self.users, **users}
+        collected: list[tuple[Claim, int]] = []
+        for sha256 in contents:
+            for claim, term in list((await self.read(sha256)).claims.items()):
+                is_used = users.get(claim.family, _unknown)
+                if not term.is_over(time.time()) and await is_used(sha256, claim):
+                    continue
+                freed = await self.release(sha256, claim, claimed_before=before)
+                if freed is not None:
+                    collected.append((claim, freed))
+            loose = (await self.read(sha256)).loose
+            await self._remove(sha256, [copy for copy, since in loose.items() if since < before])
+        return collected
+
+    async def clear(self) -> None:
+        """Remove all. Errors as `release`."""
+        for sha256 in await self.all():
+            for claim in list((await self.read(sha256)).claims):
+                await self.release(sha256, claim)
+            await self._remove(sha256, list((await self.read(sha256)).loose))
+
+    async def _begin(self, sha256: str) -> str:
+        subject = self._store.subject(blobs.kind, sha256)
+        begun = draft(blobs.BEGUN, b"\xc0", id=secrets.token_hex(10))
+        await self._store.append_atomically([Append(subject, (begun,))])
+        return begun.id
+
+    async def _remove(self, sha256: str, copies: Collection[str]) -> None:
+        """Remove the bytes of copies that nobody claims, and what the log says of them."""
+        for copy in copies:
+            await self._stored.delete(_name(sha256, copy))
+        folded, head = await self._store.read_at(blobs.kind, sha256)
+        content = folded.state
+        if copies and not content.claims and content.loose.keys() <= set(copies):
+            with suppress(AppendConflict):
+                await clear_view(self._store, blobs.kind(sha256), remember=False, head=head)
+
+    async def _decide(self, sha256: str, decide: Callable[[Content], Draft | None]) -> bool:
+        """Append what `decide` says to a content; return whether it said anything."""
+        key = blobs.kind(sha256)
+
+        def decision(at: At) -> dict[Key[Any], Decided]:
+            decided = decide(at.folded.state)
+            return {} if decided is None else {key: Decided([decided], None)}
+
+        return bool(await self._store.decide_drafts([key], decision, timeout=_DECISION_SECONDS))
+
+
+async def digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    if len(data) < _HASHED_IN_A_THREAD:
+        return hashlib.sha256(data).hexdigest()
+    return (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
+
+
+async def _unknown(sha256: str, claim: Claim) -> bool:
+    return True  # of a family that a newer version may have added
+
+
+def _name(sha256: str, copy: str) -> str:
+    return f"{sha256}-{copy}"
+
+
+def _drafted(type: str, event: Claimed | Released) -> Draft:
+    body = dump(event)
+    return draft(type, body, id=upsert_id(body))
