@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count as counting
-from itertools import islice
+from itertools import count as counting, islice
 
 from benchmarks import workload
 from benchmarks.bench import Bench

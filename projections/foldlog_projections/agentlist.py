@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "agentlist"
@@ -38,3 +39,11 @@ def apply(state: dict[str, bool], envelope: Recorded, /) -> dict[str, bool]:
     """List the agent; a second time changes nothing."""
     state[_decoder.decode(envelope.payload).scope] = True
     return state
+
+
+kind = Kind(
+    "agentlist",
+    keys=("runtime",),
+    records={LISTED: Listed},
+    fold=Fold(initial, apply, keep, restore),
+)

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from foldlog.kind import Kind
+from foldlog_projections import latest
 from foldlog_projections.latest import apply, initial
 
 name = "agentshares"
@@ -30,4 +32,26 @@ class Shared(msgspec.Struct, frozen=True, omit_defaults=True):
     ttl: float = 0.0
 
 
-__all__ = ["REVOKED", "SHARED", "Shared", "apply", "initial", "latest_only", "name", "version"]
+__all__ = [
+    "REVOKED",
+    "SHARED",
+    "Shared",
+    "apply",
+    "initial",
+    "kind",
+    "latest_only",
+    "name",
+    "version",
+]
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """`agent.revoked`: the token opens nothing any more."""
+
+
+kind = Kind(
+    "agentshares",
+    keys=("runtime", "token"),
+    records={SHARED: Shared, REVOKED: Revoked},
+    fold=latest,
+)

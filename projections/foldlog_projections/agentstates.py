@@ -1,4 +1,5 @@
 """The state of one agent, key by key, as its turns have left it.
+from foldlog.kind import Fold, Kind
 
 A turn is one change of several keys. Values come as deltas to what stood before: writers
 compare-and-set. They are put together when somebody reads the key, not when the turn is folded: a
@@ -13,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 
 name = "agentstates"
@@ -185,3 +187,12 @@ def restore(kept: bytes, /) -> AgentState:
 
 def _kept(entry: Entry) -> _Kept:
     return _Kept(entry.type, entry.schema, entry.private, entry.version, entry.ts, entry.raw)
+
+
+kind = Kind(
+    "agentstates",
+    keys=("runtime", "scope"),
+    records={TURNED: Turned},
+    fold=Fold(initial, apply, keep, restore),
+    redacted={TURNED: ("state", "label")},
+)

@@ -1,4 +1,5 @@
 """The artifacts of one session: what there is, in the order of first saves.
+from foldlog.kind import Fold, Kind
 
 The only truth about artifacts: one that is not in here does not exist, whatever bytes are stored.
 The fold knows no time; that an artifact has expired is for the reader to say, and for the next
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "artifacts"
@@ -101,3 +103,13 @@ def apply(state: dict[str, Held], envelope: Recorded, /) -> dict[str, Held]:
         held = Held(envelope.id, envelope.seq, envelope.ts, saved)
         state.setdefault(saved.artifact_id, held)
     return state
+
+
+kind = Kind(
+    "artifacts",
+    keys=("session_id",),
+    owner="session",
+    records={SAVED: Saved, DELETED: Deleted},
+    fold=Fold(initial, apply, keep, restore),
+    redacted={SAVED: ("data", "filename", "meta")},
+)

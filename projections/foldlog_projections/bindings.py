@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_pairs
 
 name = "bindings"
 version = 1
 latest_only = False
+
+
+class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`binding.saved`: a RemoteBinding."""
+
+    trace_id: str
+    context_id: str | None
+    task_id: str
+    agent_url: str
+    router_session_id: str | None = None
+    remote_skill: str | None = None
+    tenant_id: str | None = None
+    user_id: str | None = None
+    last_remote_task_id: str | None = None
+    is_terminal: bool = False
+    metadata: Content[Any] = {}
+
 
 TERMINAL = "binding.terminal"
 
@@ -47,3 +65,12 @@ def apply(state: dict[Key, Bound], envelope: Recorded, /) -> dict[Key, Bound]:
     elif key in state:
         state[key] = Bound(state[key].saved, ended=True)
     return state
+
+
+kind = Kind(
+    "bindings",
+    keys=("trace_id",),
+    owner="trace",
+    records={"binding.saved": BindingSaved, TERMINAL: Key},
+    fold=Fold(initial, apply, keep, restore),
+)

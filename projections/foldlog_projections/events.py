@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from foldlog import codec
+from foldlog.kind import Content, Kind
+from foldlog_projections import sequence
 from foldlog_projections.sequence import apply, initial
 
 name = "events"
 version = 1
 latest_only = False
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+
+class EventSaved(msgspec.Struct, frozen=True):
+    """`event.saved`: a StoredEvent."""
+
+    trace_id: str | None
+    ts: float
+    kind: str
+    node_name: str | None
+    node_id: str | None
+    payload: Content[Any]
+
+
+def _identity(event: EventSaved, body: bytes) -> str:
+    """Events of one content are one event: the order of keys in their payload aside."""
+    content = codec.native_digest(event.payload)
+    return codec.fingerprint(
+        (event.trace_id, event.ts, event.kind, event.node_name, event.node_id, content)
+    )
+
+
+__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "events",
+    keys=("trace_id",),
+    owner="trace",
+    records={"event.saved": EventSaved},
+    fold=sequence,
+    id=_identity,
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from foldlog.envelope import Recorded
 
+latest_only = True
+
 
 def initial() -> Recorded | None:
     """Nothing was saved."""

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "lineage"
@@ -76,3 +77,15 @@ def apply(state: Lineage, envelope: Recorded, /) -> Lineage:
         case unknown:
             raise msgspec.ValidationError(f"{unknown} is not known to this version")
     return state
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """`session.cleared`: what the session held can be shared no more."""
+
+
+kind = Kind(
+    "lineage",
+    keys=("session_id",),
+    records={BEGAN: Began, FORKED: Fork, ENDED: Fork, CLEARED: Ended},
+    fold=Fold(initial, apply, keep, restore),
+)

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from foldlog.kind import Content, Kind
+from foldlog_projections import latest
 from foldlog_projections.latest import apply, initial
 
 name = "memory"
 version = 1
 latest_only = True
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+
+class MemorySaved(msgspec.Struct, frozen=True):
+    """`memory.saved`: a memory's state."""
+
+    state: Content[Any]
+
+
+__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "memory",
+    keys=("key",),
+    records={"memory.saved": MemorySaved},
+    fold=latest,
+)

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from foldlog.envelope import Recorded, content_id
+import msgspec
+
+from foldlog.envelope import Recorded, content_id, upsert_id
+from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "pauses"
 version = 1
 latest_only = False
+
+
+class PauseSaved(msgspec.Struct, frozen=True):
+    """`pause.saved`: a planner's state. It expires `ttl` seconds after the log recorded it."""
+
+    token: str
+    ttl: float
+    payload: Content[Any]
+
+
+class PauseConsumed(msgspec.Struct, frozen=True):
+    """`pause.consumed`: somebody resumes the save of this envelope id, and nobody else will."""
+
+    consumed: str
+
+
+def _identity(record: PauseSaved | PauseConsumed, body: bytes) -> str:
+    """A save is known by its payload: a late retry must not bring a consumed pause back."""
+    if isinstance(record, PauseSaved):
+        return upsert_id(msgspec.msgpack.encode(record.payload))
+    return upsert_id(body)
+
 
 CONSUMED = "pause.consumed"
 
@@ -47,3 +73,12 @@ def apply(state: Pause, envelope: Recorded, /) -> Pause:
         state.offered.add(content)
         state.waiting = envelope
     return state
+
+
+kind = Kind(
+    "pauses",
+    keys=("token",),
+    records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},
+    fold=Fold(initial, apply, keep, restore),
+    id=_identity,
+)

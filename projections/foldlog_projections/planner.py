@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from foldlog.kind import Content, Kind, content_digest
+from foldlog_projections import sequence
 from foldlog_projections.sequence import apply, initial
 
 name = "planner"
 version = 1
 latest_only = False
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+
+class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`planner.saved`: a PlannerEvent."""
+
+    event_type: str
+    ts: float
+    trajectory_step: int = 0
+    thought: Content[str | None] = None
+    node_name: str | None = None
+    latency_ms: float | None = None
+    token_estimate: int | None = None
+    error: Content[str | None] = None
+    extra: Content[Any] = {}
+
+
+__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "planner",
+    keys=("trace_id",),
+    owner="trace",
+    records={"planner.saved": PlannerEventSaved},
+    fold=sequence,
+    id=content_digest,
+)

@@ -1,9 +1,10 @@
-"""Which projection folds which family of subjects."""
+"""The kinds that every store has. A new one is a line here."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from foldlog.kind import Kind
 from foldlog_projections import (
     agentlist,
     agentshares,
@@ -29,32 +30,31 @@ from foldlog_projections import (
     trajectory,
     updates,
 )
-from foldlog_projections.fold import Projection
 
-PROJECTIONS: tuple[Projection[Any], ...] = (
-    agentlist,
-    agentshares,
-    agentstates,
-    artifacts,
-    bindings,
-    events,
-    lineage,
-    memory,
-    pauses,
-    planner,
-    routes,
-    scoped,
-    scopes,
-    session,
-    stateartifacts,
-    statecontents,
-    statelist,
-    states,
-    steering,
-    tasks,
-    traces,
-    trajectory,
-    updates,
+KINDS: tuple[Kind[Any], ...] = (
+    agentlist.kind,
+    agentshares.kind,
+    agentstates.kind,
+    artifacts.kind,
+    bindings.kind,
+    events.kind,
+    lineage.kind,
+    memory.kind,
+    pauses.kind,
+    planner.kind,
+    routes.kind,
+    scoped.kind,
+    scopes.kind,
+    session.kind,
+    stateartifacts.kind,
+    statecontents.kind,
+    statelist.kind,
+    states.kind,
+    steering.kind,
+    tasks.kind,
+    traces.kind,
+    trajectory.kind,
+    updates.kind,
 )
-FAMILIES: dict[str, Projection[Any]] = {projection.name: projection for projection in PROJECTIONS}
-"""By family: a view's subjects carry the name of its projection."""
+FAMILIES: dict[str, Kind[Any]] = {kind.name: kind for kind in KINDS}
+"""By family: the subjects of a kind carry its name."""

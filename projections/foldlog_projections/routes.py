@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_pairs
 
 name = "routes"
@@ -36,3 +37,11 @@ def apply(state: dict[Route, int], envelope: Recorded, /) -> dict[Route, int]:
     """Note the sequence at which the route was saved last; its place stays that of its first."""
     state[_decoder.decode(envelope.payload)] = envelope.seq
     return state
+
+
+kind = Kind(
+    "routes",
+    keys=("router_session_id",),
+    records={"route.saved": Route},
+    fold=Fold(initial, apply, keep, restore),
+)

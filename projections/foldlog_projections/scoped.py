@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from foldlog.kind import Kind
+from foldlog_projections import latest
 from foldlog_projections.latest import apply, initial
 
 name = "scoped"
@@ -19,7 +21,17 @@ latest_only = True
 WRITTEN: Final = "scoped.written"
 DELETED: Final = "scoped.deleted"
 
-__all__ = ["DELETED", "WRITTEN", "Written", "apply", "initial", "latest_only", "name", "version"]
+__all__ = [
+    "DELETED",
+    "WRITTEN",
+    "Written",
+    "apply",
+    "initial",
+    "kind",
+    "latest_only",
+    "name",
+    "version",
+]
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,3 +50,16 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
     blob: str = ""
     sha256: str = ""
     size: int = 0
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """`scoped.deleted`: the key is gone."""
+
+
+kind = Kind(
+    "scoped",
+    keys=("scope", "key"),
+    records={WRITTEN: Written, DELETED: Deleted},
+    fold=latest,
+    redacted={WRITTEN: ("value",)},
+)

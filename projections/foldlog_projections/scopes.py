@@ -1,4 +1,5 @@
 """The index of one scope: which keys there are, what is known of them, and how they are linked.
+from foldlog.kind import Fold, Kind
 
 It holds no values: those stand under the keys' own subjects (`scoped`). Time is the log's: a key
 whose time is over goes with the first envelope that the log records afterwards; who reads in
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 
 name = "scopes"
 version = 1
@@ -240,3 +242,12 @@ def _unlink(state: State, from_key: str, edge: Edge) -> None:
             del state.incoming[to_key]
     if not edges:
         del state.links[from_key]
+
+
+kind = Kind(
+    "scopes",
+    keys=("scope",),
+    records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
+    fold=Fold(initial, apply, keep, restore),
+    redacted={LINKED: ("metadata",)},
+)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 from foldlog_projections.kept import as_type
 
@@ -159,7 +160,7 @@ class State:
         return next((g for g in self.groups.values() if task_id in g.task_ids), None)
 
 
-_types: Final[dict[str, type[msgspec.Struct]]] = {
+RECORDS: Final[dict[str, type[msgspec.Struct]]] = {
     CONTEXT: ContextChanged,
     QUEUED: PatchQueued,
     DECIDED: PatchDecided,
@@ -170,7 +171,7 @@ _types: Final[dict[str, type[msgspec.Struct]]] = {
     ENDED: GroupTaskEnded,
 }
 _decoders: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
-    type: msgspec.msgpack.Decoder(struct) for type, struct in _types.items()
+    type: msgspec.msgpack.Decoder(struct) for type, struct in RECORDS.items()
 }
 keep, restore = as_type(State)
 
@@ -226,3 +227,24 @@ def _judged(group: Group, at: str) -> Group:
         return group
     failed = any(status != _COMPLETE for status in group.ended.values())
     return replace(group, status="failed" if failed else "complete", ended_at=at)
+
+
+kind = Kind(
+    "session",
+    keys=("session_id",),
+    owner="session",
+    records=RECORDS,
+    fold=Fold(initial, apply, keep, restore),
+    redacted={
+        CONTEXT: ("llm_context", "tool_context", "memory", "artifacts"),
+        QUEUED: (
+            "digest",
+            "facts",
+            "artifacts",
+            "sources",
+            "recommended_next_steps",
+            "assumptions",
+        ),
+        OPENED: ("name",),
+    },
+)

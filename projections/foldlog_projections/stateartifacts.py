@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from foldlog.kind import Kind
+from foldlog_projections import latest
 from foldlog_projections.latest import apply, initial
 
 name = "stateartifacts"
@@ -22,4 +24,13 @@ class Named(msgspec.Struct, frozen=True):
     codec: str
 
 
-__all__ = ["NAMED", "Named", "apply", "initial", "latest_only", "name", "version"]
+__all__ = ["NAMED", "Named", "apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "stateartifacts",
+    keys=("artifact_id",),
+    records={NAMED: Named},
+    fold=latest,
+    redacted={NAMED: ("artifact",)},
+)

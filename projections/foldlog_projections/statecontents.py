@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "statecontents"
@@ -59,3 +60,11 @@ def apply(state: Content, envelope: Recorded, /) -> Content:
         state.blob, state.size_bytes = claim.blob, claim.size_bytes
     state.claims[claim.artifact_id] = envelope.recorded_at
     return state
+
+
+kind = Kind(
+    "statecontents",
+    keys=("sha256",),
+    records={STORED: Claim, CLAIMED: Claim, RELEASED: Claim},
+    fold=Fold(initial, apply, keep, restore),
+)

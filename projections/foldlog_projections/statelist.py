@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "statelist"
@@ -54,3 +55,11 @@ def apply(state: dict[str, Listed], envelope: Recorded, /) -> dict[str, Listed]:
         listed = _listed.decode(envelope.payload)
         state[listed.state_id] = listed
     return state
+
+
+kind = Kind(
+    "statelist",
+    keys=("shard",),
+    records={LISTED: Listed, UNLISTED: Unlisted},
+    fold=Fold(initial, apply, keep, restore),
+)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 from foldlog_projections.kept import as_type
 
@@ -223,3 +224,27 @@ def _step(state: State, envelope: Recorded) -> Step:
         case "step.retracted":
             return replace(step, phase="retracted")
     raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
+
+
+kind = Kind(
+    "states",
+    keys=("state_id",),
+    records={
+        SAVED: Saved,
+        OWNED: Owned,
+        REWOUND: Addressed,
+        INTENDED: Intended,
+        DONE: Done,
+        FAILED: Failed,
+        RETRACTED: Addressed,
+        WAITING: Waiting,
+    },
+    fold=Fold(initial, apply, keep, restore),
+    version=2,
+    redacted={
+        SAVED: ("tags", "description", "custom", "execution_state"),
+        DONE: ("result",),
+        FAILED: ("message",),
+        WAITING: ("request",),
+    },
+)

@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from foldlog.kind import Content, Kind, field_id
+from foldlog_projections import feed
 from foldlog_projections.feed import apply, initial
 
 name = "steering"
 version = 1
 latest_only = False
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+
+class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`steering.saved`: a SteeringEvent, sanitised."""
+
+    session_id: str
+    task_id: str
+    event_id: str
+    event_type: str
+    payload: Content[Any]
+    source: str
+    created_at: str
+    trace_id: str | None = None
+
+
+__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "steering",
+    keys=("session_id",),
+    owner="session",
+    records={"steering.saved": SteeringSaved},
+    fold=feed,
+    id=field_id("event_id"),
+)

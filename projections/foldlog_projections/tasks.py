@@ -12,11 +12,31 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "tasks"
 version = 1
 latest_only = False
+
+
+class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`task.saved`: a TaskState. Times are ISO 8601."""
+
+    task_id: str
+    session_id: str
+    status: str
+    task_type: str
+    priority: int
+    context_snapshot: Content[Any]
+    created_at: str
+    updated_at: str
+    trace_id: str | None = None
+    error: Content[str | None] = None
+    description: Content[str | None] = None
+    result: Content[Any] = None
+    progress: Content[Any] = None
+
 
 SAVED: Final = "task.saved"
 CHANGED: Final = "task.changed"
@@ -32,9 +52,9 @@ class Changed(msgspec.Struct, frozen=True):
     updated_at: str
     status: str | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
-    error: str | msgspec.UnsetType = msgspec.UNSET
-    result: Any | msgspec.UnsetType = msgspec.UNSET
-    progress: Any | msgspec.UnsetType = msgspec.UNSET
+    error: Content[str | msgspec.UnsetType] = msgspec.UNSET
+    result: Content[Any | msgspec.UnsetType] = msgspec.UNSET
+    progress: Content[Any | msgspec.UnsetType] = msgspec.UNSET
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -78,3 +98,12 @@ def each_whole(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
 def _whole(before: Recorded, change: Recorded) -> Recorded:
     fields = _fields.decode(before.payload) | _fields.decode(change.payload)
     return msgspec.structs.replace(change, type=SAVED, payload=_encode(fields))
+
+
+kind = Kind(
+    "tasks",
+    keys=("session_id",),
+    owner="session",
+    records={SAVED: TaskSaved, CHANGED: Changed},
+    fold=Fold(initial, apply, keep, restore),
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
 name = "traces"
@@ -16,12 +17,14 @@ version = 1
 latest_only = False
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class TraceSaved(msgspec.Struct, frozen=True):
+    """`trace.saved`: a trajectory of this trace was saved; `content` is its digest."""
+
     trace_id: str
     content: str
 
 
-_decoder = msgspec.msgpack.Decoder(_Entry)
+_decoder = msgspec.msgpack.Decoder(TraceSaved)
 keep, restore = as_type(dict[str, str])
 
 
@@ -36,3 +39,12 @@ def apply(state: dict[str, str], envelope: Recorded, /) -> dict[str, str]:
     state.pop(entry.trace_id, None)
     state[entry.trace_id] = entry.content
     return state
+
+
+kind = Kind(
+    "traces",
+    keys=("session_id",),
+    owner="session",
+    records={"trace.saved": TraceSaved},
+    fold=Fold(initial, apply, keep, restore),
+)

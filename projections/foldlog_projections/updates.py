@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from foldlog.kind import Content, Kind, field_id
+from foldlog_projections import feed
 from foldlog_projections.feed import apply, initial
 
 name = "updates"
 version = 1
 latest_only = False
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+
+class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`update.saved`: a StateUpdate."""
+
+    session_id: str
+    task_id: str
+    update_id: str
+    update_type: str
+    content: Content[Any]
+    created_at: str
+    trace_id: str | None = None
+    step_index: int | None = None
+    total_steps: int | None = None
+
+
+__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
+
+
+kind = Kind(
+    "updates",
+    keys=("session_id",),
+    owner="session",
+    records={"update.saved": UpdateSaved},
+    fold=feed,
+    id=field_id("update_id"),
+)

@@ -21,229 +21,101 @@ if TYPE_CHECKING:
     from foldlog.envelope import Position as Position
     from foldlog.errors import (
         AppendConflict as AppendConflict,
-    )
-    from foldlog.errors import (
         AppendFailed as AppendFailed,
-    )
-    from foldlog.errors import (
         AppendUnknown as AppendUnknown,
-    )
-    from foldlog.errors import (
         ArtifactLimitExceeded as ArtifactLimitExceeded,
-    )
-    from foldlog.errors import (
         ArtifactTooLarge as ArtifactTooLarge,
-    )
-    from foldlog.errors import (
         ConfigurationError as ConfigurationError,
-    )
-    from foldlog.errors import (
         FoldlogError as FoldlogError,
-    )
-    from foldlog.errors import (
         ImportFailed as ImportFailed,
-    )
-    from foldlog.errors import (
         InvalidId as InvalidId,
-    )
-    from foldlog.errors import (
         LogCorrupt as LogCorrupt,
-    )
-    from foldlog.errors import (
         LogRewound as LogRewound,
-    )
-    from foldlog.errors import (
         LogTimeout as LogTimeout,
-    )
-    from foldlog.errors import (
         LogUnavailable as LogUnavailable,
-    )
-    from foldlog.errors import (
         MissingCapability as MissingCapability,
-    )
-    from foldlog.errors import (
         MissingUpcaster as MissingUpcaster,
-    )
-    from foldlog.errors import (
         PastErased as PastErased,
-    )
-    from foldlog.errors import (
         PayloadError as PayloadError,
-    )
-    from foldlog.errors import (
         PayloadTooLarge as PayloadTooLarge,
-    )
-    from foldlog.errors import (
         ReadOnlyStore as ReadOnlyStore,
-    )
-    from foldlog.errors import (
         RedactionFailed as RedactionFailed,
-    )
-    from foldlog.errors import (
         ServerStartFailed as ServerStartFailed,
-    )
-    from foldlog.errors import (
         SessionExists as SessionExists,
-    )
-    from foldlog.errors import (
         SessionHasForks as SessionHasForks,
-    )
-    from foldlog.errors import (
         SteeringValidationError as SteeringValidationError,
-    )
-    from foldlog.errors import (
         StoreClosed as StoreClosed,
-    )
-    from foldlog.errors import (
         UnknownMoment as UnknownMoment,
-    )
-    from foldlog.errors import (
         UnsupportedServer as UnsupportedServer,
+    )
+    from foldlog.kind import (
+        Content as Content,
+        Fold as Fold,
+        Key as Key,
+        Kind as Kind,
+        content_digest as content_digest,
+        field_id as field_id,
+        fresh_id as fresh_id,
     )
     from foldlog.models import (
         ArtifactRef as ArtifactRef,
-    )
-    from foldlog.models import (
         ArtifactRetentionConfig as ArtifactRetentionConfig,
-    )
-    from foldlog.models import (
         ArtifactScope as ArtifactScope,
-    )
-    from foldlog.models import (
         PlannerEvent as PlannerEvent,
-    )
-    from foldlog.models import (
         RemoteBinding as RemoteBinding,
-    )
-    from foldlog.models import (
         StateUpdate as StateUpdate,
-    )
-    from foldlog.models import (
         SteeringEvent as SteeringEvent,
-    )
-    from foldlog.models import (
         SteeringEventType as SteeringEventType,
-    )
-    from foldlog.models import (
         StoredEvent as StoredEvent,
-    )
-    from foldlog.models import (
         TaskContextSnapshot as TaskContextSnapshot,
-    )
-    from foldlog.models import (
         TaskState as TaskState,
-    )
-    from foldlog.models import (
         TaskStatus as TaskStatus,
-    )
-    from foldlog.models import (
         TaskType as TaskType,
-    )
-    from foldlog.models import (
         Trajectory as Trajectory,
-    )
-    from foldlog.models import (
         TrajectoryStep as TrajectoryStep,
-    )
-    from foldlog.models import (
         UpdateType as UpdateType,
     )
     from foldlog.position import LogPosition as LogPosition
     from foldlog.protocols import (
         ArtifactStore as ArtifactStore,
-    )
-    from foldlog.protocols import (
         StateStore as StateStore,
-    )
-    from foldlog.protocols import (
         SupportsArtifacts as SupportsArtifacts,
-    )
-    from foldlog.protocols import (
         SupportsConversationBindings as SupportsConversationBindings,
-    )
-    from foldlog.protocols import (
         SupportsMemoryState as SupportsMemoryState,
-    )
-    from foldlog.protocols import (
         SupportsPlannerEvents as SupportsPlannerEvents,
-    )
-    from foldlog.protocols import (
         SupportsPlannerState as SupportsPlannerState,
-    )
-    from foldlog.protocols import (
         SupportsSteering as SupportsSteering,
-    )
-    from foldlog.protocols import (
         SupportsTasks as SupportsTasks,
-    )
-    from foldlog.protocols import (
         SupportsTrajectories as SupportsTrajectories,
-    )
-    from foldlog.protocols import (
         missing_capabilities as missing_capabilities,
-    )
-    from foldlog.protocols import (
         require_capabilities as require_capabilities,
     )
-    from foldlog.steering import sanitize_steering_event as sanitize_steering_event
-    from foldlog.steering import validate_steering_event as validate_steering_event
+    from foldlog.steering import (
+        sanitize_steering_event as sanitize_steering_event,
+        validate_steering_event as validate_steering_event,
+    )
     from foldlog.store import (
         Connecting as Connecting,
-    )
-    from foldlog.store import (
         Difference as Difference,
-    )
-    from foldlog.store import (
         EmbeddedHealth as EmbeddedHealth,
-    )
-    from foldlog.store import (
         Erased as Erased,
-    )
-    from foldlog.store import (
         Finding as Finding,
-    )
-    from foldlog.store import (
         Health as Health,
-    )
-    from foldlog.store import (
         Past as Past,
-    )
-    from foldlog.store import (
         RebuildProgress as RebuildProgress,
-    )
-    from foldlog.store import (
         RebuildReport as RebuildReport,
-    )
-    from foldlog.store import (
         Saving as Saving,
-    )
-    from foldlog.store import (
         Side as Side,
-    )
-    from foldlog.store import (
         SpoolHealth as SpoolHealth,
-    )
-    from foldlog.store import (
         Store as Store,
-    )
-    from foldlog.store import (
         StreamHealth as StreamHealth,
-    )
-    from foldlog.store import (
         VerifyReport as VerifyReport,
-    )
-    from foldlog.store import (
         connect as connect,
-    )
-    from foldlog.store import (
         memory_store as memory_store,
     )
-    from foldlog.upcasting import (
-        Upcasters as Upcasters,
-    )
-    from foldlog.upcasting import (
-        upcaster as upcaster,
-    )
+    from foldlog.store.primitives import Item as Item
+    from foldlog.upcasting import Upcasters as Upcasters, upcaster as upcaster
+    from foldlog_projections.folds import every as every, last as last, last_by as last_by
 
 __version__ = "0.1.0"
 
@@ -268,8 +140,8 @@ _HOMES = {
         "PastErased",
         "PayloadError",
         "PayloadTooLarge",
-        "RedactionFailed",
         "ReadOnlyStore",
+        "RedactionFailed",
         "ServerStartFailed",
         "SessionExists",
         "SessionHasForks",
@@ -278,6 +150,7 @@ _HOMES = {
         "UnknownMoment",
         "UnsupportedServer",
     ],
+    "foldlog.kind": ["Content", "Fold", "Key", "Kind", "content_digest", "field_id", "fresh_id"],
     "foldlog.models": [
         "ArtifactRef",
         "ArtifactRetentionConfig",
@@ -331,7 +204,9 @@ _HOMES = {
         "connect",
         "memory_store",
     ],
+    "foldlog.store.primitives": ["Item"],
     "foldlog.upcasting": ["Upcasters", "upcaster"],
+    "foldlog_projections.folds": ["every", "last", "last_by"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

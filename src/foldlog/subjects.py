@@ -37,7 +37,7 @@ _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(r"=([0-9A-F]{2})")
 _HASHED: Final = "=="  # a key cannot escape to this: its own "=" becomes "=3D"
 _LIMITED: Final = re.compile(
-    rf"{PREFIX}\.[A-Za-z0-9_=-]+\.[0-9]+\.[a-z]+(\.[A-Za-z0-9_=-]+)+(\.>)?"
+    rf"{PREFIX}\.[A-Za-z0-9_=-]+\.[0-9]+\.[a-z][a-z0-9_]*(\.[A-Za-z0-9_=-]+)+(\.>)?"
 )
 
 

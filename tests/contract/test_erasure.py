@@ -140,9 +140,9 @@ async def test_what_is_not_gone_is_named(
 ) -> None:
     """The proof finds what a clearing that does less would leave behind."""
     await fill(store, "session")
-    snapshots = store._views._snapshots
+    snapshots = store.hot_views._snapshots
     assert snapshots is not None
-    subject = store._journal.subject("updates", "session")
+    subject = store.subject("updates", "session")
     await snapshots._store.put(subject, 0, b"a snapshot")
 
     async def nothing(*args: object, **kwargs: object) -> None:

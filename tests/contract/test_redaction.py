@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import pytest
 
 import foldlog
 from foldlog import ArtifactScope, RedactionFailed, Saving
-from foldlog.envelope import draft
-from foldlog.log.port import Append
 from foldlog.store.store import StoreOptions
 from tests.conftest import OpenStore
 from tests.redaction.leaks import LEAKY, MASK, SECRET, Hook, masked, raw
@@ -181,24 +178,6 @@ async def test_a_spool_holds_what_the_hook_returned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["memory"], indirect=True)
-async def test_what_no_hook_has_seen_is_refused(reopen: OpenStore) -> None:
-    store = await reopen(redact=Hook())
-    subject = store._journal.subject("unheard", "of")
-    made = draft("unheard.of", b"\xc0", id="id")
-    appends: list[Callable[[], Awaitable[object]]] = [
-        lambda: store._journal.append((subject, [made])),
-        lambda: store._journal.append_now(Append(subject, (made,))),
-        lambda: store._journal.compare_and_append(subject, [made], 0),
-        lambda: store._journal.log.append([Append(subject, (made,))]),
-        lambda: store._journal.own_log.append([Append(subject, (made,))]),
-    ]
-    for attempt in appends:
-        with pytest.raises(foldlog.ConfigurationError, match=r"unheard\.of"):
-            await attempt()
-    assert await appended(store) == 0
-
-
-@pytest.mark.parametrize("backend", ["memory"], indirect=True)
 async def test_everything_else_works_as_without(reopen: OpenStore) -> None:
     store = await reopen(redact=Hook())
     await store.save_remote_binding(binding(router_session_id="router"))
@@ -226,10 +205,3 @@ class Asynchronous:
 def test_a_hook_is_not_asynchronous(redact: Any) -> None:
     with pytest.raises(foldlog.ConfigurationError, match="redact must not be asynchronous"):
         foldlog.memory_store(redact=redact)
-
-
-def test_a_store_without_a_hook_has_its_methods_as_they_are() -> None:
-    """No cost when absent: what a save calls is the capability's own method."""
-    store = foldlog.memory_store()
-    assert not hasattr(vars(store)["save_task"], "__wrapped__")
-    assert inspect.ismethod(vars(store)["save_task"])

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Run
-from tests.cli.support import run as run_command
+from tests.cli.support import Run, run as run_command
 from tests.docs.markdown import ROOT, Block, Page, pages
 from tests.docs.programs import run
 from tests.support.workers import PATIENCE, environment

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import msgspec
+from foldlog.store.journal import Journal
 
 from foldlog.envelope import Recorded
 from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable
 from foldlog.log.jetstream.publisher import Publisher
 from foldlog.log.port import Append, Record
-from foldlog.store.journal import Journal
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog.views.views import Views

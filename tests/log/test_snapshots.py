@@ -12,8 +12,7 @@ from nats.aio.msg import Msg
 from foldlog import LogUnavailable
 from foldlog.envelope import draft
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream import JetStreamLog, streams, wire
-from foldlog.log.jetstream import snapshots as module
+from foldlog.log.jetstream import JetStreamLog, snapshots as module, streams, wire
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Log

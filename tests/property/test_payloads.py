@@ -6,8 +6,7 @@ import asyncio
 from datetime import timedelta, timezone
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import foldlog
 from tests.support.build import event, update

@@ -21,7 +21,7 @@ SIZE = 20_000  # a page of a scan holds some five sessions
 async def filled(store: foldlog.Store) -> None:
     """Sessions one after the other."""
     for session in range(SESSIONS):
-        subject = store._journal.subject("updates", f"s{session}")
+        subject = store.subject("updates", f"s{session}")
         drafts = tuple(saved(session, n) for n in range(EACH))
         await store.log.append([Append(subject, drafts)])
 

@@ -85,7 +85,7 @@ async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> N
         assert report.projections["tool costs"] == report.projections["events"] == 1
         assert report.differing == ()
         await store.view("tool costs", "trace")
-        view = store._views.peek(costs, store._journal.subject(events, "trace"))
+        view = store.hot_views.peek(costs, store.subject(events, "trace"))
         assert view is not None
         view.folded.state["tool-0"][1] = 7
         [difference] = (await store.verify("tool costs")).differing
@@ -199,9 +199,9 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
     async with foldlog.memory_store(log=log, projections=[Costs()]) as store:
         assert await store.view("tool costs", "trace") == state
     async with foldlog.memory_store(log=log, projections=[KeptCosts()]) as store:
-        snapshots = store._views.snapshots
+        snapshots = store.hot_views.snapshots
         assert snapshots is not None
-        subject = store._journal.subject(events, "trace")
+        subject = store.subject(events, "trace")
         assert await snapshots.load(KeptCosts(), subject) is None
         monkeypatch.setattr(KeptCosts, "keep", staticmethod(fails))
         report = await store.rebuild()

@@ -45,7 +45,7 @@ async def save_updates(
 
 
 async def wait_for_snapshots(store: foldlog.Store) -> None:
-    snapshots = store._views.snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     if snapshots._writer is not None:
         snapshots._hurry.set()
@@ -79,7 +79,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
 ) -> None:
     await save_updates(store, 5)
     await store.list_updates("s")
-    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    view = store.hot_views.peek(updates, store.subject(updates, "s"))
     assert view is not None
     page = view.folded.state.page(0)
     page[3] = msgspec.structs.replace(page[3], payload=b"\x80")
@@ -96,7 +96,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
 async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store) -> None:
     await save_updates(store, 3)
     await store.list_updates("s")
-    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    view = store.hot_views.peek(updates, store.subject(updates, "s"))
     assert view is not None
     del view.folded.seen["s-00002"]
     [difference] = (await store.verify()).differing
@@ -111,11 +111,11 @@ async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
     """Its bytes are in order, and what they say is not so: only the log can tell."""
     await save_updates(store, LONG)
     await store.list_updates("s")
-    view = store._views.peek(updates, store._journal.subject(updates, "s"))
+    view = store.hot_views.peek(updates, store.subject(updates, "s"))
     assert view is not None
     view.folded.state.places["task-1"][0] = 2
     await wait_for_snapshots(store)
-    await store._views.drop()
+    await store.hot_views.drop()
     report = await store.verify()
     [difference] = report.differing
     assert "index.task-1" in difference.first
@@ -129,19 +129,19 @@ async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store)
     await save_updates(store, 1, "forked")
     await store.list_updates("forked")
     await wait_for_snapshots(store)
-    await store._views.drop()
+    await store.hot_views.drop()
     assert (await store.verify("updates")).is_good
     await store.list_updates("forked")
-    view = store._views.peek(updates, store._journal.subject(updates, "forked"))
+    view = store.hot_views.peek(updates, store.subject(updates, "forked"))
     assert view is not None
     await store.list_updates("forked", limit=LONG)  # with its pages in memory
     view.folded.state.places["task-1"][0] = 2
     view.unsaved, view.sealed = LONG, ()
-    snapshots = store._views.snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     snapshots.offer(view)
     await wait_for_snapshots(store)
-    await store._views.drop()
+    await store.hot_views.drop()
     [difference] = (await store.verify("updates")).differing
     assert difference.view == "updates/forked"
     assert "index.task-1" in difference.first
@@ -151,13 +151,13 @@ async def test_what_was_wrong_in_memory_never_comes_into_the_new_edition(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snapshots fall due between the switch and the moment in which memory is let go of."""
-    snapshots = store._views.snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     views = []
     for session in ("turn has come", "waits"):
         await save_updates(store, LONG, session)
         await store.list_updates(session)
-        views.append(store._views.peek(updates, store._journal.subject(updates, session)))
+        views.append(store.hot_views.peek(updates, store.subject(updates, session)))
     await wait_for_snapshots(store)
 
     async def accept() -> None:
@@ -228,12 +228,12 @@ async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: Memo
     await save_updates(store, LONG)
     await store.list_updates("s")
     await wait_for_snapshots(store)
-    subject = store._journal.subject(tasks, "s")
+    subject = store.subject(tasks, "s")
     log._stored[subject].append((log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record"))
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
     assert "" in editions(log)
-    assert store._views.is_hot(store._journal.subject(updates, "s"))
+    assert store.hot_views.is_hot(store.subject(updates, "s"))
 
 
 async def test_another_version_is_built_beside_the_old_one(
@@ -282,14 +282,14 @@ async def test_a_watcher_sees_neither_gap_nor_repeat_across_a_rebuild(
     await save_updates(store, 10)
     async with aclosing(store.watch_updates("s")) as watched:
         first = [(await anext(watched)).content["n"] for _ in range(6)]
-        view = store._views.peek(updates, store._journal.subject(updates, "s"))
+        view = store.hot_views.peek(updates, store.subject(updates, "s"))
         assert view is not None
         stale = view.folded
         await store.rebuild()
         await save_updates(store, 2, first=10)
         rest = [(await anext(watched)).content["n"] for _ in range(6)]
         assert first + rest == list(range(12))
-        again = store._views.peek(updates, store._journal.subject(updates, "s"))
+        again = store.hot_views.peek(updates, store.subject(updates, "s"))
         assert again is not None
         assert again.folded is not stale
 
@@ -307,9 +307,9 @@ async def test_a_process_that_was_hot_goes_on_in_the_edition_of_anothers_rebuild
     await wait_for_snapshots(store)
     assert editions(log) == {"v1~1"}
     async with foldlog.memory_store(log=log) as third:
-        snapshots = third._views.snapshots
+        snapshots = third.hot_views.snapshots
         assert snapshots is not None
-        restored = await snapshots.load(updates, store._journal.subject(updates, "s"))
+        restored = await snapshots.load(updates, store.subject(updates, "s"))
         assert restored is not None
         assert len(restored.folded.seen) > LONG
 
@@ -336,7 +336,7 @@ async def test_what_was_cut_short_goes_on_where_it_was(
     for session in "abcdefgh":
         await save_updates(store, 300, session)
     whole = await store.rebuild("updates")
-    rebuild = Rebuild(store._journal, recorded_every=100)
+    rebuild = Rebuild(store, recorded_every=100)
     with pytest.raises(Interrupted):
         await rebuild.rebuild("updates", on_progress=interrupting(5))
     scanned: list[int] = []
@@ -361,7 +361,7 @@ async def test_another_version_does_not_go_on_with_it(
 ) -> None:
     for session in "abcd":
         await save_updates(store, 30, session)
-    rebuild = Rebuild(store._journal, recorded_every=1)
+    rebuild = Rebuild(store, recorded_every=1)
     monkeypatch.setattr("foldlog.log.memory._PAGE", 10)
     with pytest.raises(Interrupted):
         await rebuild.rebuild("updates", on_progress=interrupting(2))
@@ -378,8 +378,8 @@ async def test_one_of_two_rebuilds_at_once_gives_way(
     for session in "abcd":
         await save_updates(store, 30, session)
     async with foldlog.memory_store(log=log) as other:
-        first = Rebuild(store._journal, recorded_every=1).rebuild("updates")
-        second = Rebuild(other._journal, recorded_every=1).rebuild("updates")
+        first = Rebuild(store, recorded_every=1).rebuild("updates")
+        second = Rebuild(other, recorded_every=1).rebuild("updates")
         results = await asyncio.gather(first, second, return_exceptions=True)
     won = [each for each in results if isinstance(each, foldlog.RebuildReport)]
     lost = [each for each in results if isinstance(each, foldlog.ConfigurationError)]
@@ -401,7 +401,7 @@ async def test_verifying_changes_nothing(store: foldlog.Store, log: MemoryLog) -
     assert report.projections["updates"] == 1
     assert report.envelopes >= LONG
     assert (dict(log.snapshots.stored), dict(log._stored)) == before
-    assert store._views.is_hot(store._journal.subject(updates, "s"))
+    assert store.hot_views.is_hot(store.subject(updates, "s"))
 
 
 async def test_what_cannot_be_read_is_reported_with_its_position(
@@ -409,7 +409,7 @@ async def test_what_cannot_be_read_is_reported_with_its_position(
 ) -> None:
     await save_updates(store, 3)
     await store.save_memory_state("key", {"n": 1})
-    subject = store._journal.subject(updates, "s")
+    subject = store.subject(updates, "s")
     seq, time, _ = log._stored[subject][0]
     log._stored[subject][0] = (seq, time, b"\xff")
     report = await store.verify()
@@ -432,7 +432,7 @@ async def test_records_that_are_counted_and_not_given_are_reported(
     monkeypatch.setattr(log, "counts", more)
     [finding] = (await store.verify("updates")).findings
     assert finding.reason == "1 of 4 records cannot be read"
-    assert finding.where == store._journal.subject(updates, "s").name
+    assert finding.where == store.subject(updates, "s").name
 
 
 async def test_an_unknown_projection_is_refused(store: foldlog.Store) -> None:

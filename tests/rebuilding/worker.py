@@ -19,7 +19,7 @@ async def main(path: str, namespace: str) -> None:
             if progress.done:
                 sys.stdin.readline()  # until somebody allows the next step, or kills this process
 
-        await Rebuild(store._journal, recorded_every=1).rebuild("updates", on_progress=on_progress)
+        await Rebuild(store, recorded_every=1).rebuild("updates", on_progress=on_progress)
 
 
 if __name__ == "__main__":

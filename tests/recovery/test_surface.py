@@ -9,8 +9,12 @@ import pytest
 
 import foldlog
 from foldlog import recovery
-from foldlog.recovery import StateBackend, SyncArtifactBackend, SyncStateBackend
-from foldlog.recovery import errors as recovery_errors
+from foldlog.recovery import (
+    StateBackend,
+    SyncArtifactBackend,
+    SyncStateBackend,
+    errors as recovery_errors,
+)
 
 
 @pytest.mark.parametrize("name", recovery.__all__)

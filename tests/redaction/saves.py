@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import foldlog
 from foldlog import ArtifactScope
+from foldlog_projections import memory
+from foldlog_projections.memory import MemorySaved
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 
@@ -79,6 +81,16 @@ CASES: dict[str, Case] = {
         lambda s: s.save_planner_event(
             "trace", planner_event(thought=SECRET, error=SECRET, extra=LEAKY)
         ),
+    ),
+    "Store.append": _case(
+        "append",
+        "memory.saved",
+        lambda s: s.append(memory.kind("key"), MemorySaved(LEAKY)),
+    ),
+    "Store.decide": _case(
+        "decide",
+        "memory.saved",
+        lambda s: s.decide(memory.kind("key"), lambda state: [MemorySaved(LEAKY)]),
     ),
     "Artifacts.put_bytes": _case(
         "put_bytes",

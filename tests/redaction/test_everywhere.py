@@ -24,7 +24,8 @@ from foldlog.recovery import (
 from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
-from foldlog.store.redaction import CONTENT, NO_CONTENT
+from foldlog.store.redaction import content_of
+from foldlog_projections.registry import KINDS
 from tests.conftest import OpenStore
 from tests.docs.markdown import ROOT
 from tests.redaction import facades, saves
@@ -32,17 +33,25 @@ from tests.redaction.leaks import LEAKY, MASK, SECRET, Handed, Hook, raw, refusi
 from tests.redaction.rest import everything_else
 from tests.redaction.saves import Case
 
+CONTENT = {type: names for type, names in content_of(KINDS).items() if names}
+"""What a hook sees, by the type of record."""
+
+NO_CONTENT = {type for type, names in content_of(KINDS).items() if not names} | {
+    *("artifact.located", "subject.cleared", "subject.forked")
+}
+"""Records of ids, names, times and digests; and what every kind of subject may hold."""
+
 CASES: dict[str, Case] = saves.CASES | facades.CASES
 
 GIVEN_NOTHING: dict[type, set[str]] = {
     foldlog.Store: {
         *("save_events_bulk", "save_task_update"),  # other names of two that have a case
         *("mark_binding_terminal", "load_planner_state", "clear_session", "clear", "erase_session"),
-        *("fork", "rebuild", "verify", "close", "atomic", "at", "session"),
+        *("fork", "rebuild", "verify"),
         *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
-        *("watch_events", "watch_updates", "watch_steering", "view", "health", "position"),
+        *("health", "position"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
@@ -81,7 +90,20 @@ GIVEN_NOTHING: dict[type, set[str]] = {
 MAKES_OR_READS: set[type] = {ScopedReader, LogStateRepository}
 """Parts that append nothing: they read, or make those that are counted."""
 
-BELOW = ("foldlog.log", "foldlog.subjects")
+PUBLIC = {
+    name
+    for name, value in inspect.getmembers(foldlog.Store, inspect.isfunction)
+    if hasattr(value, "__wrapped__") or name in ("save_event", "decide")
+}
+"""The calls of a store; what it is made of has no other way to the log than they have."""
+
+BELOW = (
+    "foldlog.log",
+    "foldlog.subjects",
+    "foldlog.views",
+    "foldlog.store.redaction",
+    "foldlog.store.operation",
+)
 """What a store is made of: what is appended there has passed the journal, or goes round the API."""
 
 
@@ -91,6 +113,7 @@ def test_every_public_method_has_a_case_or_is_given_nothing() -> None:
         for kind in GIVEN_NOTHING
         for name, value in inspect.getmembers(kind)
         if not name.startswith("_") and inspect.isfunction(value)
+        if kind is not foldlog.Store or name in PUBLIC
     }
     tried = {name.partition(" of ")[0].partition(" by ")[0] for name in CASES}
     nothing = {f"{kind.__name__}.{name}" for kind, names in GIVEN_NOTHING.items() for name in names}
@@ -183,7 +206,6 @@ def test_every_field_of_what_is_saved_is_shown_or_no_content(model: Any) -> None
 
 def test_every_kind_that_a_hook_sees_has_a_case() -> None:
     assert {kind for case in CASES.values() for kind in case.kinds} == CONTENT.keys()
-    assert not CONTENT.keys() & NO_CONTENT
 
 
 def test_the_page_on_security_says_what_a_hook_sees() -> None:

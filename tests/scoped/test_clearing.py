@@ -14,8 +14,8 @@ from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
 from foldlog.scoped.keys import Keys
 from foldlog.store import scopes as scopes_module
-from foldlog.store.clearing import clear_subject
 from foldlog.store.scopes import clear_scope
+from foldlog.store.tombstones import clear_view
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"
@@ -31,9 +31,9 @@ async def test_what_is_written_while_a_scope_is_cleared_stays_whole_or_goes_whol
     async def interfered(journal: Any, projection: Any, *names: str, **options: Any) -> Any:
         if projection.name == "scopes" and interfering:
             await scoped.write(ONE, *interfering.pop())
-        return await clear_subject(journal, projection, *names, **options)
+        return await clear_view(journal, projection, *names, **options)
 
-    monkeypatch.setattr(scopes_module, "clear_subject", interfered)
+    monkeypatch.setattr(scopes_module, "clear_view", interfered)
     await scoped.clear(ONE)
     assert interfering == []
     assert await scoped.list(ONE) == []
@@ -179,7 +179,7 @@ async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
     async def overtaken(keys: Keys, held: Any) -> bytes:
         if not cleared:
             cleared.append(held.version)
-            await clear_scope(store._journal, store._spills, ONE.subject_key)
+            await clear_scope(store, store._spills, ONE.subject_key)
         return await payload(keys, held)
 
     monkeypatch.setattr(Keys, "payload", overtaken)
@@ -201,12 +201,12 @@ async def test_a_write_that_may_be_stored_has_the_next_read_ask_the_log(
     await store.scoped.write(ONE, "a", 1)
     await store.scoped.list(ONE)
     unsettled: list[str] = []
-    monkeypatch.setattr(store._views, "unsettled", lambda s: unsettled.append(s.family))
+    monkeypatch.setattr(store.hot_views, "unsettled", lambda s: unsettled.append(s.family))
 
     async def unknown(*args: Any, **options: Any) -> Any:
         raise AppendUnknown([], "the answer was lost")
 
-    monkeypatch.setattr(type(store._journal.log), "append", unknown)
+    monkeypatch.setattr(type(store.forked_log), "append", unknown)
     with pytest.raises(AppendUnknown):
         await store.scoped.write(ONE, "b", 2)
     assert sorted(unsettled) == ["scoped", "scopes"]

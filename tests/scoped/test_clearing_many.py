@@ -14,7 +14,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
 from foldlog.store.absent import AbsentLog, Nothing
-from foldlog.store.clearing import bury, clear_subject
+from foldlog.store.clearing import bury, clear_view
 from foldlog.store.scopes import clear_scope
 from foldlog.subjects import Namespace
 from tests.conftest import OpenStore
@@ -25,7 +25,7 @@ VALUES = {f"k{n}": {"number": n} for n in range(60)} | {"x" * 300: 1, "a.*": 2, 
 
 async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
     """The types of what the log holds of each key of a scope, by its subject."""
-    log = store._journal.own_log
+    log = store.log
     found: dict[str, list[str]] = {}
     for subject in await log.subjects("scoped"):
         if subject.keys[0] == scope.subject_key:
@@ -37,7 +37,7 @@ async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
 
 def counted(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The purges of the log from now on."""
-    kind, asked = type(store._journal.own_log), list[str]()
+    kind, asked = type(store.log), list[str]()
     for name in ("purge", "purge_branch"):
         below = getattr(kind, name)
 
@@ -59,11 +59,10 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
     await store.scoped.clear(ONE)
     assert asked == ["purge_branch", "purge"]  # the keys, then the index
     assert await stored(store, ONE) == {
-        store._journal.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
-        for key in VALUES
+        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"] for key in VALUES
     }
     assert await store.scoped.list(ONE) == []
-    assert store._views._hot.bytes < 20_000  # no key was folded to be cleared
+    assert store.hot_views._hot.bytes < 20_000  # no key was folded to be cleared
 
 
 async def test_scopes_that_are_called_alike_stay(store: foldlog.Store) -> None:
@@ -86,7 +85,7 @@ async def scope_filled(store: foldlog.Store, scope: Scope) -> None:
         await store.scoped.write_many(scope, {"k": number, "a.b": number, ">": number})
 
 
-@pytest.mark.parametrize("cut_at", ["bury", "purge_branch", "purged", "clear_subject"])
+@pytest.mark.parametrize("cut_at", ["bury", "purge_branch", "purged", "clear_view"])
 async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:
@@ -103,7 +102,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
         raise LogUnavailable("cut short")
 
     if cut_at.startswith("purge"):
-        kind = type(store._journal.own_log)
+        kind = type(store.log)
         below = kind.purge_branch
         monkeypatch.setattr(kind, "purge_branch", cut)
     else:
@@ -137,9 +136,9 @@ async def test_a_clearing_that_is_interfered_with_purges_the_scope_once(
     async def interfered(*args: Any, **options: Any) -> Any:
         if interfering:
             await store.scoped.write_many(ONE, interfering.pop())
-        return await clear_subject(*args, **options)
+        return await clear_view(*args, **options)
 
-    monkeypatch.setattr(scopes_module, "clear_subject", interfered)
+    monkeypatch.setattr(scopes_module, "clear_view", interfered)
     asked = counted(store, monkeypatch)
     await store.scoped.clear(ONE)
     assert asked == ["purge_branch", "purge", "purge", "purge"]  # the keys, "a", "c", the index
@@ -154,15 +153,15 @@ async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPa
     log: Any = AbsentLog(Nothing(LogUnavailable("not yet"), Namespace()))
     log.blobs, log.snapshots = real.blobs, real.snapshots
     async with foldlog.memory_store(log=log) as store:
-        settle = store._journal.settle
+        settle = store.settle
 
         async def reached() -> None:
-            if store._journal.log.namespace.shards == 1:
+            if store.forked_log.namespace.shards == 1:
                 log.reached(real, owned=False)
             await settle()
 
-        monkeypatch.setattr(store._journal, "settle", reached)
-        await clear_scope(store._journal, store._spills, scope.subject_key)
+        monkeypatch.setattr(store, "settle", reached)
+        await clear_scope(store, store._spills, scope.subject_key)
     held = await real.counts(shard_of(real, scope))
     assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
 
@@ -200,7 +199,7 @@ async def test_no_key_goes_without_a_tombstone(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": 2})
-    kind = type(store._journal.own_log)
+    kind = type(store.log)
     purge_branch, interfering = kind.purge_branch, [{"c": 3}]
 
     async def interfered(journal: Any, subjects: Any) -> Any:

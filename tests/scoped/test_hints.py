@@ -240,9 +240,9 @@ async def test_reading_many_keys_loads_the_index_at_last(
     index = store.scoped._keys.index_subject(ONE)
     for number in range(32):
         assert await store.scoped.read(ONE, f"k{number}") == number
-    assert not store._views.is_hot(index)
+    assert not store.hot_views.is_hot(index)
     assert await store.scoped.read(ONE, "k40") == 40
-    assert store._views.is_hot(index)
+    assert store.hot_views.is_hot(index)
     counting = Counting(store.scoped, monkeypatch)
     assert await store.scoped.read(ONE, "k3") == 3
     assert await store.scoped.read(ONE, "nothing") is None

@@ -51,13 +51,13 @@ async def test_keys_are_listed_read_and_walked_without_values(
     monkeypatch.setattr(store.scoped._keys, "last", counted)
     index = store.scoped._keys.index_subject(BIG)
     assert await store.scoped.read(BIG, "k:077777") == value(77_777)
-    assert not store._views.is_hot(index)
+    assert not store.hot_views.is_hot(index)
     assert await store.scoped.list(BIG, "k:0123") == [f"k:{n:06}" for n in range(12_300, 12_400)]
     assert len(await store.scoped.list(BIG)) == KEYS
     assert await store.scoped.traverse(BIG, "k:000001", None, 3) == []
     assert await store.scoped.read(BIG, "k:000002") == value(2)
     assert asked == ["k:077777", "k:000002"]
-    assert store._views._hot.bytes < KEYS * 600
+    assert store.hot_views._hot.bytes < KEYS * 600
     assert store.scoped._keys.cache.bytes < 3000
 
 

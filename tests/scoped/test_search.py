@@ -23,8 +23,8 @@ from foldlog.scoped import (
     SearchOptions,
     SearchResult,
     StoreOptions,
+    index as index_module,
 )
-from foldlog.scoped import index as index_module
 from foldlog.scoped.index import Document, Index
 from foldlog.views import Consistency
 from foldlog_projections.fold import Folded

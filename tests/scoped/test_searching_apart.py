@@ -13,8 +13,7 @@ import pytest
 
 import foldlog
 from foldlog import StoreClosed
-from foldlog.scoped import Scope
-from foldlog.scoped import search as search_module
+from foldlog.scoped import Scope, search as search_module
 from foldlog.scoped.index import Document, Index
 from foldlog.scoped.syncing import Syncing
 

@@ -9,8 +9,7 @@ import pytest
 
 import foldlog
 from foldlog import scoped
-from foldlog.scoped import ScopedReader, ScopedStore
-from foldlog.scoped import errors as scoped_errors
+from foldlog.scoped import ScopedReader, ScopedStore, errors as scoped_errors
 
 
 @pytest.mark.parametrize("name", [name for name in scoped.__all__ if name != "Embedder"])

@@ -11,8 +11,7 @@ import pytest
 import foldlog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Stored
-from foldlog.scoped import ContentKind, MemoryTier, Scope, StoreOptions
-from foldlog.scoped import syncing as syncing_module
+from foldlog.scoped import ContentKind, MemoryTier, Scope, StoreOptions, syncing as syncing_module
 from foldlog.scoped.index import Document, Index
 from foldlog.views import snapshot
 

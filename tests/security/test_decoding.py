@@ -172,7 +172,7 @@ async def test_a_crafted_payload_is_a_value_or_corrupt(name: str) -> None:
             "traces": ("trace.saved", store.list_traces),
         }
         for family, (type, read) in reads.items():
-            subject = store._journal.subject(family, "key")
+            subject = store.subject(family, "key")
             made = draft(type, CRAFTED[name], id="crafted")
             await store.log.append([Append(subject, (made,))])
             try:

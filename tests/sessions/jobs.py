@@ -16,8 +16,7 @@ sys.path.insert(0, str(EXAMPLES))
 from conversing import TASK, turn_id  # noqa: E402  # an example is a script, not a package
 from job_queue import Job, JobQueue  # noqa: E402
 from long_lived_worker import LongLivedWorker  # noqa: E402
-from submit import QUEUE  # noqa: E402
-from submit import jobs as jobs_of  # noqa: E402
+from submit import QUEUE, jobs as jobs_of  # noqa: E402
 
 __all__ = [
     "EXAMPLES",

@@ -42,7 +42,6 @@ async def moody(
     store: foldlog.Store, summarizer: Moody, clock: Clock, **options: Any
 ) -> tuple[ShortTermMemory, list[tuple[str, str]]]:
     """A memory without recent turns, and the ways that its health takes."""
-    from foldlog.store.memory import Memory
 
     ways: list[tuple[str, str]] = []
 
@@ -51,7 +50,7 @@ async def moody(
 
     memory = ShortTermMemory(
         config(full_zone_turns=0, **options),
-        Memory(store._journal),
+        store,
         "k",
         summarizer=summarizer,
         on_health=on_health,

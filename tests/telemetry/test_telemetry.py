@@ -207,7 +207,7 @@ async def test_a_view_that_lacks_what_it_has_heard_of_lags(
 ) -> None:
     collected.instrument(store)
     await store.list_updates("session")
-    view = store._views._hot.get(store._journal.subject("updates", "session"))
+    view = store.hot_views._hot.get(store.subject("updates", "session"))
     assert view is not None
     view.acked(view.applied + 7)
     assert collected.value("foldlog.view.lag") == 7
@@ -342,7 +342,7 @@ async def test_a_store_that_is_not_measured_has_nothing_in_front_of_its_methods(
     async with foldlog.memory_store() as store:
         for name, method in vars(store).items():
             assert not hasattr(method, "__wrapped__"), name
-        assert "_read" not in vars(store._views)
+        assert "_read" not in vars(store.hot_views)
 
 
 def test_opentelemetry_is_loaded_only_by_who_measures() -> None:

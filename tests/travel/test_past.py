@@ -14,9 +14,17 @@ import foldlog
 from foldlog import LogPosition
 from foldlog.position import Reach
 from foldlog.recovery import StateStatus
+from foldlog_projections import updates
 from tests.conftest import OpenStore
-from tests.support.build import binding as remote_binding
-from tests.support.build import event, planner_event, steering, task, trajectory, update
+from tests.support.build import (
+    binding as remote_binding,
+    event,
+    planner_event,
+    steering,
+    task,
+    trajectory,
+    update,
+)
 
 SCOPE = foldlog.ArtifactScope(session_id="session")
 
@@ -186,7 +194,7 @@ async def test_any_projection_is_read_as_of_the_moment_and_verified(store: foldl
     [then] = await saved(store, "u1")
     await saved(store, "u2")
     past = store.at(then)
-    assert [envelope.id for envelope in await past.view("updates", "session")] == ["u1"]
+    assert [item.id for item in await past.items(updates.kind("session"))] == ["u1"]
     report = await past.verify()
     assert (report.envelopes, report.differing) == (1, ())
 

@@ -6,8 +6,7 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog import LogPosition, UnknownMoment
 from foldlog.position import Reach, mark_of

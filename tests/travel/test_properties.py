@@ -49,7 +49,7 @@ async def every_position_is_a_fold_of_the_prefix(store: foldlog.Store, steps: li
                 continue
             subject = store.log.namespace.parse(name)
             assert subject is not None
-            reading = past._journal.views.read(FAMILIES[family], subject, "session")
+            reading = past.hot_views.read(FAMILIES[family], subject, "session")
             first = envelopes[0]
             if first.type == CLEARED and (first.seq, first.index) > (seq, index):
                 with pytest.raises(foldlog.PastErased):

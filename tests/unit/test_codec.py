@@ -13,8 +13,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog import codec
 from foldlog.errors import PayloadError

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, upsert_id
 from foldlog_projections import bindings, pauses, routes, tasks, traces
 from foldlog_projections.bindings import Key
 from foldlog_projections.fold import clearing, fold, start, step
-from foldlog_projections.registry import FAMILIES, PROJECTIONS
+from foldlog_projections.registry import FAMILIES, KINDS as PROJECTIONS
 
 
 def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:

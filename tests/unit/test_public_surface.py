@@ -98,7 +98,8 @@ def test_a_public_name_has_a_docstring_of_its_own(name: str) -> None:
 
 def test_every_method_of_a_store_has_a_docstring() -> None:
     store = foldlog.memory_store()
-    methods = {name for name in dir(store) if not name.startswith("_")} - {"log", "artifact_store"}
+    methods = {name for name in dir(foldlog.Store) if not name.startswith("_")}
+    methods -= {name for name in methods if name in foldlog.Store.__annotations__}
     artifacts = {f"artifact_store.{n}" for n in dir(store.artifact_store) if not n.startswith("_")}
     assert {"save_event", "list_tasks", "watch_updates", "close"} <= methods
     assert "artifact_store.put_bytes" in artifacts
@@ -112,17 +113,16 @@ def test_help_on_the_class_tells_of_every_method_of_a_store() -> None:
     store = foldlog.memory_store()
     methods = {
         name: method
-        for name, method in vars(store).items()
-        if not name.startswith("_") and inspect.isroutine(method)
+        for name, method in inspect.getmembers(foldlog.Store, inspect.isfunction)
+        if not name.startswith("_")
     }
     assert len(methods) > 30
     shown = pydoc.plain(pydoc.render_doc(foldlog.Store))
     for name, method in methods.items():
-        declared = getattr(foldlog.Store, name)
         assert re.search(rf"^ \|  (async )?{name}(\(self| = )", shown, re.MULTILINE), name
-        assert inspect.getdoc(declared) == inspect.getdoc(method)
-        _, *parameters = inspect.signature(declared).parameters.values()
-        assert parameters == list(inspect.signature(method).parameters.values())
+        assert inspect.signature(getattr(store, name)).parameters.keys() == {
+            parameter for parameter in inspect.signature(method).parameters if parameter != "self"
+        }
 
 
 async def test_a_method_can_be_called_through_the_class() -> None:
@@ -133,12 +133,13 @@ async def test_a_method_can_be_called_through_the_class() -> None:
 
 
 def _resolve(store: foldlog.Store, path: str) -> Any:
+    *parts, last = path.split(".")
     owner: Any = store
-    for part in path.split("."):
-        # A property's words are its class's, not those of the value it gives.
-        found = getattr(type(owner), part, None)
-        owner = found if isinstance(found, property) else getattr(owner, part)
-    return owner
+    for part in parts:
+        owner = getattr(owner, part)
+    # A property's words are its class's, not those of the value it gives.
+    found = getattr(type(owner), last, None)
+    return found if isinstance(found, property) else getattr(owner, last)
 
 
 # --- the errors ---------------------------------------------------------------------------------

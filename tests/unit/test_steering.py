@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from foldlog.errors import SteeringValidationError
 from foldlog.models import SteeringEvent, SteeringEventType

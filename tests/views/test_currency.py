@@ -7,13 +7,13 @@ import time
 from contextlib import aclosing
 
 import pytest
+from foldlog.store.journal import Journal
 
 import foldlog
 from foldlog import StateUpdate, UpdateType
 from foldlog.envelope import CLEARED, draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
-from foldlog.store.journal import Journal
 from foldlog.views import Views
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections import updates

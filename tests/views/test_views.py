@@ -8,15 +8,13 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.envelope import Recorded, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, StoreClosed
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
-from foldlog.views import Views
-from foldlog.views import views as views_module
+from foldlog.views import Views, views as views_module
 from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections import memory, tasks, updates

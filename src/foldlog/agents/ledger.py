@@ -17,8 +17,8 @@ from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt, LogUnavail
 from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.guards import restoring
-from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump, load
+from foldlog.store.primitives import Primitives
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
@@ -51,7 +51,7 @@ class LogBackend:
     change several scopes at once.
     """
 
-    def __init__(self, journal: Journal, name: str) -> None:
+    def __init__(self, journal: Primitives, name: str) -> None:
         self._journal = journal
         self._name = name
 
@@ -63,7 +63,7 @@ class LogBackend:
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
         """See the protocol."""
         folded, head = await self._journal.read_at(
-            agentstates, self._name, scope, consistency=consistency
+            agentstates.kind, self._name, scope, consistency=consistency
         )
         # The entries never change, but which they are does.
         return Loaded(head, dict(folded.state.entries))
@@ -74,15 +74,15 @@ class LogBackend:
         """See the protocol."""
         appends = [self._append(write, label) for write in writes]
         for digest, shared in shares:
-            subject = self._journal.subject(agentshares, self._name, digest)
+            subject = self._journal.subject(agentshares.kind, self._name, digest)
             appends.append(_upserts(subject, agentshares.SHARED, [shared]))
         listed = [Listed(write.scope) for write in writes if write.is_first]
         if listed:
-            subject = self._journal.subject(agentlist, self._name)
+            subject = self._journal.subject(agentlist.kind, self._name)
             appends.append(_upserts(subject, agentlist.LISTED, listed))
         while True:
             try:
-                seqs = await self._journal.log.append(appends, atomic=True)
+                seqs = await self._journal.forked_log.append(appends, atomic=True)
             except AppendConflict as conflict:
                 if conflict.actual is not None and len(writes) == 1:
                     raise
@@ -94,16 +94,18 @@ class LogBackend:
             except (AppendUnknown, asyncio.CancelledError):
                 # Reads are how the caller finds out, so the next ones ask the log.
                 for append in appends:
-                    self._journal.views.unsettled(append.subject)
+                    self._journal.hot_views.unsettled(append.subject)
                 raise
             break
         for append, seq in zip(appends, seqs, strict=True):
-            self._journal.views.acked(append.subject, seq)
+            self._journal.hot_views.acked(append.subject, seq)
         return {write.scope: seq for write, seq in zip(writes, seqs, strict=False)}
 
     async def opened_by(self, digest: str) -> Shared | None:
         """See the protocol. The log itself is asked, so that a revocation holds at once."""
-        folded = await self._journal.read(agentshares, self._name, digest, consistency="strong")
+        folded = await self._journal.read(
+            agentshares.kind, self._name, digest, consistency="strong"
+        )
         item = folded.state
         if item is None or item.type == agentshares.REVOKED:
             return None
@@ -113,22 +115,22 @@ class LogBackend:
 
     async def revoke(self, digest: str) -> None:
         """See the protocol."""
-        subject = self._journal.subject(agentshares, self._name, digest)
+        subject = self._journal.subject(agentshares.kind, self._name, digest)
         body = b"\x80"
         revoked = draft(agentshares.REVOKED, body, id=upsert_id(body))
         append = Append(subject, (revoked,))
-        [seq] = await self._journal.log.append([append], atomic=True)
-        self._journal.views.acked(subject, seq)
+        [seq] = await self._journal.forked_log.append([append], atomic=True)
+        self._journal.hot_views.acked(subject, seq)
 
     async def moment(self) -> int:
         """See the protocol."""
-        shard = self._journal.subject(agentlist, self._name).shard
-        streams = await led(self._journal.log)
+        shard = self._journal.subject(agentlist.kind, self._name).shard
+        streams = await led(self._journal.forked_log)
         return next(stream.last_seq for stream in streams if stream.shard == shard)
 
     async def scopes(self) -> list[str]:
         """See the protocol."""
-        folded = await self._journal.read(agentlist, self._name, consistency="strong")
+        folded = await self._journal.read(agentlist.kind, self._name, consistency="strong")
         return list(folded.state)
 
     async def commits(self, scope: str) -> AsyncGenerator[Commit]:
@@ -140,9 +142,9 @@ class LogBackend:
 
     async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
         """See the protocol. Ends when the store is closed: StoreClosed."""
-        subject = self._journal.subject(agentstates, self._name, scope)
+        subject = self._journal.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates), 0
-        async with aclosing(self._journal.views.advances(agentstates, subject)) as heads:
+        async with aclosing(self._journal.hot_views.advances(agentstates.kind, subject)) as heads:
             async for head in heads:
                 since = head if since is None else since
                 while reached < head:
@@ -160,8 +162,8 @@ class LogBackend:
         self, folded: Folded[AgentState], scope: str, after: int
     ) -> AsyncGenerator[tuple[int, Commit | None]]:
         """Fold what follows in, and yield how far that has come, with each turn on the way."""
-        subject = self._journal.subject(agentstates, self._name, scope)
-        async with aclosing(self._journal.log.read(subject, after=after)) as pages:
+        subject = self._journal.subject(agentstates.kind, self._name, scope)
+        async with aclosing(self._journal.forked_log.read(subject, after=after)) as pages:
             async for records in pages:
                 for record in records:
                     for envelope in record.envelopes:
@@ -169,13 +171,13 @@ class LogBackend:
 
     async def _check(self, writes: Sequence[Write]) -> None:
         for write in writes:
-            _, head = await self._journal.read_at(agentstates, self._name, write.scope)
+            _, head = await self._journal.read_at(agentstates.kind, self._name, write.scope)
             if head != write.expected:
-                subject = self._journal.subject(agentstates, self._name, write.scope)
+                subject = self._journal.subject(agentstates.kind, self._name, write.scope)
                 raise AppendConflict(subject.name, write.expected, head)
 
     def _append(self, write: Write, label: str) -> Append:
-        subject = self._journal.subject(agentstates, self._name, write.scope)
+        subject = self._journal.subject(agentstates.kind, self._name, write.scope)
         drafts = [
             draft(agentstates.TURNED, body, id=upsert_id(body))
             for body in map(dump, _turns(write.changes, label))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from foldlog.agents.ledger import LogBackend
 from foldlog.agents.manager import AgentStates
 from foldlog.agents.memory import MemoryBackend
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import checked_id
 
 R = TypeVar("R", bound=BaseModel)
@@ -22,7 +22,7 @@ class NoRuntimeState(BaseModel):
 class LogStateRepository:
     """Managers over a store's log. Two of one name have the same states, in any process."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Primitives) -> None:
         self._journal = journal
 
     def create_manager(self, runtime_state_type: type[R], name: str = "default") -> AgentStates[R]:
@@ -61,6 +61,6 @@ class InMemoryStateRepository:
         return AgentStates(backend, runtime_state_type)
 
 
-def agents(journal: Journal) -> StoreAgents:
+def agents(journal: Primitives) -> StoreAgents:
     """Return the agent state of a store."""
     return StoreAgents(LogStateRepository(journal), LogBackend(journal, "default"))

@@ -41,7 +41,7 @@ async def session(store: Store, session_id: str) -> Described:
 
 async def everything(store: Store) -> dict[str, Described]:
     """What a namespace holds: each session, and under "" its traces' events and its memories."""
-    from foldlog.store.events import drafted
+    from foldlog.store.events import event_id
 
     described = {name: await session(store, name) for name in await store.sessions()}
     rest: dict[str, dict[str, Any]] = {"event": {}, "memory": {}}
@@ -49,7 +49,7 @@ async def everything(store: Store) -> dict[str, Described]:
         trace = subject.keys[0]
         for event in await store.load_history(trace):
             if not (trace.startswith("session:") and event.kind.startswith("session.")):
-                rest["event"][f"{trace} {drafted(event).id[:8]}"] = jsonable(event)
+                rest["event"][f"{trace} {event_id(event)[:8]}"] = jsonable(event)
     for subject in await store.log.subjects("memory"):
         rest["memory"][subject.keys[0]] = jsonable(await store.load_memory_state(subject.keys[0]))
     return described | {"": rest}

@@ -192,14 +192,16 @@ class ArtifactBackend:
         new = Named(await _sha256(encoded.data), encoded.codec)
         await self._contents.claim(new.sha256, encoded.data, artifact_id)
         if new != before:
-            subject = self._ledger.journal.subject(stateartifacts, artifact_id)
+            subject = self._ledger.journal.subject(stateartifacts.kind, artifact_id)
             body = dump(new)
             named = draft(stateartifacts.NAMED, body, id=upsert_id(body))
-            [seq] = await self._ledger.journal.log.append([Append(subject, (named,))])
-            self._ledger.journal.views.acked(subject, seq)
+            [seq] = await self._ledger.journal.forked_log.append([Append(subject, (named,))])
+            self._ledger.journal.hot_views.acked(subject, seq)
 
     async def _named(self, artifact_id: str) -> Named | None:
-        folded = await self._ledger.journal.read(stateartifacts, artifact_id, consistency="strong")
+        folded = await self._ledger.journal.read(
+            stateartifacts.kind, artifact_id, consistency="strong"
+        )
         return None if folded.state is None else _lead(folded.state)
 
 
@@ -218,7 +220,7 @@ def _decoded(artifact_id: str, encoded: Encoded, opted_in: str | None) -> Any:
 
 
 def _corrupt(artifact_id: str, reason: str) -> LogCorrupt:
-    return LogCorrupt(stateartifacts.name, 0, f"artifact {artifact_id!r:.80}: {reason}")
+    return LogCorrupt(stateartifacts.kind.name, 0, f"artifact {artifact_id!r:.80}: {reason}")
 
 
 async def _sha256(data: bytes) -> str:

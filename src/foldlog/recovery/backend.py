@@ -221,7 +221,10 @@ class StateBackend:
         for start in range(0, len(state_ids), _AT_ONCE):
             some = state_ids[start : start + _AT_ONCE]
             records = await asyncio.gather(
-                *(journal.log.last(journal.subject(states, state_id)) for state_id in some)
+                *(
+                    journal.forked_log.last(journal.subject(states.kind, state_id))
+                    for state_id in some
+                )
             )
             for state_id, record in zip(some, records, strict=True):
                 if record is not None:

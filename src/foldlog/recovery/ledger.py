@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import AppendConflict
 from foldlog.log.port import Append
-from foldlog.store.clearing import clear_subject
-from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump
+from foldlog.store.primitives import Primitives
+from foldlog.store.tombstones import clear_view
 from foldlog.subjects import Subject
 from foldlog_projections import statelist, states
 from foldlog_projections.statelist import Listed, Unlisted
@@ -38,7 +38,7 @@ the state and keeps nothing of it. What it raises, the writer gets.
 class Ledger:
     """The states of one store, for those who write them."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Primitives) -> None:
         self.journal = journal
         self._list_keys: dict[int, str] = {}
 
@@ -48,7 +48,7 @@ class Ledger:
         Raises:
             InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
         """
-        folded = await self.journal.read(states, state_id, consistency="strong")
+        folded = await self.journal.read(states.kind, state_id, consistency="strong")
         return folded.state
 
     async def write(self, state_id: str, decide: Decide) -> bool:
@@ -61,9 +61,9 @@ class Ledger:
             InvalidId: the id is empty.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
         """
-        subject = self.journal.subject(states, state_id)
+        subject = self.journal.subject(states.kind, state_id)
         while True:
-            folded, head = await self.journal.read_at(states, state_id)
+            folded, head = await self.journal.read_at(states.kind, state_id)
             entry = decide(folded.state, head)
             if entry is None:
                 return False
@@ -85,27 +85,29 @@ class Ledger:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: it may still be there; removing again is safe.
         """
-        shard = self.journal.subject(states, state_id).shard
+        shard = self.journal.subject(states.kind, state_id).shard
         unlisted = self._listing(shard, statelist.UNLISTED, Unlisted(state_id))
-        return await clear_subject(self.journal, states, state_id, remember=False, also=[unlisted])
+        return await clear_view(
+            self.journal, states.kind(state_id), remember=False, also=[unlisted]
+        )
 
     async def listed(self) -> list[Listed]:
         """Return the list, as of now. Errors as `read`."""
         found: list[Listed] = []
-        for shard in range(self.journal.log.namespace.shards):
+        for shard in range(self.journal.forked_log.namespace.shards):
             key = self._list_key(shard)
-            folded = await self.journal.read(statelist, key, consistency="strong")
+            folded = await self.journal.read(statelist.kind, key, consistency="strong")
             found += folded.state.values()
         return found
 
     async def _append(self, appends: list[Append]) -> None:
-        seqs = await self.journal.log.append(appends, atomic=True)
+        seqs = await self.journal.forked_log.append(appends, atomic=True)
         for append, seq in zip(appends, seqs, strict=True):
-            self.journal.views.acked(append.subject, seq)
+            self.journal.hot_views.acked(append.subject, seq)
 
     def _listing(self, shard: int, type: str, payload: Listed | Unlisted) -> Append:
         body = dump(payload)
-        subject = self.journal.subject(statelist, self._list_key(shard))
+        subject = self.journal.subject(statelist.kind, self._list_key(shard))
         return Append(subject, (draft(type, body, id=upsert_id(body)),))
 
     def _list_key(self, shard: int) -> str:
@@ -118,4 +120,4 @@ class Ledger:
         return key
 
     def _subject(self, number: int) -> Subject:
-        return self.journal.subject(statelist, str(number))
+        return self.journal.subject(statelist.kind, str(number))

@@ -6,10 +6,10 @@ from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
 from foldlog.recovery.ledger import Ledger
 from foldlog.store.contents import Contents
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 
 
-def recovery(journal: Journal, contents: Contents) -> StateBackend:
+def recovery(journal: Primitives, contents: Contents) -> StateBackend:
     """Return the StateBackend over a store's log and contents."""
     ledger = Ledger(journal)
     return StateBackend(ledger, ArtifactBackend(ledger, contents))

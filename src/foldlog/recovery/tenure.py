@@ -177,7 +177,7 @@ class Tenure:
 
     def _check_owner(self, state: State, head: int) -> None:
         if state.tenure != self._state.tenure:
-            subject = self._ledger.journal.subject(states, self.state_id)
+            subject = self._ledger.journal.subject(states.kind, self.state_id)
             raise AppendConflict(subject.name, self._head, head)
         self._head = head
 

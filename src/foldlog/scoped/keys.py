@@ -32,7 +32,7 @@ from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held, Spilled
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.guards import restoring
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 from foldlog.store.scopes import clear_scope
 from foldlog.store.spills import SPILL_BYTES, Spills
 from foldlog.subjects import Subject
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Journal, spills: Spills, cache: Cache) -> None:
+    def __init__(self, journal: Primitives, spills: Spills, cache: Cache) -> None:
         self.journal = journal
         self.cache = cache
         self._spills = spills
@@ -76,11 +76,11 @@ class Keys:
 
     def subject(self, scope: Scope, key: str) -> Subject:
         """Where a key stands. Raises InvalidId: it is empty; PayloadError: no Scope."""
-        return self.journal.subject(scoped, checked_scope(scope).subject_key, key)
+        return self.journal.subject(scoped.kind, checked_scope(scope).subject_key, key)
 
     def index_subject(self, scope: Scope) -> Subject:
         """Where a scope's index stands."""
-        return self.journal.subject(scopes, checked_scope(scope).subject_key)
+        return self.journal.subject(scopes.kind, checked_scope(scope).subject_key)
 
     async def index(self, scope: Scope, consistency: Consistency) -> Folded[State]:
         """Return a scope's index. Use it before the next await; never change it.
@@ -89,7 +89,7 @@ class Keys:
             LogUnavailable, LogCorrupt: it could not be read.
         """
         key = checked_scope(scope).subject_key
-        return await self.journal.read(scopes, key, consistency=consistency)
+        return await self.journal.read(scopes.kind, key, consistency=consistency)
 
     async def last(self, scope: Scope, key: str) -> tuple[Held | None, int]:
         """Return a key's last envelope, as of now, and the sequence at which the key ends.
@@ -101,19 +101,21 @@ class Keys:
 
     async def lasts(self, scope: Scope, keys: list[str]) -> dict[str, Held]:
         """Return the last envelopes of some of these keys: a hint, see `Log.lasts`."""
-        found = await self.journal.log.lasts([self.subject(scope, key) for key in keys])
+        found = await self.journal.forked_log.lasts([self.subject(scope, key) for key in keys])
         held = {each.keys[-1]: records.held(record) for each, record in found.items()}
         return {key: each for key, each in held.items() if each is not None}
 
     def newest(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
         """Yield the last messages of a scope's keys, in pages: a hint, see `Log.newest`."""
-        branch = self.journal.log.namespace.branch(scoped.name, checked_scope(scope).subject_key)
-        return self.journal.log.newest(branch)
+        branch = self.journal.forked_log.namespace.branch(
+            scoped.kind.name, checked_scope(scope).subject_key
+        )
+        return self.journal.forked_log.newest(branch)
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
         found: dict[str, Held] = {}
-        async with aclosing(self.journal.log.read(self.subject(scope, key))) as pages:
+        async with aclosing(self.journal.forked_log.read(self.subject(scope, key))) as pages:
             async for page in pages:
                 for envelope in chain.from_iterable(record.envelopes for record in page):
                     if envelope.type == CLEARED:
@@ -130,7 +132,7 @@ class Keys:
         Raises:
             PayloadError: it is no moment. Others as `Log.last`.
         """
-        log, subject = self.journal.log, self.subject(scope, key)
+        log, subject = self.journal.forked_log, self.subject(scope, key)
         if isinstance(at, dt.datetime) and at.tzinfo is not None:
             place: tuple[int, float] = (await log.sequence_at(subject.shard, at), math.inf)
         elif isinstance(at, LogPosition) and len(at.shards) == log.namespace.shards:
@@ -174,7 +176,7 @@ class Keys:
         data = await self._spills.get(written.blob, written.sha256)
         if data is None:
             reason = f"the blob {written.blob} of a value is missing or damaged"
-            raise LogCorrupt(scoped.name, held.envelope.seq, reason)
+            raise LogCorrupt(scoped.kind.name, held.envelope.seq, reason)
         return data
 
     async def revision(self, key: str, held: Held, payload: bytes | None = None) -> Revision:
@@ -221,7 +223,7 @@ class Keys:
         """
         subject, index = self.subject(scope, key), self.index_subject(scope)
         is_direct = consistency in _BY_LEADER and self._reads[index] < DIRECT_READS
-        if self.journal.views.is_hot(index) or not is_direct:
+        if self.journal.hot_views.is_hot(index) or not is_direct:
             self._reads.pop(index, None)
             entry = (await self.index(scope, consistency)).state.entries.get(key)
             if entry is None or entry.is_over(self.journal.now()):
@@ -236,7 +238,7 @@ class Keys:
         return await self._ask(scope, key, keep=keep)
 
     async def _last(self, scope: Scope, key: str, *, upto: int | None = None) -> Record | None:
-        record = await self.journal.log.last(self.subject(scope, key), upto=upto)
+        record = await self.journal.forked_log.last(self.subject(scope, key), upto=upto)
         if record is None:
             await self._check_kept(scope)
         return record
@@ -251,7 +253,7 @@ class Keys:
             PastErased: the scope was cleared since.
         """
         if self.journal.past is not None:
-            await self.journal.log.last(self.index_subject(scope))
+            await self.journal.forked_log.last(self.index_subject(scope))
 
     async def _ask(self, scope: Scope, key: str, *, keep: bool) -> Found | None:
         held, payload = await self.present(scope, key)
@@ -343,12 +345,12 @@ class Keys:
             Append(subject, tuple(each), heads.get(subject)) for subject, each in drafts.items()
         ]
         try:
-            seqs = await self.journal.log.append(appends, atomic=True)
+            seqs = await self.journal.forked_log.append(appends, atomic=True)
         except (AppendUnknown, asyncio.CancelledError):
             self.journal.unsettled(appends)
             raise
         for append, seq in zip(appends, seqs, strict=True):
-            self.journal.views.acked(append.subject, seq)
+            self.journal.hot_views.acked(append.subject, seq)
 
 
 def decoded(payload: bytes, held: Held) -> Any:

@@ -10,12 +10,12 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.store import ScopedStore
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.watching import Watching
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 from foldlog.store.spills import Spills
 
 
 def scoped(
-    journal: Journal, spills: Spills, *, max_bytes: int, directory: Path | None
+    journal: Primitives, spills: Spills, *, max_bytes: int, directory: Path | None
 ) -> ScopedStore:
     """Return the ScopedStore over a store's log.
 
@@ -25,7 +25,7 @@ def scoped(
     """
     keys = Keys(journal, spills, Cache(max_bytes))
     watching = Watching(keys)
-    journal.log.on_epoch(watching.wake)
+    journal.forked_log.on_epoch(watching.wake)
     # The stream's name tells the namespace, in characters that any file system takes.
-    place = directory and directory / "search" / journal.log.namespace.stream(0)
+    place = directory and directory / "search" / journal.forked_log.namespace.stream(0)
     return ScopedStore(keys, Transient(), [Search(keys, place)], watching)

@@ -56,8 +56,8 @@ class Watching:
         self._wakes.add(wake)
         unfollow = None
         try:
-            unfollow = await self._keys.journal.log.follow(subject, hint)
-            folded, after = await self._keys.journal.read_at(scopes, *subject.keys)
+            unfollow = await self._keys.journal.forked_log.follow(subject, hint)
+            folded, after = await self._keys.journal.read_at(scopes.kind, *subject.keys)
             if since is not None and since in folded.seen:
                 after = 0
             else:
@@ -97,7 +97,9 @@ class Watching:
         while not self._closed:
             wake.clear()
             try:
-                async with aclosing(self._keys.journal.log.read(subject, after=after)) as pages:
+                async with aclosing(
+                    self._keys.journal.forked_log.read(subject, after=after)
+                ) as pages:
                     async for page in pages:
                         for record in page:
                             for envelope in record.envelopes:

@@ -13,8 +13,14 @@ from foldlog.sessions.models import MergeStrategy, TaskGroup
 from foldlog.sessions.standing import Entry, Standing
 from foldlog.sessions.telemetry import TaskTelemetryEvent
 from foldlog_projections import session
-from foldlog_projections.session import Group, GroupJoined, GroupOpened, GroupTaskEnded, State
-from foldlog_projections.session import GroupSealed as Sealed
+from foldlog_projections.session import (
+    Group,
+    GroupJoined,
+    GroupOpened,
+    GroupSealed as Sealed,
+    GroupTaskEnded,
+    State,
+)
 
 GROUP_ENDED = "group_ended"
 """The `kind` of the update that tells of a group's end."""

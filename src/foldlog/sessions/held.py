@@ -13,7 +13,7 @@ from foldlog.sessions.redacting import Redacting
 from foldlog.sessions.standing import Standing
 from foldlog.sessions.state import SessionState
 from foldlog.sessions.telemetry import TaskTelemetrySink
-from foldlog.store.journal import Journal
+from foldlog.store.store import Store
 from foldlog_projections.session import State
 
 
@@ -21,7 +21,7 @@ class Held:
     """What every part of a session works with."""
 
     def __init__(
-        self, journal: Journal, session_id: str, telemetry: TaskTelemetrySink | None = None
+        self, journal: Store, session_id: str, telemetry: TaskTelemetrySink | None = None
     ) -> None:
         """Made by `Store.session`, which looks at the session, too."""
         self.session_id = session_id

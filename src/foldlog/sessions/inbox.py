@@ -8,7 +8,6 @@ from contextlib import aclosing
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.sessions.ledger import Ledger
 from foldlog.sessions.status import FINAL
-from foldlog.store.steering import Steering
 
 Acknowledge = Callable[[SteeringEvent], Awaitable[bool]]
 
@@ -17,7 +16,7 @@ async def events(
     ledger: Ledger, task_id: str, acknowledge: Acknowledge | None
 ) -> AsyncGenerator[SteeringEvent]:
     """Yield the events of a task that nobody has taken, then new ones: see `Session.inbox`."""
-    feed = Steering(ledger.journal, strict=True)
+    feed = ledger.journal
     standing = await ledger.read()
     if standing.task(task_id).status in FINAL:
         # Nobody will write any more; what is left to read has an end.

@@ -10,9 +10,10 @@ from foldlog.envelope import Draft
 from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.log.port import Append
 from foldlog.sessions.standing import Entry, Standing
-from foldlog.store import steering as steering_events
-from foldlog.store import updates as task_updates
-from foldlog.store.journal import Journal
+from foldlog.store.payloads import encode
+from foldlog.store.steering import draft_steering
+from foldlog.store.store import Store
+from foldlog.store.updates import recorded_update
 from foldlog.views import Consistency
 from foldlog_projections import session, steering, tasks, updates
 from foldlog_projections.fold import Projection
@@ -29,10 +30,10 @@ what it is given and keeps nothing of it. What it raises, the writer gets.
 class Ledger:
     """One session, for those who write to it."""
 
-    def __init__(self, journal: Journal, session_id: str) -> None:
+    def __init__(self, journal: Store, session_id: str) -> None:
         self.journal = journal
         self.session_id = session_id
-        journal.subject(session, session_id)  # a bad id is refused before anything is read
+        journal.subject(session.kind, session_id)  # a bad id is refused before anything is read
 
     async def read(self, consistency: Consistency = "strong") -> Standing:
         """Return the session as of now. Use it before the next await; never change it.
@@ -41,8 +42,8 @@ class Ledger:
             LogUnavailable, LogCorrupt: it could not be read.
         """
         # Tasks first: what the other subject says of a task is then never older than the task.
-        saved = await self.journal.read(tasks, self.session_id, consistency=consistency)
-        folded = await self.journal.read(session, self.session_id, consistency=consistency)
+        saved = await self.journal.read(tasks.kind, self.session_id, consistency=consistency)
+        folded = await self.journal.read(session.kind, self.session_id, consistency=consistency)
         return Standing(self.session_id, saved.state, folded.state)
 
     async def write(self, decide: Decide, *, unless_steered: str | None = None) -> Entry | None:
@@ -58,10 +59,10 @@ class Ledger:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
         """
         while True:
-            saved, tasks_head = await self.journal.read_at(tasks, self.session_id)
-            folded, session_head = await self.journal.read_at(session, self.session_id)
+            saved, tasks_head = await self.journal.read_at(tasks.kind, self.session_id)
+            folded, session_head = await self.journal.read_at(session.kind, self.session_id)
             if unless_steered is not None:
-                seen, _ = await self.journal.read_at(steering, self.session_id)
+                seen, _ = await self.journal.read_at(steering.kind, self.session_id)
                 if unless_steered in seen.seen:
                     return None
             entry = decide(Standing(self.session_id, saved.state, folded.state))
@@ -71,7 +72,7 @@ class Ledger:
             if not appends:
                 return entry
             try:
-                seqs = await self.journal.log.append(appends, atomic=True)
+                seqs = await self.journal.forked_log.append(appends, atomic=True)
             except AppendConflict as conflict:
                 if conflict.actual is None:
                     await asyncio.sleep(_CONTENTION_PAUSE)
@@ -80,17 +81,17 @@ class Ledger:
                 self.journal.unsettled(appends)
                 raise
             for append, seq in zip(appends, seqs, strict=True):
-                self.journal.views.acked(append.subject, seq)
+                self.journal.hot_views.acked(append.subject, seq)
             return entry
 
     def _appends(self, entry: Entry, tasks_head: int, session_head: int) -> list[Append]:
-        said = [task_updates.drafted(update) for update in entry.updates]
-        steered = [steering_events.drafted(event, strict=True) for event in entry.steering]
+        said = [encode(updates.kind, recorded_update(update)) for update in entry.updates]
+        steered = [draft_steering(event, strict=True) for event in entry.steering]
         return [
-            *self._append(tasks, entry.tasks, tasks_head),
-            *self._append(session, entry.session, session_head),
-            *self._append(updates, said),
-            *self._append(steering, steered),
+            *self._append(tasks.kind, entry.tasks, tasks_head),
+            *self._append(session.kind, entry.session, session_head),
+            *self._append(updates.kind, said),
+            *self._append(steering.kind, steered),
         ]
 
     def _append(

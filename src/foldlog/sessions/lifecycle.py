@@ -15,7 +15,9 @@ from foldlog.sessions.standing import Entry, Standing, Task, brief_of
 from foldlog.sessions.status import FINAL, check_transition
 from foldlog.sessions.telemetry import EventType, Outcome, told
 from foldlog.store.guards import drafting
-from foldlog.store.tasks import drafted
+from foldlog.store.payloads import encode
+from foldlog.store.tasks import recorded_task
+from foldlog_projections import tasks as saved_tasks
 
 
 class _End(NamedTuple):
@@ -52,7 +54,7 @@ def spawned(standing: Standing, task: TaskState, group_id: str | None) -> Entry:
         parent = standing.task(parent_id)
         if parent.status is TaskStatus.CANCELLED:
             raise IllegalTransition(parent.task_id, parent.status, f"spawning {task.task_id!r:.80}")
-    entry = Entry(tasks=[drafted(task)])
+    entry = Entry(tasks=[encode(saved_tasks.kind, recorded_task(task))])
     if group_id is not None:
         entry.session.append(groups.joined(standing.state, group_id, task.task_id))
     brief = brief_of(entry.tasks[0].payload)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from foldlog.sessions.session import Session
 from foldlog.sessions.telemetry import TaskTelemetrySink
-from foldlog.store.journal import Journal
+from foldlog.store.store import Store
 
 
-async def session(
-    journal: Journal, session_id: str, telemetry: TaskTelemetrySink | None
-) -> Session:
+async def session(journal: Store, session_id: str, telemetry: TaskTelemetrySink | None) -> Session:
     """Return a session over a store's log, as it stands now."""
     opened = Session(journal, session_id, telemetry)
     await opened.refresh()

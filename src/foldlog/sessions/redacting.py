@@ -6,21 +6,24 @@ hook has returned.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from foldlog.errors import RedactionFailed
+from foldlog.kind import Kind
 from foldlog.models import StateUpdate, SteeringEvent, TaskState
 from foldlog.sessions.models import ContextPatch
 from foldlog.store.guards import drafting
-from foldlog.store.memory import Memory
-from foldlog.store.redaction import CONTENT, Redaction
-from foldlog.store.saves import guarded_memory, redacted
-from foldlog_projections import session, tasks
+from foldlog.store.redaction import Redaction
+from foldlog.store.tasks import check_context
+from foldlog_projections import session, steering, tasks, updates
 
-_OF_A_PATCH: Final = ContextPatch.model_fields.keys() - {*CONTENT[session.QUEUED]}
+_OF_A_PATCH: Final = ContextPatch.model_fields.keys() - {
+    *session.kind.records[session.QUEUED].content
+}
 """What a patch is about: ids, versions, times."""
 
 
@@ -53,7 +56,14 @@ class Redacting:
 
     def task(self, task: TaskState) -> TaskState:
         """A task that is spawned, with its snapshot of the context."""
-        return redacted(self._redaction, _called("spawn_task"), "save_task", task)
+        if not self._redaction:
+            return task
+        context = task.context_snapshot
+        plain = {"context_snapshot": dict(context)}
+        found = self._fields("spawn_task", tasks.kind, tasks.SAVED, task, **plain)
+        check_context(_called("spawn_task"), found["context_snapshot"], context)
+        found["context_snapshot"] = type(context).model_construct(**found["context_snapshot"])
+        return dataclasses.replace(task, **found)
 
     def result(self, task_id: str, result: Any) -> Any:
         """What a task gave."""
@@ -75,7 +85,8 @@ class Redacting:
 
     def update(self, update: StateUpdate) -> StateUpdate:
         """What a task reports."""
-        return redacted(self._redaction, _called("report"), "save_update", update)
+        found = self._fields("report", updates.kind, "update.saved", update)
+        return update.model_copy(update=found)
 
     def group_name(self, group_id: str, name: str) -> str:
         """What people call a group."""
@@ -87,11 +98,21 @@ class Redacting:
         """A steering event. Whom it is for and what it decides on is left as it is by a hook that
         leaves `patch_id` and `priority`.
         """
-        return redacted(self._redaction, _called("steer"), "save_steering", event)
+        found = self._fields("steer", steering.kind, "steering.saved", event)
+        return event.model_copy(update=found)
 
-    def memory(self, memory: Memory) -> Memory:
-        """Memories that are saved as the hook returns them."""
-        return guarded_memory(self._redaction, memory)
+    def _fields(
+        self, method: str, kind: Kind[Any], type: str, given: Any, **plain: Any
+    ) -> dict[str, Any]:
+        """The content of an object that becomes a record, as the hook leaves it."""
+        about_type = kind.records[type]
+        about = {
+            field: getattr(given, field, None)
+            for field in about_type.schema.__struct_fields__
+            if field not in about_type.content
+        }
+        values = {name: getattr(given, name) for name in about_type.content} | plain
+        return dict(self._redaction.redacted(_called(method), type, about, values))
 
     def _alike(
         self, method: str, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]

@@ -22,8 +22,7 @@ from foldlog.sessions.standing import Entry, Standing
 from foldlog.sessions.tasking import Tasking
 from foldlog.sessions.telemetry import TaskTelemetrySink
 from foldlog.steering import sanitize_steering_event, validate_steering_event
-from foldlog.store.journal import Journal
-from foldlog.store.memory import Memory
+from foldlog.store.store import Store
 from foldlog.subjects import checked_id
 
 
@@ -46,7 +45,7 @@ class Session(Tasking):
     """
 
     def __init__(
-        self, journal: Journal, session_id: str, telemetry: TaskTelemetrySink | None = None
+        self, journal: Store, session_id: str, telemetry: TaskTelemetrySink | None = None
     ) -> None:
         """See `Store.session`."""
         super().__init__(journal, session_id, telemetry)
@@ -230,8 +229,9 @@ class Session(Tasking):
         """
         if key is None:
             key = config.isolation.key(tool_context or self.context.tool_context)
-        kept = self._redacting.memory(Memory(self._journal))
-        found = ShortTermMemory(config, kept, key, summarizer=summarizer, on_health=on_health)
+        found = ShortTermMemory(
+            config, self._journal, key, summarizer=summarizer, on_health=on_health
+        )
         await found.hydrate()
         self._memories.append(found)
         return found

@@ -13,8 +13,8 @@ from foldlog.sessions.errors import UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
 from foldlog.sessions.standing import Standing
 from foldlog.store.guards import all_restored
-from foldlog.store.lineages import own
-from foldlog.store.tasks import restored
+from foldlog.store.lineages import as_of_session
+from foldlog.store.tasks import restored_task
 from foldlog_projections import session
 from foldlog_projections.session import State
 
@@ -49,7 +49,7 @@ class SessionState:
     @property
     def tasks(self) -> list[TaskState]:
         """The tasks, in the order in which they were spawned."""
-        return own(all_restored(restored, self._saved.values()), self.session_id)
+        return as_of_session(all_restored(restored_task, self._saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
         """A task.
@@ -60,7 +60,7 @@ class SessionState:
         item = self._saved.get(task_id)
         if item is None:
             raise UnknownTask(task_id)
-        [task] = own([restored(item)], self.session_id)
+        [task] = as_of_session([restored_task(item)], self.session_id)
         return task
 
     @property

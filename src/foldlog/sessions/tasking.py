@@ -21,7 +21,6 @@ from foldlog.sessions.errors import IllegalTransition
 from foldlog.sessions.held import Held
 from foldlog.sessions.models import ContextPatch, MergeStrategy, TaskGroup
 from foldlog.sessions.standing import Entry, Standing
-from foldlog.store.updates import Updates
 from foldlog.subjects import checked_id
 
 _FOREGROUND: Final = "foreground"
@@ -247,7 +246,7 @@ class Tasking(Held):
         Raises:
             UnknownGroup: there is none of that id. LogCorrupt, StoreClosed: see `foldlog.errors`.
         """
-        feed = Updates(self._journal)
+        feed = self._journal
         latest = await feed.list_updates(self.session_id, limit=1, consistency="strong")
         since = latest[-1].update_id if latest else None
         group = (await self.refresh()).group(group_id)

@@ -26,12 +26,12 @@ from foldlog.errors import (
     LogCorrupt,
     PastErased,
 )
+from foldlog.kind import Key
 from foldlog.log.blobs import Blobs
 from foldlog.log.port import Append, Record
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
-from foldlog.store.clearing import clear_subject
-from foldlog.store.journal import Journal
 from foldlog.store.lineages import Lineages
+from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import dump, load
 from foldlog.store.references import (
     Keys,
@@ -44,6 +44,7 @@ from foldlog.store.references import (
     session_keys,
 )
 from foldlog.store.retention import going_order, to_evict
+from foldlog.store.tombstones import clear_view
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import artifacts
@@ -83,14 +84,15 @@ class Artifacts:
     and of what a block deletes, go when their time is over.
     """
 
-    def __init__(self, journal: Journal, blobs: Blobs, retention: ArtifactRetentionConfig) -> None:
-        self._journal = journal
+    def __init__(self, store: Lineages, blobs: Blobs, retention: ArtifactRetentionConfig) -> None:
+        self._store = store
         self._blobs = blobs
         self._retention = retention
-        self._lineages = Lineages(journal)
+        self.calls = store.calls.of("artifacts.")
         self._read_at: OrderedDict[str, float] = OrderedDict()
         self._turns: WeakValueDictionary[Keys, asyncio.Lock] = WeakValueDictionary()
 
+    @operation(writes=True)
     async def put_bytes(
         self,
         data: bytes | bytearray | memoryview,
@@ -118,26 +120,37 @@ class Artifacts:
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
                 safe.
         """
-        content = checked_bytes(data)
-        if len(content) > self._retention.max_artifact_bytes:
-            raise ArtifactTooLarge(len(content), self._retention.max_artifact_bytes)
-        made = describe(
-            await _sha256(content),
-            len(content),
+        return await self._put(
+            data,
             mime_type=mime_type,
             filename=filename,
             namespace=namespace,
             scope=scope,
             meta=meta,
         )
+
+    async def _put(self, data: Any, **about: Any) -> ArtifactRef:
+        if self._store.redaction:
+            values = {"data": data, "filename": about.pop("filename"), "meta": about.pop("meta")}
+            redacted = self._store.redaction.redacted("put_bytes", artifacts.SAVED, about, values)
+            data, about = redacted["data"], {**about, **redacted}
+            del about["data"]
+        content = checked_bytes(data)
+        if len(content) > self._retention.max_artifact_bytes:
+            raise ArtifactTooLarge(len(content), self._retention.max_artifact_bytes)
+        made = describe(
+            await _sha256(content),
+            len(content),
+            **about,
+        )
         # A late writer's repetition is told by what was saved, not by where its bytes went.
         id = upsert_id(dump(made))
-        keys = session_keys(scope)
+        keys = session_keys(about["scope"])
 
         # 1. Refuse before anything is stored. 2. Store the bytes. 3. Say on the log where it is.
         # 4. Say that it is. What is cut short leaves bytes that nobody refers to, never a
         # reference without bytes.
-        folded = await self._journal.read(artifacts, *keys)
+        folded = await self._store.read(artifacts.kind, *keys)
         if (held := self._alive(folded, made.artifact_id)) is not None:
             self._note_read(made.artifact_id)
             return reference(held.saved)
@@ -161,6 +174,7 @@ class Artifacts:
         await self._remove_bytes(keys, gone)
         return await self._settled(keys, made, id)
 
+    @operation(writes=True)
     async def put_text(
         self,
         text: str,
@@ -176,7 +190,7 @@ class Artifacts:
         Raises:
             PayloadError: it is no text, or holds a lone surrogate.
         """
-        return await self.put_bytes(
+        return await self._put(
             checked_text(text),
             mime_type=mime_type,
             filename=filename,
@@ -185,6 +199,7 @@ class Artifacts:
             meta=meta,
         )
 
+    @operation(nothing)
     async def get(self, artifact_id: str) -> bytes | None:
         """Return the bytes, or None if there is no such artifact or its time is over.
 
@@ -195,6 +210,7 @@ class Artifacts:
         """
         return await self._get(functools.partial(self._found, artifact_id))
 
+    @operation(nothing)
     async def get_with_session_check(self, artifact_id: str, session_id: str) -> bytes | None:
         """Return the bytes if the artifact belongs to that session, else None.
 
@@ -209,15 +225,18 @@ class Artifacts:
             functools.partial(self._in, keys, checked_id(artifact_id, "artifact_id"))
         )
 
+    @operation(nothing)
     async def get_ref(self, artifact_id: str) -> ArtifactRef | None:
         """Return the reference, or None if there is no such artifact. Errors as `get`."""
         found = await self._found(artifact_id)
         return reference(found.held.saved) if found is not None else None
 
+    @operation(bool)
     async def exists(self, artifact_id: str) -> bool:
         """Return whether there is such an artifact and its time is not over. Errors as `get`."""
         return await self._found(artifact_id) is not None
 
+    @operation(bool, writes=True)
     async def delete(self, artifact_id: str) -> bool:
         """Remove an artifact and its bytes; return whether there was one.
 
@@ -233,10 +252,12 @@ class Artifacts:
         if found is None:
             return False
         keys, held = found
-        await self._journal.append((self._journal.subject(artifacts, *keys), [_deletion(held)]))
+        subject = self._store.subject(artifacts.kind, *keys)
+        await self._store.append_drafts((subject, [_deletion(held)]))
         await self._remove_bytes(keys, [held])
         return True
 
+    @operation(list)
     async def list(self, *, scope: ArtifactScope | None = None) -> list[ArtifactRef]:
         """Return the references whose scope has every field that `scope` has, by first save.
 
@@ -246,17 +267,18 @@ class Artifacts:
         if scope is not None and scope.session_id is not None:
             sessions = [session_keys(scope)]
         else:
-            sessions = [s.keys for s in await self._journal.log.subjects(artifacts.name)]
+            sessions = [s.keys for s in await self._store.forked_log.subjects(artifacts.kind.name)]
         refs: dict[str, ArtifactRef] = {}
         for keys in sessions:
-            folded = await self._journal.read(artifacts, *keys)
-            now = self._journal.now()
+            folded = await self._store.read(artifacts.kind, *keys)
+            now = self._store.now()
             alive = [held for held in folded.state.values() if held.expires_at > now]
             for saved in (of_session(held.saved, keys) for held in alive):
                 if matches(saved, scope):
                     refs.setdefault(saved.artifact_id, reference(saved))
         return [*refs.values()]
 
+    @operation(nothing, writes=True)
     async def clear_session(self, session_id: str) -> None:
         """Remove a session's artifacts; a late writer cannot bring them back.
 
@@ -266,20 +288,21 @@ class Artifacts:
         """
         keys = (checked_id(session_id, "session_id"),)
         pointers = await self._pointers(keys)
-        held = await clear_subject(self._journal, artifacts, *keys)
+        held = await clear_view(self._store, Key(artifacts.kind, keys))
         await self._remove_bytes(keys, held.values())
         for pointer, last in pointers:
-            await self._journal.log.purge(pointer, before=last + 1)
+            await self._store.forked_log.purge(pointer, before=last + 1)
 
+    @operation(nothing, writes=True)
     async def clear(self) -> None:
         """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
 
         Raises:
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
-        for subject in await self._journal.log.subjects(artifacts.name):
+        for subject in await self._store.forked_log.subjects(artifacts.kind.name):
             keys = subject.keys
-            held = await clear_subject(self._journal, artifacts, *keys, remember=False)
+            held = await clear_view(self._store, Key(artifacts.kind, keys), remember=False)
             await self._remove_bytes(keys, held.values())
 
     def _to_go(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held]:
@@ -288,7 +311,7 @@ class Artifacts:
         Raises:
             ArtifactLimitExceeded: see `to_evict`.
         """
-        now = self._journal.now()
+        now = self._store.now()
         alive = {id: held for id, held in folded.state.items() if held.expires_at > now}
         evicted = to_evict(
             going_order(alive, self._retention, self._read_at), made, self._retention
@@ -311,17 +334,17 @@ class Artifacts:
         # processes do the same on their own; what they overshoot together, the next save evicts.
         turn = self._turns.setdefault(keys, asyncio.Lock())
         async with turn:
-            folded = await self._journal.read(artifacts, *keys)
+            folded = await self._store.read(artifacts.kind, *keys)
             if self._alive(folded, made.artifact_id) is not None or not folded.admits(id):
                 return ()  # saved by somebody else, or cleared, while these bytes were stored
             gone = self._to_go(folded, made)
             drafts = [*map(_deletion, gone), draft(artifacts.SAVED, dump(made), id=id)]
-            await self._journal.append((self._journal.subject(artifacts, *keys), drafts))
+            await self._store.append_drafts((self._store.subject(artifacts.kind, *keys), drafts))
             return gone
 
     async def _settled(self, keys: Keys, made: Saved, id: str) -> ArtifactRef:
         """Return the reference that stands now; bytes that it does not refer to are removed."""
-        folded = await self._journal.read(artifacts, *keys)
+        folded = await self._store.read(artifacts.kind, *keys)
         held = folded.state.get(made.artifact_id)
         if held is None and folded.admits(id):
             return reference(made)  # it waits for the end of its atomic block
@@ -331,12 +354,12 @@ class Artifacts:
 
     async def _remove_bytes(self, keys: Keys, gone: Iterable[Held]) -> None:
         """Remove the bytes of what the log no longer holds: nothing yet, in an atomic block."""
-        folded = await self._journal.read(artifacts, *keys)
+        folded = await self._store.read(artifacts.kind, *keys)
         standing = {held.id for held in folded.state.values()}
         doomed = [held for held in gone if held.id not in standing]
         if doomed and len(keys) == 1:  # a fork, or what it was forked from, may still have them
-            for relative in await self._lineages.relatives(keys[0]):
-                folded = await self._journal.read(artifacts, relative, consistency="strong")
+            for relative in await self._store.relatives(keys[0]):
+                folded = await self._store.read(artifacts.kind, relative, consistency="strong")
                 standing |= {held.id for held in folded.state.values()}
         for held in doomed:
             if held.id not in standing:
@@ -367,7 +390,7 @@ class Artifacts:
             what = f"artifact {held.saved.artifact_id} of {keys[0]!r:.80}"
             raise PastErased(what, "its bytes were removed before the session was forked")
         raise LogCorrupt(
-            self._journal.subject(artifacts, *keys).name,
+            self._store.subject(artifacts.kind, *keys).name,
             held.seq,
             f"the bytes of artifact {held.saved.artifact_id} are "
             + ("missing" if data is None else "not those that were saved"),
@@ -379,12 +402,12 @@ class Artifacts:
         Directly, also inside `atomic()`: it may live on another shard, and it tells nothing until
         its session's subject does.
         """
-        subject = self._journal.subject(POINTER, artifact_id)
+        subject = self._store.subject(POINTER, artifact_id)
         pointer = draft("artifact.located", dump(_Pointer(keys)), id="located")
-        await self._journal.log.append([Append(subject, (pointer,))])
+        await self._store.forked_log.append([Append(subject, (pointer,))])
 
     async def _located(self, artifact_id: str) -> Keys | None:
-        record = await self._journal.log.last(self._journal.subject(POINTER, artifact_id))
+        record = await self._store.forked_log.last(self._store.subject(POINTER, artifact_id))
         return None if record is None else _keys(record)
 
     async def _pointers(self, keys: Keys) -> Sequence[tuple[Subject, int]]:
@@ -392,9 +415,9 @@ class Artifacts:
 
         Looked up before they are cleared: who saves one anew says anew where it is.
         """
-        folded = await self._journal.read(artifacts, *keys, consistency="strong")
-        pointers = [self._journal.subject(POINTER, id) for id in folded.state]
-        records = [await self._journal.log.last(pointer) for pointer in pointers]
+        folded = await self._store.read(artifacts.kind, *keys, consistency="strong")
+        pointers = [self._store.subject(POINTER, id) for id in folded.state]
+        records = [await self._store.forked_log.last(pointer) for pointer in pointers]
         return [
             (pointer, record.seq)
             for pointer, record in zip(pointers, records, strict=True)
@@ -410,18 +433,18 @@ class Artifacts:
             if found is not None:
                 return found
             if len(keys) == 1:
-                forks = (await self._lineages.of(keys[0], consistency)).forks
+                forks = (await self._store.lineage_of(keys[0], consistency)).forks
                 ahead += [(fork,) for fork in forks]
         return None
 
     async def _in(self, keys: Keys, artifact_id: str, consistency: Consistency) -> _Found | None:
-        folded = await self._journal.read(artifacts, *keys, consistency=consistency)
+        folded = await self._store.read(artifacts.kind, *keys, consistency=consistency)
         held = self._alive(folded, artifact_id)
         return _Found(keys, held) if held is not None else None
 
     def _alive(self, folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
         held = folded.state.get(artifact_id)
-        return held if held is not None and held.expires_at > self._journal.now() else None
+        return held if held is not None and held.expires_at > self._store.now() else None
 
 
 def _keys(pointer: Record) -> Keys | None:

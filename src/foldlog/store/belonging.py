@@ -1,26 +1,14 @@
-"""What belongs to a session or a trace, and goes with it."""
+"""What is a session's or a trace's, of the kinds that every store has."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from foldlog_projections import (
-    bindings,
-    events,
-    planner,
-    session,
-    steering,
-    tasks,
-    traces,
-    updates,
-)
-from foldlog_projections.fold import Projection
+from foldlog.kind import Kind
+from foldlog_projections.registry import KINDS
 
-OF_SESSION: Final[tuple[Projection[Any], ...]] = (tasks, updates, steering, session, traces)
-"""What stands under a session, beside its artifacts and trajectories."""
-
-OF_TRACE: Final[tuple[Projection[Any], ...]] = (events, planner, bindings)
-"""What stands under a trace, beside its trajectories."""
+OF_SESSION: Final[tuple[Kind[Any], ...]] = tuple(k for k in KINDS if k.owner == "session")
+"""What stands under a session: its first key is the session's id."""
 
 MARKER: Final = "cleared"
 """A family without a view: a session's subject in it ends at its last clearing."""

@@ -15,9 +15,9 @@ from typing import Final
 from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import AppendConflict, AppendUnknown, FoldlogError
 from foldlog.log.blobs import Blobs
-from foldlog.store.clearing import clear_subject
-from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump
+from foldlog.store.primitives import Primitives
+from foldlog.store.tombstones import clear_view
 from foldlog_projections import statecontents
 from foldlog_projections.statecontents import Claim, Content
 
@@ -31,13 +31,13 @@ _CONTENTION_PAUSE: Final = 0.002
 class Contents:
     """The contents of one store, by their SHA-256."""
 
-    def __init__(self, journal: Journal, blobs: Blobs) -> None:
-        self._journal = journal
+    def __init__(self, store: Primitives, blobs: Blobs) -> None:
+        self._store = store
         self._blobs = blobs
 
     async def read(self, sha256: str) -> Content:
         """Return a content as of now: the caller's own. Errors as `Journal.read`."""
-        folded = await self._journal.read(statecontents, sha256, consistency="strong")
+        folded = await self._store.read(statecontents.kind, sha256, consistency="strong")
         held = folded.state
         return Content(held.blob, held.size_bytes, dict(held.claims))
 
@@ -47,7 +47,7 @@ class Contents:
 
     async def all(self) -> list[str]:
         """Return the SHA-256 of every content there ever was. For operators."""
-        return [s.keys[0] for s in await self._journal.log.subjects(statecontents.name)]
+        return [s.keys[0] for s in await self._store.forked_log.subjects(statecontents.kind.name)]
 
     async def claim(self, sha256: str, data: bytes, artifact_id: str) -> None:
         """Have a content be there, and stay while the artifact claims it.
@@ -59,7 +59,7 @@ class Contents:
         blob = ""
         try:
             while True:
-                folded, head = await self._journal.read_at(statecontents, sha256)
+                folded, head = await self._store.read_at(statecontents.kind, sha256)
                 content = folded.state
                 if not content.blob and not blob:
                     blob = await self._stored(sha256, data)
@@ -91,7 +91,7 @@ class Contents:
                 stay behind.
         """
         while True:
-            folded, head = await self._journal.read_at(statecontents, sha256)
+            folded, head = await self._store.read_at(statecontents.kind, sha256)
             content = folded.state
             if content.claims.get(artifact_id, math.inf) >= claimed_before:
                 return None
@@ -108,14 +108,14 @@ class Contents:
     async def clear(self) -> None:
         """Remove all. Errors as `Clearing.clear`."""
         for sha256 in await self.all():
-            held = await clear_subject(self._journal, statecontents, sha256, remember=False)
+            held = await clear_view(self._store, statecontents.kind(sha256), remember=False)
             await self._removed(held.blob)
 
     async def _appended(self, sha256: str, envelope: Draft, head: int) -> bool:
         """Append if the content ends at `head`; False if it does not."""
-        subject = self._journal.subject(statecontents, sha256)
+        subject = self._store.subject(statecontents.kind, sha256)
         try:
-            await self._journal.compare_and_append(subject, [envelope], head)
+            await self._store.compare_and_append(subject, [envelope], head)
         except AppendConflict as conflict:
             if conflict.actual is None:
                 await asyncio.sleep(_CONTENTION_PAUSE)

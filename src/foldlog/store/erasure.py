@@ -15,21 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from foldlog.envelope import CLEARED, FORKED
-from foldlog.log.blobs import Blobs
-from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.snapshots import SnapshotStore
+from foldlog.kind import Key
 from foldlog.store.artifacts import POINTER
-from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
+from foldlog.store.belonging import MARKER
 from foldlog.store.clearing import Clearing
 from foldlog.store.fragments import Fragments
-from foldlog.store.journal import Journal
-from foldlog.store.lineages import Lineages
+from foldlog.store.operation import operation
 from foldlog.store.scopes import scope_of_session
 from foldlog.subjects import Subject
-from foldlog_projections import artifacts, scoped, scopes, traces
-from foldlog_projections import trajectory as saved_trajectory
+from foldlog_projections import artifacts, scoped, scopes, traces, trajectory as trajectories
 from foldlog_projections.artifacts import Held
-from foldlog_projections.fold import Projection
 
 _LOOKED_FOR: Final = 1024 * 1024
 """Bytes up to which an artifact is read, so that a part of it can be looked for in files."""
@@ -61,7 +56,7 @@ class Erased(NamedTuple):
 class _Survey:
     """What there is of a session. `values` are the blobs of its scope."""
 
-    views: list[tuple[Projection[Any], tuple[str, ...]]]
+    views: list[Key[Any]]
     traces: tuple[str, ...]
     pointers: list[Subject] = field(default_factory=list)
     blobs: dict[str, int] = field(default_factory=dict)
@@ -71,24 +66,10 @@ class _Survey:
     fragments: Fragments = field(default_factory=Fragments)
 
 
-class Erasure:
+class Erasure(Clearing):
     """Erases sessions, and shows it."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        clearing: Clearing,
-        blobs: Blobs,
-        snapshots: SnapshotStore | None,
-        server: EmbeddedServer | None,
-    ) -> None:
-        self._journal = journal
-        self._clearing = clearing
-        self._lineages = Lineages(journal)
-        self._blobs = blobs
-        self._snapshots = snapshots
-        self._server = server
-
+    @operation(writes=True)
     async def erase_session(self, session_id: str) -> Erased:
         """Clear a session as `clear_session`, then read back all that was there.
 
@@ -100,9 +81,9 @@ class Erasure:
             LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again is safe.
         """
         survey = await self._surveyed(session_id)
-        await self._clearing.clear_session(session_id)
+        await self.clear_all_of(session_id)
         readable = await self._read_back(survey)
-        marker = await self._journal.log.last(self._journal.subject(MARKER, session_id))
+        marker = await self.forked_log.last(self.subject(MARKER, session_id))
         on_disk = None
         if self._server is not None:
             directory = self._server.path / "jetstream"
@@ -121,67 +102,72 @@ class Erasure:
         )
 
     async def _surveyed(self, session_id: str) -> _Survey:
-        listed = await self._journal.read(traces, session_id, consistency="strong")
+        listed = await self.read(traces.kind, session_id, consistency="strong")
         every = (*listed.state, f"session:{session_id}")
         # What a fork shares with its origin stays with the origin.
-        origin = (await self._lineages.of(session_id, "strong")).origin
-        shared = await self._lineages.inherited_traces(origin)
+        origin = (await self.lineage_of(session_id, "strong")).origin
+        shared = await self.inherited_traces(origin)
         names = tuple(name for name in every if name not in shared)
-        views: list[tuple[Projection[Any], tuple[str, ...]]] = [
-            *((projection, (session_id,)) for projection in (*OF_SESSION, artifacts)),
-            *((projection, (name,)) for name in names for projection in OF_TRACE),
-            *((saved_trajectory, (session_id, name)) for name in every),
+        views: list[Key[Any]] = [
+            *(kind(name) for name in names for kind in self.kinds_of("trace")),
+            *(trajectories.kind(session_id, name) for name in every),
         ]
+        for kind in self.kinds_of("session"):
+            if len(kind.keys) == 1:
+                views.append(kind(session_id))
+            elif kind is not trajectories.kind:
+                views += await self.keys(kind, (session_id,))
         scope = scope_of_session(session_id)
-        index = (await self._journal.read(scopes, scope, consistency="strong")).state
-        views.append((scopes, (scope,)))
-        views += [(scoped, (scope, key)) for key in (*index.entries, *index.gone)]
+        index = (await self.read(scopes.kind, scope, consistency="strong")).state
+        views.append(scopes.kind(scope))
+        views += [scoped.kind(scope, key) for key in (*index.entries, *index.gone)]
         survey = _Survey(views, names, values=list(index.blobs))
-        folded = await self._journal.read(artifacts, session_id, consistency="strong")
+        folded = await self.read(artifacts.kind, session_id, consistency="strong")
         own = [h for h in folded.state.values() if _session_of(h) == session_id]
         for held in own:
             survey.blobs[held.saved.blob] = held.saved.size_bytes
-            survey.pointers.append(self._journal.subject(POINTER, held.saved.artifact_id))
+            survey.pointers.append(self.subject(POINTER, held.saved.artifact_id))
             survey.fragments.add(held.saved.blob.encode())
             if held.saved.size_bytes <= _LOOKED_FOR:
                 survey.fragments.add(await self._blobs.get(held.saved.blob) or b"")
-        for projection, keys in views:
-            await self._count(survey, projection, self._journal.subject(projection, *keys))
+        for key in views:
+            await self._count(survey, key)
         return survey
 
-    async def _count(self, survey: _Survey, projection: Projection[Any], subject: Subject) -> None:
-        async for page in self._journal.own_log.read(subject):
+    async def _count(self, survey: _Survey, key: Key[Any]) -> None:
+        async for page in self.log.read(self.subject(key.kind, *key.keys)):
             for envelope in (e for record in page for e in record.envelopes):
                 if envelope.type not in (CLEARED, FORKED):
-                    survey.removed[projection.name] += 1
+                    survey.removed[key.kind.name] += 1
                     survey.payload_bytes += len(envelope.payload)
                     survey.fragments.add(envelope.payload)
 
     async def _read_back(self, survey: _Survey) -> set[str]:
         """The names of what is not gone."""
         readable = set[str]()
-        subjects = [self._journal.subject(projection, *keys) for projection, keys in survey.views]
+        subjects = [self.subject(key.kind, *key.keys) for key in survey.views]
         for subject in (*subjects, *survey.pointers):
-            async for page in self._journal.own_log.read(subject):
+            async for page in self.log.read(subject):
                 readable |= {
                     f"{subject.name} at sequence {record.seq}"
                     for record in page
                     if any(envelope.type != CLEARED for envelope in record.envelopes)
                 }
-        for projection, keys in survey.views:
-            folded = await self._journal.read(projection, *keys, consistency="strong")
+        for key in survey.views:
+            folded = await self.read(key.kind, *key.keys, consistency="strong")
             if folded.seen:
-                readable.add(f"the view {projection.name} of {keys!r}")
+                readable.add(f"the view {key}")
         for name in (*survey.blobs, *survey.values):
             if await self._blobs.get(name) is not None:
                 readable.add(f"the bytes {name}")
         return readable | await self._snapshots_of(subjects)
 
     async def _snapshots_of(self, subjects: Iterable[Subject]) -> set[str]:
-        if self._snapshots is None:
+        snapshots = self.hot_views.snapshots
+        if snapshots is None:
             return set()
         return {
-            f"the snapshot of {each.name}" for each in subjects if await self._snapshots.holds(each)
+            f"the snapshot of {each.name}" for each in subjects if await snapshots.store.holds(each)
         }
 
 

@@ -10,38 +10,34 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from typing import Final
+from typing import Any
 
-from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
+from foldlog.envelope import CLEARED, FORKED, draft, upsert_id
 from foldlog.errors import (
-    AppendConflict,
     ConfigurationError,
     PastErased,
     SessionExists,
     UnknownMoment,
 )
+from foldlog.kind import Key, Kind
 from foldlog.log import moments
 from foldlog.log.forks import Forked
 from foldlog.log.port import Append
 from foldlog.position import LogPosition
-from foldlog.store.belonging import OF_SESSION
-from foldlog.store.journal import Journal
-from foldlog.store.lineages import CONTENTION_PAUSE
+from foldlog.store.lineages import Lineages
 from foldlog.store.moments import When, named
+from foldlog.store.operation import operation
 from foldlog.store.payloads import dump
+from foldlog.store.primitives import At, Decided
 from foldlog.subjects import Subject, checked_id
-from foldlog_projections import artifacts, lineage
-from foldlog_projections.lineage import Began, Fork
-
-_CARRIED: Final = (*OF_SESSION, artifacts)
+from foldlog_projections import lineage
+from foldlog_projections.lineage import Began, Fork, Lineage
 
 
-class Forks:
+class Forks(Lineages):
     """Makes forks."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
+    @operation(writes=True)
     async def fork(
         self, session_id: str, *, at: When | None = None, into: str | None = None
     ) -> str:
@@ -67,42 +63,41 @@ class Forks:
             InvalidId: an id is empty. In each case nothing was appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._journal.settle()
-        parent = self._journal.subject(lineage, checked_id(session_id, "session_id"))
-        child = self._child(parent, into)
-        position = await self._position(at)
-        while True:
-            # 1. Read, strongly. 2. See that the session can be forked as of that moment. 3. Append
-            # where the reading ended: if it was cleared in between, look again.
-            folded, head = await self._journal.read_at(lineage, session_id)
-            cleared_at = folded.state.cleared_at
-            if cleared_at > position.shards[parent.shard].seq:
-                raise PastErased(session_id, f"it was cleared at sequence {cleared_at}")
-            await self._check_held(session_id, position)
-            appends = self._appends(session_id, child.keys[0], position, head)
-            try:
-                seqs = await self._journal.log.append(appends, atomic=True)
-            except AppendConflict as conflict:
-                if await self._was_used(appends[1:]):
-                    raise SessionExists(child.keys[0]) from None
-                if conflict.actual is None:
-                    await asyncio.sleep(CONTENTION_PAUSE)
-                continue
-            for append, seq in zip(appends, seqs, strict=True):
-                self._journal.views.acked(append.subject, seq)
-            return child.keys[0]
+        await self.settle()
+        parent = self.subject(lineage.kind, checked_id(session_id, "session_id"))
+        child = self._fork_subject(parent, into)
+        position = await self._fork_position(at)
+        self._check_not_cleared(await self.lineage_of(session_id, "strong"), parent, position)
+        await self._check_held_then(session_id, position)
+        others = self._fork_appends(session_id, child.keys[0], position)
 
-    async def _position(self, at: When | None) -> LogPosition:
-        log = self._journal.log
+        def begin(at: At) -> dict[Key[Any], Decided]:
+            self._check_not_cleared(at.folded.state, parent, position)
+            forked = draft(lineage.FORKED, dump(Fork(child.keys[0])), id=f"forked:{child.keys[0]}")
+            return {lineage.kind(session_id): Decided([forked], child.keys[0])}
+
+        async def check() -> None:
+            if await self._was_used(others):
+                raise SessionExists(child.keys[0])
+
+        await self.decide_drafts([lineage.kind(session_id)], begin, also=others, on_conflict=check)
+        return child.keys[0]
+
+    def _check_not_cleared(self, state: Lineage, parent: Subject, position: LogPosition) -> None:
+        if state.cleared_at > position.shards[parent.shard].seq:
+            raise PastErased(parent.keys[0], f"it was cleared at sequence {state.cleared_at}")
+
+    async def _fork_position(self, at: When | None) -> LogPosition:
+        log = self.forked_log
         if at is None:
             return await moments.head(log)
         return (await moments.resolve(log, named(at, log.namespace))).position
 
-    def _child(self, parent: Subject, into: str | None) -> Subject:
+    def _fork_subject(self, parent: Subject, into: str | None) -> Subject:
         wanted = f"{parent.keys[0]}-{secrets.token_hex(4)}" if into is None else into
         checked_id(wanted, "into")
         names = itertools.chain([wanted], (f"{wanted}-{n}" for n in itertools.count(1)))
-        subjects = (self._journal.subject(lineage, name) for name in names)
+        subjects = (self.subject(lineage.kind, name) for name in names)
         child = next(subject for subject in subjects if subject.shard == parent.shard)
         if into not in (None, *child.keys):
             raise ConfigurationError(
@@ -111,42 +106,33 @@ class Forks:
             )
         return child
 
-    async def _check_held(self, session_id: str, position: LogPosition) -> None:
-        past = self._journal.log_at(position)
+    async def _check_held_then(self, session_id: str, position: LogPosition) -> None:
+        past = self.log_at(position)
         lasts = await asyncio.gather(
-            *(past.last(self._journal.subject(each, session_id)) for each in _CARRIED)
+            *(past.last(self.subject(each, session_id)) for each in self._carried)
         )
         held = [last for last in lasts if last and last.envelopes[-1].type not in (CLEARED, FORKED)]
         if not held:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
 
-    def _appends(
-        self, session_id: str, child: str, position: LogPosition, head: int
-    ) -> list[Append]:
-        parent = self._journal.subject(lineage, session_id)
-        reach = position.shards[parent.shard]
-        began, forked = dump(Began(session_id, str(position))), dump(Fork(child))
+    @property
+    def _carried(self) -> list[Kind[Any]]:
+        """What a fork takes along: all that is a session's, by its id alone."""
+        return [k for k in self.kinds_of("session") if len(k.keys) == 1]
+
+    def _fork_appends(self, session_id: str, child: str, position: LogPosition) -> list[Append]:
+        reach = position.shards[self.subject(lineage.kind, session_id).shard]
+        began = dump(Began(session_id, str(position)))
         shared = dump(Forked((session_id,), reach.seq, reach.index))
+        first = draft(lineage.BEGAN, began, id=upsert_id(began))
         return [
-            _append(parent, draft(lineage.FORKED, forked, id=f"forked:{child}"), head),
-            _append(
-                self._journal.subject(lineage, child),
-                draft(lineage.BEGAN, began, id=upsert_id(began)),
-            ),
+            Append(self.subject(lineage.kind, child), (first,), 0),
             *(
-                _append(
-                    self._journal.subject(each, child), draft(FORKED, shared, id=upsert_id(shared))
-                )
-                for each in _CARRIED
+                Append(self.subject(k, child), (draft(FORKED, shared, id=upsert_id(shared)),), 0)
+                for k in self._carried
             ),
         ]
 
     async def _was_used(self, appends: list[Append]) -> bool:
-        lasts = await asyncio.gather(
-            *(self._journal.log.last(append.subject) for append in appends)
-        )
+        lasts = await asyncio.gather(*(self.forked_log.last(append.subject) for append in appends))
         return any(last is not None for last in lasts)
-
-
-def _append(subject: Subject, envelope: Draft, expect: int = 0) -> Append:
-    return Append(subject, (envelope,), expect)

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from foldlog.errors import FoldlogError, StoreClosed
-from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.port import ServerInfo
-from foldlog.log.port import StreamInfo as StreamHealth
-from foldlog.store.journal import Journal
-from foldlog.store.spool import Outbox, SpoolHealth
+from foldlog.log.port import ServerInfo, StreamInfo as StreamHealth
+from foldlog.store.core import Core
+from foldlog.store.operation import operation
+from foldlog.store.spool import SpoolHealth
 
 _Durability = Literal["fsync", "relaxed", "none", "unknown"]
 
@@ -49,23 +48,17 @@ class Health(NamedTuple):
     away: str | None = None
 
 
-class HealthCheck:
+class HealthCheck(Core):
     """Asks the log how it is."""
 
-    def __init__(
-        self, journal: Journal, server: EmbeddedServer | None, outbox: Outbox | None = None
-    ) -> None:
-        self._journal = journal
-        self._server = server
-        self._outbox = outbox
-
+    @operation()
     async def health(self) -> Health:
         """Return what the log looks like now.
 
         Raises:
             LogUnavailable: it does not answer, and the store does not degrade.
         """
-        log = self._journal.log
+        log = self.forked_log
         info, streams = _UNSEEN, tuple[StreamHealth, ...]()
         away: str | None = None
         try:
@@ -87,7 +80,7 @@ class HealthCheck:
             max_payload=info.max_payload,
             streams=streams,
             embedded=self._embedded(),
-            hot_views=len(self._journal.views),
+            hot_views=len(self.hot_views),
             spool=self._outbox.health if self._outbox else None,
             away=away,
         )

@@ -6,27 +6,24 @@ by the lineage: the traces and trajectories that were the origin's, and whose by
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from foldlog.envelope import draft, upsert_id
-from foldlog.errors import AppendConflict, SessionHasForks
+import msgspec
+
+from foldlog.envelope import draft
+from foldlog.errors import SessionHasForks
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
-from foldlog.store.journal import Journal
 from foldlog.store.payloads import dump
+from foldlog.store.primitives import Primitives
 from foldlog.views import Consistency, refold
 from foldlog_projections import lineage, traces
-from foldlog_projections.lineage import Began, Fork, Lineage
-
-CONTENTION_PAUSE: Final = 0.002
-"""Seconds to let the write that a server saw in flight settle before looking again."""
-
-_CLEARED: Final = b"\x80"
+from foldlog_projections.lineage import Began, Ended, Fork, Lineage
 
 
 class OfSession(Protocol):
-    """What names the session that it belongs to."""
+    """What names its session."""
 
     session_id: str
 
@@ -34,29 +31,26 @@ class OfSession(Protocol):
 T = TypeVar("T", bound=OfSession)
 
 
-class Lineages:
-    """The lineages of one store's sessions."""
+class Lineages(Primitives):
+    """Where sessions come from, and which go on from them."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    async def of(self, session_id: str, consistency: Consistency = "session") -> Lineage:
+    async def lineage_of(self, session_id: str, consistency: Consistency = "session") -> Lineage:
         """Return a session's lineage. Use it before the next await; never change it.
 
-        Errors as `Journal.read`.
+        Errors as `read`.
         """
-        return (await self._journal.read(lineage, session_id, consistency=consistency)).state
+        return (await self.read(lineage.kind, session_id, consistency=consistency)).state
 
     def origin_log(self, began: Began) -> Log:
         """The log as of the moment at which a fork left its origin."""
-        return self._journal.log_at(LogPosition.parse(began.position))
+        return self.log_at(LogPosition.parse(began.position))
 
     async def inherited_traces(self, began: Began | None) -> set[str]:
         """The traces that a fork shares with its origin: they stay when the fork goes."""
         if began is None:
             return set()
-        subject = self._journal.subject(traces, began.session_id)
-        return set((await refold(self.origin_log(began), traces, subject)).folded.state)
+        subject = self.subject(traces.kind, began.session_id)
+        return set((await refold(self.origin_log(began), traces.kind, subject)).folded.state)
 
     async def relatives(self, session_id: str) -> list[str]:
         """All sessions that may share what this one holds, itself not among them.
@@ -70,44 +64,40 @@ class Lineages:
             if each in found:
                 continue
             found.add(each)
-            known = await self.of(each, "strong")
+            known = await self.lineage_of(each, "strong")
             ahead += [*known.forks, *([known.origin.session_id] if known.origin else [])]
         return sorted(found - {session_id})
 
-    async def close(self, session_id: str) -> Began | None:
+    async def close_lineage(self, session_id: str) -> Began | None:
         """Have nobody fork a session from before now, as it is being cleared; return its origin.
 
         Raises:
             SessionHasForks: they share what would go. Nothing was appended.
-            Others as `Journal.compare_and_append`.
+            Others as `decide`.
         """
-        subject = self._journal.subject(lineage, session_id)
-        while True:
-            folded, head = await self._journal.read_at(lineage, session_id)
-            origin, forks = folded.state.origin, folded.state.forks
-            if forks:
-                raise SessionHasForks(session_id, sorted(forks))
-            closed = draft(lineage.CLEARED, _CLEARED, id=upsert_id(_CLEARED))
-            try:
-                await self._journal.compare_and_append(subject, [closed], head)
-            except AppendConflict as conflict:
-                if conflict.actual is None:
-                    await asyncio.sleep(CONTENTION_PAUSE)
-                continue
-            return origin
+        origin: Began | None = None
 
-    async def leave(self, session_id: str, origin: Began) -> None:
+        def close(state: Lineage) -> Sequence[msgspec.Struct]:
+            nonlocal origin
+            if state.forks:
+                raise SessionHasForks(session_id, sorted(state.forks))
+            origin = state.origin
+            return [Ended()]
+
+        await self.decide(lineage.kind(session_id), close)
+        return origin
+
+    async def leave_origin(self, session_id: str, origin: Began) -> None:
         """Tell the origin of a session that was cleared that it is shared no more.
 
         Errors as `Log.append`. Leaving again is safe.
         """
         ended = draft(lineage.ENDED, dump(Fork(session_id)), id=f"ended:{session_id}")
-        parent = self._journal.subject(lineage, origin.session_id)
-        seq = await self._journal.append_now(Append(parent, (ended,)))
-        self._journal.views.acked(parent, seq)
+        parent = self.subject(lineage.kind, origin.session_id)
+        await self.append_atomically([Append(parent, (ended,))])
 
 
-def own(items: list[T], session_id: str) -> list[T]:
+def as_of_session(items: list[T], session_id: str) -> list[T]:
     """A session's items, as its own: what a fork shares was saved under its origin's name."""
     for item in items:
         if item.session_id != session_id:

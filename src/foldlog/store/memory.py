@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft, upsert_id
+from foldlog.envelope import Draft, Recorded
 from foldlog.store.guards import drafting, restoring
-from foldlog.store.journal import Journal
-from foldlog.store.payloads import mapping
+from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import load, mapping
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import memory
+from foldlog_projections.memory import MemorySaved
 
 
-class Memory:
+class Memory(Primitives):
     """Short-term memory by key, as `"{tenant}:{user}:{session}"`."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
+    @operation(nothing, writes=True)
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
         """Save the state of `key`; the last save stands.
 
@@ -27,28 +26,28 @@ class Memory:
             InvalidId: the key is empty. PayloadError: a part cannot be held.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._journal.append(self._drafted(key, state))
+        await self.append_drafts(self._memory_drafted(key, state))
 
-    @drafting("state")
-    def _drafted(self, key: str, state: dict[str, Any]) -> tuple[Subject, list[Draft]]:
-        subject = self._journal.subject(memory, key)
-        body = codec.encode(mapping(state, "state"), "state")
-        return subject, [draft("memory.saved", body, id=upsert_id(body))]
-
+    @operation(nothing)
     async def load_memory_state(
         self, key: str, *, consistency: Consistency = "session"
     ) -> dict[str, Any] | None:
         """Return the last state of `key`, or None.
 
-        Errors as `Events.load_history`.
+        Raises:
+            InvalidId: the key is empty. LogUnavailable, LogCorrupt: it could not be read.
         """
-        folded = await self._journal.read(memory, key, consistency=consistency)
-        if folded.state is None:
-            return None
-        return _state(folded.state)
+        folded = await self.read(memory.kind, key, consistency=consistency)
+        return None if folded.state is None else _state(folded.state)
+
+    @drafting("state")
+    def _memory_drafted(self, key: str, state: dict[str, Any]) -> tuple[Subject, list[Draft]]:
+        record = MemorySaved(mapping(state, "state"))
+        subject = self.subject(memory.kind, key)
+        return subject, [self.drafted("save_memory_state", memory.kind(key), record)]
 
 
 @restoring
 def _state(item: Recorded) -> dict[str, Any]:
-    state: dict[str, Any] = codec.decode(item.payload)
+    state: dict[str, Any] = load(MemorySaved, item.payload).state
     return state

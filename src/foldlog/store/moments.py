@@ -9,8 +9,7 @@ from foldlog.log import moments
 from foldlog.log.moments import Event
 from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
 from foldlog.position import LogPosition
-from foldlog.store.events import drafted, trace_of
-from foldlog.store.guards import drafting
+from foldlog.store.events import event_id, trace_of
 from foldlog.subjects import Namespace, checked_id
 from foldlog_projections import events, steering, updates
 
@@ -34,10 +33,10 @@ def named(when: When, namespace: Namespace) -> moments.When:
         case str():
             return Event(checked_id(when, "event id"))
         case StateUpdate():
-            return Event(when.update_id, namespace.subject(updates.name, when.session_id))
+            return Event(when.update_id, namespace.subject(updates.kind.name, when.session_id))
         case SteeringEvent():
-            return Event(when.event_id, namespace.subject(steering.name, when.session_id))
+            return Event(when.event_id, namespace.subject(steering.kind.name, when.session_id))
         case StoredEvent():
-            subject = namespace.subject(events.name, trace_of(when))
-            return Event(drafting("event")(drafted)(when).id, subject)
+            subject = namespace.subject(events.kind.name, trace_of(when))
+            return Event(event_id(when), subject)
     raise UnknownMoment(repr(when), "name it by a position, a time or an event")

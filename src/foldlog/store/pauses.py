@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft, upsert_id
-from foldlog.errors import AppendConflict
+from foldlog.envelope import Draft, Recorded
 from foldlog.store.guards import drafting, restoring
-from foldlog.store.journal import Journal
-from foldlog.store.payloads import PauseSaved, dump, load, mapping
+from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import load, mapping
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject
 from foldlog_projections import pauses
-
-_CONTENTION_PAUSE: Final = 0.002
-"""Seconds to let the write that a server saw in flight settle before looking again."""
+from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
 
-class Pauses:
-    """Pauses by token. `ttl` in seconds, counted from the log's time of the save."""
+class Pauses(Primitives):
+    """Pauses by token. They expire by the log's time of the save."""
 
-    def __init__(self, journal: Journal, *, ttl: float) -> None:
-        self._journal = journal
-        self._ttl = ttl
-
+    @operation(nothing, writes=True)
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
         """Save the state under which `token` resumes.
 
@@ -36,49 +30,47 @@ class Pauses:
             InvalidId: the token is empty. PayloadError: a part cannot be held.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._journal.append(self._drafted(token, payload))
+        await self.append_drafts(self._pause_drafted(token, payload))
 
-    @drafting("payload")
-    def _drafted(self, token: str, payload: dict[str, Any]) -> tuple[Subject, list[Draft]]:
-        subject = self._journal.subject(pauses, token)
-        state = codec.encode(mapping(payload, "payload"), "payload")
-        body = dump(PauseSaved(token=token, ttl=self._ttl, payload=msgspec.Raw(state)))
-        return subject, [draft("pause.saved", body, id=upsert_id(state))]
-
+    @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Consume the state of `token`: exactly one caller, in any process, gets it.
 
         Everyone else gets None, as for a token that is missing, expired or consumed. A caller who
         is told AppendUnknown, or is cancelled, may or may not have consumed it. In the past it
-        waits for whoever asks.
+        waits for any reader.
 
         Raises:
             InvalidId: the token is empty.
             LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
         """
-        subject = self._journal.subject(pauses, token)
-        while True:
-            # 1. Read, strongly. 2. Append the consumption where the reading ended. 3. Whoever's
-            # append the log accepts has won; the others read again, and find it consumed.
-            folded, head = await self._journal.read_at(pauses, token)
-            waiting = folded.state.waiting
-            if waiting is None:
-                return None
-            saved = _saved(waiting)
-            if waiting.recorded_at + saved.ttl <= self._journal.now():
-                return None
-            state: dict[str, Any] = saved.payload
-            if self._journal.past is not None:
-                return state
-            body = codec.encode({"consumed": waiting.id})
-            consumed = draft(pauses.CONSUMED, body, id=upsert_id(body))
-            try:
-                await self._journal.compare_and_append(subject, [consumed], head)
-            except AppendConflict as conflict:
-                if conflict.actual is None:
-                    await asyncio.sleep(_CONTENTION_PAUSE)
-                continue
-            return state
+        if self.past is not None:
+            folded = await self.read(pauses.kind, token, consistency="strong")
+            waiting = self._waiting(folded.state)
+            return None if waiting is None else _saved(waiting).payload
+        taken: dict[str, Any] | None = None
+
+        def consume(pause: Pause) -> Sequence[msgspec.Struct]:
+            nonlocal taken
+            waiting = self._waiting(pause)
+            taken = None if waiting is None else _saved(waiting).payload
+            return [] if waiting is None else [PauseConsumed(waiting.id)]
+
+        await self.decide(pauses.kind(token), consume)
+        return taken
+
+    def _waiting(self, pause: Pause) -> Recorded | None:
+        """The save that can be resumed now, if there is one."""
+        waiting = pause.waiting
+        if waiting is None or waiting.recorded_at + _saved(waiting).ttl <= self.now():
+            return None
+        return waiting
+
+    @drafting("payload")
+    def _pause_drafted(self, token: str, payload: dict[str, Any]) -> tuple[Subject, list[Draft]]:
+        subject = self.subject(pauses.kind, token)
+        record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
+        return subject, [self.drafted("save_planner_state", pauses.kind(token), record)]
 
 
 @restoring

@@ -1,4 +1,4 @@
-"""What envelopes of each type hold: version 1 of every payload schema.
+"""Records as bytes and back, and the checks of what callers put into their fields.
 
 Structs are written as MessagePack maps, so that a later version may add fields. `Any` fields hold
 what a user supplied, exactly: see `foldlog.codec`.
@@ -16,112 +16,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from foldlog import codec
+from foldlog.envelope import Draft, draft
 from foldlog.errors import PayloadError
+from foldlog.kind import Kind
+from foldlog.upcasting import UPCASTERS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _WHERE: Final = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-
-
-class EventSaved(msgspec.Struct, frozen=True):
-    """`event.saved`: a StoredEvent."""
-
-    trace_id: str | None
-    ts: float
-    kind: str
-    node_name: str | None
-    node_id: str | None
-    payload: Any
-
-
-class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`binding.saved`: a RemoteBinding."""
-
-    trace_id: str
-    context_id: str | None
-    task_id: str
-    agent_url: str
-    router_session_id: str | None = None
-    remote_skill: str | None = None
-    tenant_id: str | None = None
-    user_id: str | None = None
-    last_remote_task_id: str | None = None
-    is_terminal: bool = False
-    metadata: Any = {}
-
-
-class PauseSaved(msgspec.Struct, frozen=True):
-    """`pause.saved`: a planner's state. It expires `ttl` seconds after the log recorded it."""
-
-    token: str
-    ttl: float
-    payload: Any
-
-
-class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`task.saved`: a TaskState. Times are ISO 8601."""
-
-    task_id: str
-    session_id: str
-    status: str
-    task_type: str
-    priority: int
-    context_snapshot: Any
-    created_at: str
-    updated_at: str
-    trace_id: str | None = None
-    error: str | None = None
-    description: str | None = None
-    result: Any = None
-    progress: Any = None
-
-
-class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`update.saved`: a StateUpdate."""
-
-    session_id: str
-    task_id: str
-    update_id: str
-    update_type: str
-    content: Any
-    created_at: str
-    trace_id: str | None = None
-    step_index: int | None = None
-    total_steps: int | None = None
-
-
-class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`steering.saved`: a SteeringEvent, sanitised."""
-
-    session_id: str
-    task_id: str
-    event_id: str
-    event_type: str
-    payload: Any
-    source: str
-    created_at: str
-    trace_id: str | None = None
-
-
-class TraceSaved(msgspec.Struct, frozen=True):
-    """`trace.saved`: a trajectory of this trace was saved; `content` is its digest."""
-
-    trace_id: str
-    content: str
-
-
-class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`planner.saved`: a PlannerEvent."""
-
-    event_type: str
-    ts: float
-    trajectory_step: int = 0
-    thought: str | None = None
-    node_name: str | None = None
-    latency_ms: float | None = None
-    token_estimate: int | None = None
-    error: str | None = None
-    extra: Any = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -164,6 +66,23 @@ def dump_native(payload: T, *held: str) -> tuple[bytes, T]:
         path = (found["path"] if found else None) or type(payload).__name__
         raise PayloadError(path, found["what"] if found else str(error)) from None
     return raw, payload
+
+
+def encode(
+    kind: Kind[Any], record: msgspec.Struct, *, type: str | None = None, ts: float | None = None
+) -> Draft:
+    """Return the draft of a record whose content is redacted; `ts` is now unless given.
+
+    Args:
+        type: the record's type, where several types of the kind share a struct.
+
+    Raises:
+        PayloadError: a part cannot be held. InvalidId: the id that it gives is none.
+    """
+    type = type or kind.type_of(record)
+    body, native = dump_native(record, *kind.records[type].open_fields)
+    version = UPCASTERS.newest.get(type, 1)
+    return draft(type, body, id=kind.id(native, body), v=version, ts=ts)
 
 
 def load(type_: type[T], raw: bytes) -> T:
@@ -240,12 +159,6 @@ def _decoder(type_: type) -> msgspec.msgpack.Decoder[Any]:
     if decoder is None:
         decoder = _decoders[type_] = codec.decoder(type_)
     return decoder
-
-
-class OfTask(msgspec.Struct, frozen=True):
-    """What every payload about a task begins with; the rest is left encoded."""
-
-    task_id: str
 
 
 def _first_bad_text(payload: msgspec.Struct) -> str:

@@ -2,59 +2,62 @@
 
 from __future__ import annotations
 
-from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft
+from foldlog.envelope import Draft, Recorded
 from foldlog.models import PlannerEvent
 from foldlog.store.guards import all_restored, drafting, restoring
-from foldlog.store.journal import Journal
-from foldlog.store.payloads import PlannerEventSaved, dump, finite, load, mapping
+from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import finite, load, mapping
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import planner
+from foldlog_projections.planner import PlannerEventSaved
 
 
-class PlannerEvents:
+class PlannerEvents(Primitives):
     """Planner events by trace, each content once."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
+    @operation(nothing, writes=True)
     async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
         """Append a planner event. Saving the same content again has no effect.
 
-        Errors as `Events.save_event`.
+        Raises:
+            PayloadError, InvalidId: a part cannot be held. Nothing was appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._journal.append(self._drafted(trace_id, event))
+        await self.append_drafts(self._planner_drafted(trace_id, event))
 
-    @drafting("event")
-    def _drafted(self, trace_id: str, event: PlannerEvent) -> tuple[Subject, list[Draft]]:
-        subject = self._journal.subject(planner, trace_id)
-        ts = finite(event.ts, "ts")
-        body = dump(
-            PlannerEventSaved(
-                event_type=event.event_type,
-                ts=ts,
-                trajectory_step=event.trajectory_step,
-                thought=event.thought,
-                node_name=event.node_name,
-                latency_ms=event.latency_ms,
-                token_estimate=event.token_estimate,
-                error=event.error,
-                extra=mapping(event.extra, "extra"),
-            ),
-            "extra",
-        )
-        return subject, [draft("planner.saved", body, id=codec.digest(body), ts=ts)]
-
+    @operation(list)
     async def list_planner_events(
         self, trace_id: str, *, consistency: Consistency = "session"
     ) -> list[PlannerEvent]:
         """Return a trace's planner events in the order in which they were saved; [] if unknown.
 
-        Errors as `Events.load_history`.
+        Raises:
+            InvalidId: the trace id is empty.
+            LogUnavailable, LogCorrupt: they could not be read whole.
         """
-        folded = await self._journal.read(planner, trace_id, consistency=consistency)
+        folded = await self.read(planner.kind, trace_id, consistency=consistency)
         return all_restored(_event, folded.state)
+
+    get_events = list_planner_events
+
+    @drafting("event")
+    def _planner_drafted(self, trace_id: str, event: PlannerEvent) -> tuple[Subject, list[Draft]]:
+        subject = self.subject(planner.kind, trace_id)
+        ts = finite(event.ts, "ts")
+        record = PlannerEventSaved(
+            event_type=event.event_type,
+            ts=ts,
+            trajectory_step=event.trajectory_step,
+            thought=event.thought,
+            node_name=event.node_name,
+            latency_ms=event.latency_ms,
+            token_estimate=event.token_estimate,
+            error=event.error,
+            extra=mapping(event.extra, "extra"),
+        )
+        return subject, [self.drafted("save_planner_event", planner.kind(trace_id), record, ts=ts)]
 
 
 @restoring

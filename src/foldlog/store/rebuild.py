@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
 
 from foldlog.store.build import Build
-from foldlog.store.journal import Journal
+from foldlog.store.core import Core
 from foldlog.store.refolds import OnProgress, RebuildProgress, Refolds, targets
 from foldlog.views.comparison import Difference
 from foldlog.views.folding import Whole
@@ -56,12 +56,12 @@ class Rebuild:
 
     def __init__(
         self,
-        journal: Journal,
+        core: Core,
         own: Sequence[Projection[Any]] = (),
         *,
         recorded_every: int = _RECORDED_EVERY,
     ) -> None:
-        self._journal = journal
+        self._core = core
         self._own = own
         self._recorded_every = recorded_every
 
@@ -82,7 +82,7 @@ class Rebuild:
         """
         began = time.perf_counter()
         chosen = targets(projection, self._own)
-        log, views = self._journal.log, self._journal.views
+        log, views = self._core.forked_log, self._core.hot_views
         build = None
         if views.snapshots is not None:
             build = await Build.begin(views.snapshots, log.namespace, chosen)
@@ -113,7 +113,7 @@ class Rebuild:
         )
 
     async def _switch(self, build: Build | None, chosen: Sequence[Projection[Any]]) -> None:
-        log, views = self._journal.log, self._journal.views
+        log, views = self._core.forked_log, self._core.hot_views
         async with AsyncExitStack() as stack:
             if build is not None and views.snapshots is not None:
                 # What is in memory may be wrong: none of it comes into the new edition.

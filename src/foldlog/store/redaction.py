@@ -4,24 +4,29 @@ It comes first of all, so that ids, digests, deltas, views, spool, snapshots, bl
 the redacted values only. Further down it could not be: a secret may be spread over two deltas, and
 the digest of one tells it to whoever can guess it.
 
-Whoever makes envelopes of what a caller gave asks the `Redaction` of the journal that they go
-through, once a call and before anything is decided on. Of each type of envelope it is said here
-what the hook sees; a journal that redacts takes no others.
+Records pass it where they are drafted (`Core.drafted`): what it sees are the fields that the kind
+marks as content. What a caller gave that becomes something else before it is a record (the bytes of
+an artifact, a session's context) is redacted by who takes it, and the kind says of what.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from foldlog.errors import ConfigurationError, RedactionFailed
+from foldlog.kind import Key, Kind
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Saving(NamedTuple):
     """What is about to be saved.
 
-    `kind` is the type of its envelope, as in `update.saved`. `about` says of what it is: ids,
+    `kind` is the type of its record, as in `update.saved`. `about` says of what it is: ids,
     names, times, and is not for changing. `values` are what may be changed: the caller's own
     objects, so build new ones.
     """
@@ -32,57 +37,10 @@ class Saving(NamedTuple):
 
 
 Redact = Callable[[Saving], Mapping[str, Any]]
-"""Returns what is saved instead of `values`, under the same names. What it has returned, it returns
-as it is: who saves what they have read has it redacted again.
+"""Returns what is saved instead of `values`, under the same names.
+
+It must be idempotent: saving what was read passes it again.
 """
-
-CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
-    "event.saved": ("payload",),
-    "planner.saved": ("thought", "error", "extra"),
-    "task.saved": ("context_snapshot", "description", "result", "error", "progress"),
-    "task.changed": ("result", "error", "progress"),
-    "update.saved": ("content",),
-    "steering.saved": ("payload",),
-    "trajectory.saved": ("trajectory",),
-    "memory.saved": ("state",),
-    "pause.saved": ("payload",),
-    "binding.saved": ("metadata",),
-    "artifact.saved": ("data", "filename", "meta"),
-    "context.changed": ("llm_context", "tool_context", "memory", "artifacts"),
-    "patch.queued": (
-        *("digest", "facts", "artifacts", "sources"),
-        *("recommended_next_steps", "assumptions"),
-    ),
-    "group.opened": ("name",),
-    "state.saved": ("tags", "description", "custom", "execution_state"),
-    "step.done": ("result",),
-    "step.failed": ("message",),
-    "step.waiting": ("request",),
-    "stateartifact.named": ("artifact",),
-    "agent.turned": ("state", "label"),
-    "scoped.written": ("value",),
-    "scope.linked": ("metadata",),
-}
-"""What the hook sees, by the type of the envelope that it goes into first."""
-
-NO_CONTENT: Final = frozenset(
-    {
-        # What follows from values that have passed, and leads to them.
-        *("trace.saved", "route.saved", "scope.written", "state.listed"),
-        *("artifact.located", "statecontent.stored", "statecontent.claimed"),
-        # What somebody decided, or took, or what has ended.
-        *("binding.terminal", "pause.consumed", "patch.decided", "steering.acknowledged"),
-        *("group.joined", "group.sealed", "group.task_ended"),
-        *("execution.owned", "execution.rewound", "step.intended", "step.retracted"),
-        *("agent.listed", "agent.shared", "agent.revoked"),
-        # What is gone.
-        *("artifact.deleted", "scoped.deleted", "scope.deleted", "scope.unlinked"),
-        *("state.unlisted", "statecontent.released", "subject.cleared", "session.cleared"),
-        # What is shared.
-        *("session.began", "session.forked", "fork.ended", "subject.forked"),
-    }
-)
-"""Types that hold ids, names, epochs, digests and times only: none of them is ever changed."""
 
 
 class Redaction:
@@ -100,13 +58,24 @@ class Redaction:
     def __bool__(self) -> bool:
         return self._redact is not None
 
+    def record(self, method: str, key: Key[Any], type: str, record: R) -> R:
+        """Return a record with the content that is to be saved. Errors as `redacted`."""
+        about_type = key.kind.records[type]
+        if self._redact is None or about_type.is_redacted or not about_type.content:
+            return record
+        fields = dict(zip(key.kind.keys, key.keys, strict=False)) | msgspec.structs.asdict(record)
+        # A field that a change leaves as it is holds nothing.
+        values = {n: fields.pop(n) for n in about_type.content if fields[n] is not msgspec.UNSET}
+        changed = self.redacted(method, type, fields, values)
+        return msgspec.structs.replace(record, **changed)
+
     def redacted(
         self, method: str, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Return what is to be saved instead of `values`: themselves, where there is no hook.
 
         Args:
-            method: what was called, for whoever reads the error.
+            method: what was called, for the error's reader.
 
         Raises:
             RedactionFailed: the hook raised, or returned something else than was asked for.
@@ -147,6 +116,11 @@ class Redaction:
         """As `redacted`, of one value and without its name."""
         [found] = self.redacted(method, kind, about, one).values()
         return found
+
+
+def content_of(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:
+    """What the hook sees, by the type of record; () for types that hold none of users' content."""
+    return {type: found.content for kind in kinds for type, found in kind.records.items()}
 
 
 _FORMS: Final = (str, list, Mapping, type(None))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from foldlog.errors import AppendConflict
-from foldlog.store.clearing import bury, clear_subject
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 from foldlog.store.spills import Spills
+from foldlog.store.tombstones import bury, clear_view
 from foldlog_projections import scoped, scopes
 
 
@@ -16,7 +16,7 @@ def scope_of_session(session_id: str) -> str:
     return f"session:{session_id}"
 
 
-async def clear_scope(journal: Journal, spills: Spills, name: str) -> None:
+async def clear_scope(store: Primitives, spills: Spills, name: str) -> None:
     """Erase a scope by its key of a subject. Fine if there is nothing.
 
     First every key gets its tombstone, so that no moment shows half a key; then what stands before
@@ -29,13 +29,13 @@ async def clear_scope(journal: Journal, spills: Spills, name: str) -> None:
     buried: dict[str, str | int] = {}
     first, later, is_purged = 0, dict[str, int](), False
     while True:
-        folded, head = await journal.read_at(scopes, name)
+        folded, head = await store.read_at(scopes.kind, name)
         state, blobs = folded.state, list(folded.state.blobs)
         stand: dict[str, str | int] = {key: each.version for key, each in state.entries.items()}
         stand.update(state.gone)
         left = [key for key, version in stand.items() if buried.get(key) != version]
         if left:
-            seqs = await bury(journal, (journal.subject(scoped, name, key) for key in left))
+            seqs = await bury(store, (store.subject(scoped.kind, name, key) for key in left))
             if first:
                 later.update(zip(left, seqs, strict=True))
             else:
@@ -44,17 +44,17 @@ async def clear_scope(journal: Journal, spills: Spills, name: str) -> None:
             continue  # what was written before the first tombstone has to have one, too
         if first and not is_purged:
             # Made only now: of how many shards a log is shows when it is reached.
-            branch = journal.log.namespace.branch(scoped.name, name)
-            await journal.log.purge_branch(branch, before=first)
+            branch = store.forked_log.namespace.branch(scoped.kind.name, name)
+            await store.forked_log.purge_branch(branch, before=first)
             is_purged = True
         for key, seq in later.items():
-            await journal.log.purge(journal.subject(scoped, name, key), before=seq)
+            await store.forked_log.purge(store.subject(scoped.kind, name, key), before=seq)
         later.clear()
         for blob in blobs:
             await spills.delete(blob)
         try:
             # Not with a key that was written meanwhile, which nothing would find again.
-            await clear_subject(journal, scopes, name, remember=False, head=head)
+            await clear_view(store, scopes.kind(name), remember=False, head=head)
         except AppendConflict:
             continue
         return
@@ -68,15 +68,15 @@ class Scopes:
     """
 
     def __init__(
-        self, journal: Journal, spills: Spills, forget: Callable[[str | None], Awaitable[None]]
+        self, store: Primitives, spills: Spills, forget: Callable[[str | None], Awaitable[None]]
     ) -> None:
-        self._journal = journal
+        self._store = store
         self._spills = spills
         self.forget = forget
 
     async def clear_session(self, session_id: str) -> None:
         """Erase a session's own scope. Errors as `clear_scope`."""
-        await clear_scope(self._journal, self._spills, scope_of_session(session_id))
+        await clear_scope(self._store, self._spills, scope_of_session(session_id))
         await self.forget(session_id)
 
     async def clear_blobs(self) -> None:

@@ -12,7 +12,7 @@ import secrets
 from typing import Final
 
 from foldlog.log.blobs import Blobs
-from foldlog.store.journal import Journal
+from foldlog.store.primitives import Primitives
 from foldlog_projections import scopes
 
 SPILL_BYTES: Final = 256 * 1024
@@ -25,8 +25,8 @@ _HASHED_IN_A_THREAD: Final = 1024 * 1024
 class Spills:
     """The blobs of a store's scoped values."""
 
-    def __init__(self, journal: Journal, blobs: Blobs) -> None:
-        self._journal = journal
+    def __init__(self, store: Primitives, blobs: Blobs) -> None:
+        self._store = store
         self._blobs = blobs
 
     async def put(self, data: bytes) -> tuple[str, str]:
@@ -47,8 +47,8 @@ class Spills:
 
     async def clear(self) -> None:
         """Remove every blob that an index names. Errors as `Journal.read`, `Blobs.delete`."""
-        for subject in await self._journal.log.subjects(scopes.name):
-            index = await self._journal.read(scopes, *subject.keys, consistency="strong")
+        for subject in await self._store.forked_log.subjects(scopes.kind.name):
+            index = await self._store.read(scopes.kind, *subject.keys, consistency="strong")
             for name in list(index.state.blobs):
                 await self._blobs.delete(name)
 

@@ -16,9 +16,10 @@ from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.store.absent import AbsentBlobs, AbsentLog, AbsentSnapshots, Nothing
 from foldlog.store.failures import log_failure
+from foldlog.store.options import StoreOptions
 from foldlog.store.reaching import Reach, Reached
 from foldlog.store.spool import Outbox, Place, Spool
-from foldlog.store.store import Store, StoreOptions
+from foldlog.store.store import Store
 from foldlog.subjects import Namespace
 
 CONNECT_FAILED: Final = "statestore_connect_failed"
@@ -77,7 +78,7 @@ class Standby:
         Raises:
             LogUnavailable: it is away again; what waits still waits here, and the log is let go of.
         """
-        views = store._views
+        views = store.hot_views
         snapshots = views.snapshots.store if views.snapshots is not None else None
         self._become(store.log, store._blobs, snapshots, owned=False)
         try:

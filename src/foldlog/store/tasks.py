@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from foldlog.envelope import Draft, Recorded, draft, upsert_id
-from foldlog.errors import PayloadError
+from foldlog.envelope import Draft, Recorded
+from foldlog.errors import PayloadError, RedactionFailed
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
 from foldlog.store.guards import all_restored, drafting, restoring
-from foldlog.store.journal import Journal
-from foldlog.store.lineages import own
-from foldlog.store.payloads import TaskSaved, dump, enum_text, load, time_text
+from foldlog.store.lineages import as_of_session
+from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import encode, enum_text, load, time_text
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import tasks
+from foldlog_projections.tasks import TaskSaved
 
 
-class Tasks:
+class Tasks(Primitives):
     """Tasks by session."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
+    @operation(nothing, writes=True)
     async def save_task(self, state: TaskState) -> None:
         """Save a task's state; the last save of a `task_id` stands.
 
@@ -33,53 +34,61 @@ class Tasks:
                 appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._journal.append(self._drafted(state))
+        await self.append_drafts(self._task_drafted(state))
 
-    @drafting("state")
-    def _drafted(self, state: TaskState) -> tuple[Subject, list[Draft]]:
-        return self._journal.subject(tasks, state.session_id), [drafted(state)]
-
+    @operation(list)
     async def list_tasks(
         self, session_id: str, *, consistency: Consistency = "strong"
     ) -> list[TaskState]:
         """Return a session's tasks in the order of their first save; [] for an unknown session.
 
-        Errors as `Events.load_history`.
+        Raises:
+            InvalidId: the session id is empty.
+            LogUnavailable, LogCorrupt: they could not be read whole.
         """
-        folded = await self._journal.read(tasks, session_id, consistency=consistency)
-        return own(all_restored(restored, folded.state.values()), session_id)
+        folded = await self.read(tasks.kind, session_id, consistency=consistency)
+        return as_of_session(all_restored(restored_task, folded.state.values()), session_id)
+
+    @drafting("state")
+    def _task_drafted(self, state: TaskState) -> tuple[Subject, list[Draft]]:
+        subject = self.subject(tasks.kind, state.session_id)
+        record = recorded_task(state)
+        redacted: TaskSaved = self.redacted("save_task", tasks.kind(state.session_id), record)
+        check_context("save_task", redacted.context_snapshot, state.context_snapshot)
+        return subject, [encode(tasks.kind, redacted)]
+
+
+def check_context(method: str, redacted: object, context: TaskContextSnapshot) -> None:
+    """Raise RedactionFailed where a hook has left no snapshot of a context."""
+    if not isinstance(redacted, Mapping) or redacted.keys() != dict(context).keys():
+        reason = "context_snapshot has to stay a mapping with the same names"
+        raise RedactionFailed(tasks.SAVED, method, reason)
 
 
 @drafting("state")
-def drafted(state: TaskState) -> Draft:
-    """Return the envelope that saves a task. Errors as `Tasks.save_task`."""
+def recorded_task(state: TaskState) -> TaskSaved:
+    """The record that saves a task. Errors as `Tasks.save_task`."""
     if not isinstance(state.context_snapshot, BaseModel):
         raise PayloadError("context_snapshot", f"{state.context_snapshot!r:.80} is no snapshot")
-    body = dump(
-        TaskSaved(
-            task_id=checked_id(state.task_id, "task_id"),
-            session_id=state.session_id,
-            status=enum_text(state.status, TaskStatus, "status"),
-            task_type=enum_text(state.task_type, TaskType, "task_type"),
-            priority=state.priority,
-            context_snapshot=dict(state.context_snapshot),
-            created_at=time_text(state.created_at, "created_at"),
-            updated_at=time_text(state.updated_at, "updated_at"),
-            trace_id=state.trace_id,
-            error=state.error,
-            description=state.description,
-            result=state.result,
-            progress=state.progress,
-        ),
-        "context_snapshot",
-        "result",
-        "progress",
+    return TaskSaved(
+        task_id=checked_id(state.task_id, "task_id"),
+        session_id=state.session_id,
+        status=enum_text(state.status, TaskStatus, "status"),
+        task_type=enum_text(state.task_type, TaskType, "task_type"),
+        priority=state.priority,
+        context_snapshot=dict(state.context_snapshot),
+        created_at=time_text(state.created_at, "created_at"),
+        updated_at=time_text(state.updated_at, "updated_at"),
+        trace_id=state.trace_id,
+        error=state.error,
+        description=state.description,
+        result=state.result,
+        progress=state.progress,
     )
-    return draft(tasks.SAVED, body, id=upsert_id(body))
 
 
 @restoring
-def restored(item: Recorded) -> TaskState:
+def restored_task(item: Recorded) -> TaskState:
     """Return the task of a whole save: a new object."""
     saved = load(TaskSaved, item.payload)
     return TaskState(

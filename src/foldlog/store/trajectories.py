@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft, upsert_id
+from foldlog.envelope import Draft, Recorded
 from foldlog.models import Trajectory
 from foldlog.store.cursor import checked_limit
 from foldlog.store.guards import drafting, restoring
-from foldlog.store.journal import Journal
 from foldlog.store.lineages import Lineages
-from foldlog.store.payloads import TraceSaved, dump
+from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import encode, load
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
-from foldlog_projections import traces
-from foldlog_projections import trajectory as saved_trajectory
+from foldlog_projections import traces, trajectory as trajectories
+from foldlog_projections.traces import TraceSaved
+from foldlog_projections.trajectory import TrajectorySaved
 
 
-class Trajectories:
+class Trajectories(Lineages):
     """Trajectories by session and trace."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._lineages = Lineages(journal)
-
+    @operation(nothing, writes=True)
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
         """Save a trajectory; the last save of a trace in a session stands.
 
@@ -33,39 +31,36 @@ class Trajectories:
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
                 safe.
         """
-        await self._journal.append(*self._drafted(trace_id, session_id, trajectory))
+        await self.append_drafts(*self._trajectory_drafted(trace_id, session_id, trajectory))
 
     @drafting("trajectory")
-    def _drafted(
+    def _trajectory_drafted(
         self, trace_id: str, session_id: str, trajectory: Trajectory
     ) -> tuple[tuple[Subject, list[Draft]], ...]:
-        serialised = trajectory.serialise()
-        Trajectory.from_serialised(serialised)  # what could not be read back is not saved
-        body = codec.encode(serialised, "trajectory")
-        subject = self._journal.subject(
-            saved_trajectory, session_id, checked_id(trace_id, "trace_id")
-        )
+        kind = trajectories.kind
+        record = TrajectorySaved(trajectory.serialise())
+        record = self.redacted("save_trajectory", kind(session_id, trace_id), record)
+        Trajectory.from_serialised(record.trajectory)  # what could not be read back is not saved
+        saved = encode(kind, record)
         # The trajectory first: a trace is listed only if there is something to get. That the
         # index names the content lets a cleared session refuse a late writer's repetition.
-        entry = dump(TraceSaved(trace_id, codec.digest(body)))
+        entry = TraceSaved(trace_id, codec.digest(saved.payload))
         return (
-            (subject, [draft("trajectory.saved", body, id=upsert_id(body))]),
-            (
-                self._journal.subject(traces, session_id),
-                [draft("trace.saved", entry, id=upsert_id(entry))],
-            ),
+            (self.subject(kind, session_id, checked_id(trace_id, "trace_id")), [saved]),
+            (self.subject(traces.kind, session_id), [encode(traces.kind, entry)]),
         )
 
+    @operation(nothing)
     async def get_trajectory(
         self, trace_id: str, session_id: str, *, consistency: Consistency = "session"
     ) -> Trajectory | None:
         """Return a trace's trajectory, or None if it is unknown or of another session.
 
-        Errors as `Events.load_history`.
+        Errors as `load_history`.
         """
         listed, latest = await asyncio.gather(
-            self._journal.read(traces, session_id, consistency=consistency),
-            self._journal.read(saved_trajectory, session_id, trace_id, consistency=consistency),
+            self.read(traces.kind, session_id, consistency=consistency),
+            self.read(trajectories.kind, session_id, trace_id, consistency=consistency),
         )
         saved, content = latest.state, listed.state.get(trace_id)
         if content is None:
@@ -73,21 +68,24 @@ class Trajectories:
         if saved is None or codec.digest(saved.payload) != content:
             # The last record is not what the session counts as saved last: a late writer has put
             # back what was cleared, a save is just happening, or it is shared with another session.
-            saved = await self._find(session_id, trace_id, content)
+            saved = await self._find_trajectory(session_id, trace_id, content)
         return None if saved is None else _trajectory(saved)
 
-    async def _find(self, session_id: str, trace_id: str, content: str) -> Recorded | None:
-        subject = self._journal.subject(saved_trajectory, session_id, trace_id)
+    async def _find_trajectory(
+        self, session_id: str, trace_id: str, content: str
+    ) -> Recorded | None:
+        subject = self.subject(trajectories.kind, session_id, trace_id)
         found = None
-        async for records in self._journal.log.read(subject):
+        async for records in self.forked_log.read(subject):
             for item in (item for record in records for item in record.envelopes):
                 if codec.digest(item.payload) == content:
                     found = item
         if found is not None:
             return found
-        origin = (await self._lineages.of(session_id)).shared
-        return await self._find(origin.session_id, trace_id, content) if origin else None
+        origin = (await self.lineage_of(session_id)).shared
+        return await self._find_trajectory(origin.session_id, trace_id, content) if origin else None
 
+    @operation(list)
     async def list_traces(
         self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"
     ) -> list[str]:
@@ -95,10 +93,10 @@ class Trajectories:
 
         Errors as `list_updates`.
         """
-        folded = await self._journal.read(traces, session_id, consistency=consistency)
+        folded = await self.read(traces.kind, session_id, consistency=consistency)
         return list(reversed(folded.state))[: max(checked_limit(limit), 0)]
 
 
 @restoring
 def _trajectory(item: Recorded) -> Trajectory:
-    return Trajectory.from_serialised(codec.decode(item.payload))
+    return Trajectory.from_serialised(load(TrajectorySaved, item.payload).trajectory)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Log
-from foldlog.store.journal import Journal
+from foldlog.store.core import Core
 from foldlog.store.refolds import OnProgress, Refolds, targets
 from foldlog.views.comparison import Difference
 from foldlog.views.folding import Whole
@@ -109,8 +109,8 @@ CHECKS: Final[tuple[Check, ...]] = (unreadable, missing, lost)
 class Verify:
     """Compares what is served with the log, and looks through the log."""
 
-    def __init__(self, journal: Journal, own: Sequence[Projection[Any]] = ()) -> None:
-        self._journal = journal
+    def __init__(self, core: Core, own: Sequence[Projection[Any]] = ()) -> None:
+        self._core = core
         self._own = own
 
     async def verify(
@@ -126,7 +126,7 @@ class Verify:
             LogUnavailable: the log could not be reached.
         """
         began = time.perf_counter()
-        log, findings = self._journal.log, list[Finding]()
+        log, findings = self._core.forked_log, list[Finding]()
         seen = Seen(log, 0)
 
         def spare(error: LogCorrupt) -> None:
@@ -136,7 +136,7 @@ class Verify:
 
         refolds = Refolds(
             log,
-            self._journal.views,
+            self._core.hot_views,
             targets(projection, self._own),
             on_progress=on_progress,
             spare=spare,

@@ -1,15 +1,10 @@
-"""Putting the instruments in front of a store's methods."""
+"""Connecting a store's calls, reads and groups to the instruments."""
 
 from __future__ import annotations
 
-import copy
-import functools
-import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from foldlog.errors import ConfigurationError
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
     from foldlog.log.jetstream.publisher import Group
     from foldlog.telemetry.instruments import Instruments
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _instrumented: Final[WeakSet[Store]] = WeakSet()
@@ -59,31 +53,23 @@ def instrument(
     instruments = instruments_of(meter_provider)
     tracer = trace.get_tracer("foldlog", tracer_provider=tracer_provider)
     calls = _Calls(instruments, tracer, store.log.namespace.name)
-    _measure_calls(store, calls)
+    store.calls.measure = store.artifact_store.calls.measure = calls.measure
     _measure_reads_and_groups(store, instruments, calls.about)
     instruments.watch(store)
 
 
 class _Calls:
-    """Measures calls. Lives as long as the store whose methods it stands in front of."""
+    """Measures calls. Lives as long as its store."""
 
     def __init__(self, instruments: Instruments, tracer: Tracer, namespace: str) -> None:
+        self._instruments = instruments
         self._calls = instruments.counter(metrics.CALLS)
         self._seconds = instruments.histogram(metrics.DURATION)
         self._tracer = tracer
         self.about: Mapping[str, str] = {"namespace": namespace}
 
-    def measured(self, method: Callable[P, Awaitable[T]], name: str) -> Callable[P, Awaitable[T]]:
-        """Return `method` as one whose calls are counted, timed and have a span."""
-
-        @functools.wraps(method)
-        async def measuring(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await self.measure(name, method(*args, **kwargs))
-
-        return measuring
-
     async def measure(self, name: str, call: Awaitable[T]) -> T:
-        """Wait for a call, and note how it ended and when."""
+        """Await a call by its method's name, and note how it ended and when."""
         from opentelemetry.trace import SpanKind, StatusCode
 
         outcome, began = OK, time.perf_counter()
@@ -96,7 +82,10 @@ class _Calls:
             set_status_on_exception=False,
         ) as span:
             try:
-                return await call
+                found = await call
+                if isinstance(found, Health):
+                    self._instruments.replicas(found)
+                return found
             except BaseException as error:
                 outcome = outcome_of(error)
                 span.set_attribute("error.type", type(error).__qualname__)
@@ -109,46 +98,6 @@ class _Calls:
                 self._seconds.record(time.perf_counter() - began, about)
 
 
-class _Block:
-    """An `atomic()` block whose end, the append, is measured."""
-
-    def __init__(self, block: AbstractAsyncContextManager[None], calls: _Calls) -> None:
-        self._block = block
-        self._calls = calls
-
-    async def __aenter__(self) -> None:
-        await self._block.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        ending = self._block.__aexit__(kind, error, traceback)
-        return await (ending if error is not None else self._calls.measure("atomic", ending))
-
-
-def _measure_calls(store: Store, calls: _Calls) -> None:
-    given = vars(store)
-    measured: dict[Any, Any] = {}  # a method may have several names
-    for attribute, method in list(given.items()):
-        if not inspect.iscoroutinefunction(method):
-            continue
-        if method not in measured:
-            measured[method] = calls.measured(method, method.__name__)
-        given[attribute] = measured[method]
-
-    artifacts = copy.copy(store.artifact_store)
-    for attribute, method in inspect.getmembers(store.artifact_store, inspect.iscoroutinefunction):
-        if not attribute.startswith("_"):
-            vars(artifacts)[attribute] = calls.measured(method, f"artifacts.{attribute}")
-    given["artifact_store"] = artifacts
-
-    atomic = store.atomic
-    given["atomic"] = lambda: _Block(atomic(), calls)
-
-
 def _measure_reads_and_groups(
     store: Store, instruments: Instruments, about: Mapping[str, str]
 ) -> None:
@@ -157,15 +106,7 @@ def _measure_reads_and_groups(
     def on_read(projection: str, source: str) -> None:
         reads.add(1, {**about, "projection": projection, "source": source})
 
-    store._views.observe(on_read)
-    health = store.health
-
-    async def observed_health() -> Health:
-        found = await health()
-        instruments.replicas(found)
-        return found
-
-    vars(store)["health"] = functools.wraps(health)(observed_health)
+    store.hot_views.observe(on_read)
     records = instruments.histogram(metrics.GROUP_RECORDS)
     size = instruments.histogram(metrics.GROUP_SIZE)
     seconds = instruments.histogram(metrics.GROUP_DURATION)

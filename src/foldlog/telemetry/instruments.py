@@ -97,7 +97,7 @@ class Instruments:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             found: dict[_Labels, int] = {}
             for store in self._stores:
-                if store._views.closed:
+                if store.hot_views.closed:
                     continue
                 about = ("namespace", store.log.namespace.name)
                 for labels, value in look(store):
@@ -112,11 +112,11 @@ class Instruments:
 
 
 def _hot(store: Store) -> _Seen:
-    yield (), len(store._views)
+    yield (), len(store.hot_views)
 
 
 def _lag(store: Store) -> _Seen:
-    yield (), store._views.lag
+    yield (), store.hot_views.lag
 
 
 def _pending(store: Store) -> _Seen:

@@ -16,8 +16,7 @@ from autogen_core import SingleThreadedAgentRuntime
 import foldlog
 from foldlog.errors import AppendConflict, ConfigurationError, LogUnavailable
 from foldlog.integrations.autogen import RuntimeCheckpoints, TeamCheckpoints
-from tests.integrations.autogen.agents import LINES, lines_of, make_team, no_halt
-from tests.integrations.autogen.agents import Model as Replay
+from tests.integrations.autogen.agents import LINES, Model as Replay, lines_of, make_team, no_halt
 
 LAST = "Maximum number of messages 8 reached, current message count: 8"
 

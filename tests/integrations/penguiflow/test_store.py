@@ -24,8 +24,8 @@ from penguiflow.state import (
     TaskStatus,
     TaskType,
     UpdateType,
+    protocol as protocols,
 )
-from penguiflow.state import protocol as protocols
 from penguiflow.state.adapters import (
     list_planner_events_compat,
     list_updates_compat,

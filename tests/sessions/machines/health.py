@@ -22,7 +22,6 @@ from foldlog.sessions import (
     ShortTermMemoryConfig,
 )
 from foldlog.sessions.memory import EDGES
-from foldlog.store.memory import Memory
 from tests.support.stores import Backend, MemoryBackend
 
 T = TypeVar("T")
@@ -68,7 +67,7 @@ class HealthMachine(RuleBasedStateMachine):
         )
         self.memory = ShortTermMemory(
             config,
-            Memory(self.store._journal),
+            self.store,
             "k",
             summarizer=self.summarize,
             on_health=self.changed,

@@ -11,8 +11,7 @@ import pytest
 from foldlog.errors import AppendFailed, LogUnavailable
 from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Subject
-from foldlog.views import Views
-from foldlog.views import snapshots as snapshots_module
+from foldlog.views import Views, snapshots as snapshots_module
 from foldlog_projections.items import PAGE
 from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
 from tests.views.support import read, save, subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Final
 
 from foldlog.cli.demo.ledger import Ledger
@@ -170,7 +170,7 @@ async def _messages(store: Store, transcript: Transcript) -> list[dict[str, obje
 
 async def _held(store: Store, session: str) -> int:
     """How many records a conversation has become, whoever saved them."""
-    lists = await asyncio.gather(
+    lists: tuple[Sized, ...] = await asyncio.gather(
         store.load_history(session, consistency="strong"),
         store.list_steering(session, limit=_ALL, consistency="strong"),
         store.list_updates(session, limit=_ALL, consistency="strong"),

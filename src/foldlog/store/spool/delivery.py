@@ -34,7 +34,6 @@ from foldlog.store.spool.errors import GenerationOver
 from foldlog.store.spool.frames import Entry, Waiting
 from foldlog.store.spool.latest import Latest
 from foldlog.subjects import Subject
-from foldlog_projections import artifacts, trajectory
 
 OnStored = Callable[[Sequence[Append], Sequence[int]], None]
 """Hears of appends that the log has taken from the spool, and at which sequences."""
@@ -42,7 +41,7 @@ OnStored = Callable[[Sequence[Append], Sequence[int]], None]
 _POISON: Final = (PayloadTooLarge, ConfigurationError)
 """What the log says to an append that it will never take."""
 
-_UNDER_SESSION: Final = {p.name for p in (*OF_SESSION, artifacts, trajectory)}
+_UNDER_SESSION: Final = {kind.name for kind in OF_SESSION}
 """Families whose first key is a session's."""
 
 _PROBE: Final = "probe"

@@ -1,0 +1,35 @@
+"""The built-in kinds, for views and watchers of them and for kinds that fold their records.
+
+    costs = foldlog.Kind("costs", of=foldlog.kinds.events, fold=foldlog.Fold(dict, add))
+    async for item in store.watch(foldlog.kinds.tasks("trip")): ...
+
+Their records are as `docs/log-format.md` says. Appending to them is what the store's methods do.
+"""
+
+from __future__ import annotations
+
+from foldlog_projections.artifacts import kind as artifacts
+from foldlog_projections.bindings import kind as bindings
+from foldlog_projections.events import kind as events
+from foldlog_projections.memory import kind as memory
+from foldlog_projections.pauses import kind as pauses
+from foldlog_projections.planner import kind as planner
+from foldlog_projections.steering import kind as steering
+from foldlog_projections.tasks import kind as tasks
+from foldlog_projections.traces import kind as traces
+from foldlog_projections.trajectory import kind as trajectory
+from foldlog_projections.updates import kind as updates
+
+__all__ = [
+    "artifacts",
+    "bindings",
+    "events",
+    "memory",
+    "pauses",
+    "planner",
+    "steering",
+    "tasks",
+    "traces",
+    "trajectory",
+    "updates",
+]

@@ -1,0 +1,293 @@
+"""The core of a store: the log, its views, and the primitives that everything above is made of.
+
+Capabilities, facades and adapters append records of a kind, decide on what a view holds, and read
+views. The public primitives are in `foldlog.store.primitives`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from foldlog.envelope import Draft, Recorded
+from foldlog.errors import AppendUnknown
+from foldlog.kind import Key, Kind
+from foldlog.log.blobs import Blobs
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.forks import ForkedLog
+from foldlog.log.moments import Moment
+from foldlog.log.past import PastLog
+from foldlog.log.port import Append, Log
+from foldlog.log.snapshots import SnapshotStore
+from foldlog.position import LogPosition
+from foldlog.store.operation import Calls
+from foldlog.store.options import StoreOptions
+from foldlog.store.payloads import encode
+from foldlog.store.redaction import Redaction
+from foldlog.store.spool import Outbox
+from foldlog.subjects import Subject
+from foldlog.views import Choose, Consistency, Views
+from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.items import Items
+from foldlog_projections.registry import KINDS
+
+S = TypeVar("S")
+
+DECIDE_SECONDS: Final = 10.0
+"""How long a decision is made again because others write, unless the caller says otherwise."""
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """The appends of one `atomic()` block; `open` until it ends.
+
+    A task started inside inherits the block's context and may outlive it: what it saves then is
+    no longer part of the block.
+    """
+
+    core: Core
+    appends: list[Append] = field(default_factory=list)
+    open: bool = True
+
+
+_gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None)
+
+
+class Core:
+    """A log and its views, as one store uses them. It lives until the store is closed.
+
+    `kinds` are the kinds that it knows, by name; `calls` what its public methods pass.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        blobs: Blobs,
+        options: StoreOptions,
+        *,
+        snapshots: SnapshotStore | None = None,
+        outbox: Outbox | None = None,
+        server: EmbeddedServer | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        past = log if isinstance(log, PastLog) else None
+        forked = ForkedLog(log)
+        self.past = past
+        self.calls = Calls(degrades=options.on_error == "degrade", is_past=past is not None)
+        self.redaction = Redaction(options.redact)
+        self.kinds = {kind.name: kind for kind in (*KINDS, *options.kinds)}
+        self.hot_views = Views(
+            forked,
+            snapshots,
+            loop=loop,
+            max_hot_bytes=options.max_hot_bytes,
+            live=past is None,
+            own=[kind for kind in options.kinds if kind.of is not None],
+        )
+        self.log = log
+        self._log = forked
+        self._blobs = blobs
+        self._options = options
+        self._server = server
+        self._loop = loop
+        self._outbox = outbox
+        self._appends_to: Log | Outbox = outbox or log
+        log.on_epoch(self.hot_views.wake)
+        if outbox is not None:
+            outbox.on_stored(self._acked)
+            outbox.knowledge.cleared_at = self._cleared_at
+
+    @property
+    def forked_log(self) -> Log:
+        """The log, seen through forks. Errors as `Views.check`."""
+        self.hot_views.check()
+        return self._log
+
+    def log_at(self, position: LogPosition) -> Log:
+        """The log as it was at a position, whose time is not known."""
+        moment = Moment(position, math.nan)
+        return ForkedLog(PastLog(self.log, moment.known))
+
+    def now(self) -> float:
+        """The time in Unix seconds by which things expire. In the past, after the first read."""
+        return time.time() if self.past is None else self.past.time
+
+    def kinds_of(self, owner: str) -> list[Kind[Any]]:
+        """The kinds whose records are a session's, or a trace's; none that fold another's."""
+        return [k for k in self.kinds.values() if k.owner == owner and k.of is None]
+
+    def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
+        """The subject of a view, or of a family that has none.
+
+        Raises:
+            InvalidId: a key is empty or no valid string.
+        """
+        family = projection if isinstance(projection, str) else projection.name
+        return self._log.namespace.subject(family, *keys)
+
+    # --- drafting: synchronous, and before anything is awaited, so that saves keep their order ----
+
+    def redacted(
+        self, method: str, key: Key[Any], record: msgspec.Struct, type: str | None = None
+    ) -> Any:
+        """A record with what `redact=` makes of its content. Errors as `Redaction.redacted`."""
+        if not self.redaction:
+            return record
+        return self.redaction.record(method, key, type or key.kind.type_of(record), record)
+
+    def drafted(
+        self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
+    ) -> Draft:
+        """The draft of a record as `method` was given it. Errors as `redacted` and `encode`."""
+        return encode(key.kind, self.redacted(method, key, record), ts=ts)
+
+    # --- appending --------------------------------------------------------------------------------
+
+    async def append_drafts(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
+        """Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
+
+        Inside `atomic()` it gathers, and goes when the block ends. An id that a hot view has
+        applied is not appended again: the fold would drop it.
+        """
+        self.hot_views.check()
+        new = []
+        for subject, drafts in appends:
+            folded = self.hot_views.current(subject)
+            if folded is not None:
+                drafts = [each for each in drafts if folded.admits(each.id)]
+            if drafts:
+                new.append(self._log.stamped(Append(subject, tuple(drafts))))
+        gathering = self._open_gathering()
+        if gathering is not None:
+            gathering.appends.extend(new)
+        elif new:
+            await self._store(new)
+
+    async def compare_and_append(
+        self, subject: Subject, drafts: Sequence[Draft], head: int, *, also: Sequence[Append] = ()
+    ) -> int:
+        """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
+
+        `also`: what is appended in the same moment, on the same shard.
+
+        Raises:
+            AppendConflict: it does not. Other errors as `Log.append`.
+        """
+        seqs = await self.append_atomically([Append(subject, tuple(drafts), head), *also])
+        return seqs[0]
+
+    async def append_atomically(self, appends: Sequence[Append]) -> list[int]:
+        """Append all or nothing, at once: past the spool, and also inside `atomic()`.
+
+        Errors as `Log.append`.
+        """
+        self.hot_views.check()
+        stamped = list(map(self._log.stamped, appends))
+        try:
+            seqs = await self._log.append(stamped, atomic=True)
+        except (AppendUnknown, asyncio.CancelledError):
+            self.unsettled(stamped)
+            raise
+        self._acked(stamped, seqs)
+        if self._outbox is not None:
+            self._outbox.knowledge.stored(stamped, seqs)
+        return seqs
+
+    async def settle(self) -> None:
+        """Have appended first what waits in the spool. Errors as `Outbox.settle`."""
+        self.hot_views.check()
+        if self._outbox is not None:
+            await self._outbox.settle()
+
+    @asynccontextmanager
+    async def gather_appends(self) -> AsyncIterator[None]:
+        """Make the appends of a block one append: see `Primitives.atomic`."""
+        if self._open_gathering() is not None:
+            yield
+            return
+        gathering = _Gathering(self)
+        token = _gathering.set(gathering)
+        try:
+            yield
+        finally:
+            gathering.open = False
+            _gathering.reset(token)
+        if gathering.appends:
+            self.hot_views.check()
+            await self._store(_merged(gathering.appends), atomic=True)
+
+    def unsettled(self, appends: Sequence[Append]) -> None:
+        """Have the next reads ask the log: they are how a caller finds out."""
+        for append in appends:
+            self.hot_views.unsettled(append.subject)
+
+    async def _store(self, appends: Sequence[Append], *, atomic: bool = False) -> None:
+        try:
+            seqs = await self._appends_to.append(appends, atomic=atomic)
+        except (AppendUnknown, asyncio.CancelledError):
+            self.unsettled(appends)
+            raise
+        self._acked(appends, seqs)
+
+    def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
+        for append, seq in zip(appends, seqs, strict=True):
+            self.hot_views.acked(append.subject, seq)
+
+    def _open_gathering(self) -> _Gathering | None:
+        gathering = _gathering.get()
+        if gathering is not None and gathering.open and gathering.core is self:
+            return gathering
+        return None
+
+    def _cleared_at(self, subject: Subject) -> int:
+        folded = self.hot_views.current(subject)
+        return 0 if folded is None else folded.cleared_at
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def read(
+        self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
+    ) -> Folded[S]:
+        """Return the view of `keys`. Use it before the next await; never change it."""
+        subject = self.subject(projection, *keys)
+        return await self.hot_views.read(projection, subject, consistency)
+
+    async def select(
+        self, projection: Projection[Items], *keys: str, consistency: Consistency, choose: Choose
+    ) -> list[Recorded]:
+        """Return what `choose` wants of a sequence: see `Views.select`."""
+        subject = self.subject(projection, *keys)
+        return await self.hot_views.select(projection, subject, consistency, choose)
+
+    async def read_at(
+        self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
+    ) -> tuple[Folded[S], int]:
+        """Read for a `compare_and_append`: see `Views.read_at`.
+
+        What waits in the spool comes first.
+        """
+        await self.settle()
+        subject = self.subject(projection, *keys)
+        return await self.hot_views.read_at(projection, subject, consistency)
+
+    def follow(
+        self, projection: Projection[Items], *keys: str, since_id: str | None
+    ) -> AsyncGenerator[Recorded]:
+        """Yield the records of a sequence, then each new one: see `Views.watch`."""
+        return self.hot_views.watch(projection, self.subject(projection, *keys), since_id)
+
+
+def _merged(appends: list[Append]) -> list[Append]:
+    """One append a subject: fewer messages, of which an atomic append may have 1,000."""
+    by_subject: dict[Subject, list[Draft]] = {}
+    for append in appends:
+        by_subject.setdefault(append.subject, []).extend(append.drafts)
+    return [Append(subject, tuple(drafts)) for subject, drafts in by_subject.items()]
