@@ -78,5 +78,5 @@ kind = Kind(
     keys=("trace_id",),
     owner="trace",
     records={"binding.saved": BindingSaved, TERMINAL: Key},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
 )

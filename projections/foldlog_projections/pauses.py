@@ -84,6 +84,6 @@ kind = Kind(
     "pauses",
     keys=("token",),
     records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
     id=_identity,
 )

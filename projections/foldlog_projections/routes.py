@@ -49,5 +49,5 @@ kind = Kind(
     "routes",
     keys=("router_session_id",),
     records={"route.saved": Route},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
 )

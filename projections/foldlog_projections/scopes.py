@@ -256,6 +256,6 @@ kind = Kind(
     "scopes",
     keys=("scope",),
     records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
     redacted={LINKED: ("metadata",)},
 )

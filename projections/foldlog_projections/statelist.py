@@ -66,5 +66,5 @@ kind = Kind(
     "statelist",
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
 )

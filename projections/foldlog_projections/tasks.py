@@ -110,5 +110,5 @@ kind = Kind(
     keys=("session_id",),
     owner="session",
     records={SAVED: TaskSaved, CHANGED: Changed},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
 )

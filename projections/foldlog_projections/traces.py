@@ -51,5 +51,5 @@ kind = Kind(
     keys=("session_id",),
     owner="session",
     records={"trace.saved": TraceSaved},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(initial, apply, keep, restore, replaces),
 )
