@@ -17,6 +17,7 @@ from typing import Final
 from foldlog.envelope import Draft, pack, unpack
 from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
+from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import (
     Append,
@@ -175,8 +176,9 @@ class MemoryLog:
         for subject in [subject for subject in self._stored if subject.shard == shard]:
             self._drop(subject, before)
 
-    async def prove(self) -> None:
-        """See the port. What it held before is known elsewhere: see `foldlog.log.watermark`."""
+    async def check(self) -> list[Loss]:
+        """See the port. Memory loses nothing."""
+        return []
 
     async def accept(self) -> None:
         """See the port."""

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
+from foldlog.log.incarnation import Loss
 from foldlog.subjects import Branch, Namespace, Subject
 
 
@@ -93,7 +94,10 @@ class Log(Protocol):
         ...
 
     def known(self, shard: int) -> int:
-        """The last sequence of a shard that this process knows of, from acks or a look; else 0."""
+        """Return the highest sequence of a shard that this process knows of; 0 for none.
+
+        It knows them from acks, reads, pushes and `check`.
+        """
         ...
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
@@ -125,7 +129,8 @@ class Log(Protocol):
 
         Raises:
             LogTimeout, LogUnavailable: the head was not reached.
-            LogCorrupt: a message is no record.
+            LogCorrupt: a message is no record, or the shard has lost records.
+            LogRewound: the shard ends earlier than it did. So until `accept`.
         """
         ...
 
@@ -218,16 +223,19 @@ class Log(Protocol):
         """Remove a shard's records whose sequence is below `before`, whatever their subject."""
         ...
 
-    async def prove(self) -> None:
-        """Look whether the log still holds what it is known to have held.
+    async def check(self) -> list[Loss]:
+        """Return what the log has lost of what it is known to have held: an error a shard.
+
+        The log itself checks that when it opens, and before the first read or append after its
+        connection was lost; `read`, `last` and `append` raise what it finds.
 
         Raises:
-            LogRewound, LogCorrupt: it does not. LogUnavailable: nobody answered.
+            LogUnavailable: nobody answered.
         """
         ...
 
     async def accept(self) -> None:
-        """Take the log as it is from now on, whatever it is known to have lost.
+        """Take the log as it is from now on: a shard that lost anything is a new incarnation.
 
         Raises:
             LogUnavailable: it may not be accepted.

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
+from foldlog.log.incarnation import Loss
 from foldlog.log.port import (
     Append,
     Log,
@@ -105,9 +106,9 @@ class Relay:
         """See the port."""
         await self.below.truncate(shard, before=before)
 
-    async def prove(self) -> None:
+    async def check(self) -> list[Loss]:
         """See the port."""
-        await self.below.prove()
+        return await self.below.check()
 
     async def accept(self) -> None:
         """See the port."""

@@ -1,4 +1,4 @@
-"""Reaching the log of a store on a server: what is looked at before anything is appended."""
+"""Reaching the log of a store on a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.led import led
 from foldlog.log.port import Log, StreamInfo
 from foldlog.log.snapshots import SnapshotStore
-from foldlog.log.watermark import Watermarked
 
 
 class Reached(NamedTuple):
@@ -32,18 +31,14 @@ Reach = Callable[[], Awaitable[Reached]]
 
 
 async def reached(connected: JetStreamLog, *, with_streams: bool) -> Reached:
-    """Hold a log that was just opened against its high-water marks; it is closed if that fails.
+    """Return a log that was just opened and what stands next to it; it is closed if that fails.
 
     Raises:
         LogUnavailable: nobody answered.
     """
-    snapshots = JetStreamSnapshots(connected)
-    log = Watermarked(connected, snapshots, extents=connected.extents)
-    connected.stand_on(log.prove_for_appends)
     try:
-        await log.look()  # before anything is appended, which might hide that something is lost
-        streams = await led(log) if with_streams else None
+        streams = await led(connected) if with_streams else None
     except BaseException:
-        await log.close()
+        await connected.close()
         raise
-    return Reached(log, JetStreamBlobs(connected), snapshots, streams)
+    return Reached(connected, JetStreamBlobs(connected), JetStreamSnapshots(connected), streams)

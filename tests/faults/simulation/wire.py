@@ -168,6 +168,7 @@ class SimulatedConnection:
     max_payload = 1024 * 1024
     url = "simulated:"
     replicas = REPLICAS
+    reconnects = 0  # what it connects to never loses anything
 
     def __init__(self, stream: Stream, rng: random.Random, faults: Faults) -> None:
         self.faults = faults

@@ -17,12 +17,11 @@ import msgspec
 
 from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
-from foldlog.log.extent import Extent
+from foldlog.log.jetstream.backpressure import BackPressure
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.footing import Footing
+from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
 from foldlog.log.jetstream.publisher import Message, OnGroup, Publisher
-from foldlog.log.jetstream.room import Room
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -58,16 +57,16 @@ class Appender:
         self,
         connection: Connection,
         stream: str,
+        gate: Gate,
         *,
         timeout: float,
         on_incomplete: Callable[[], None] = lambda: None,
-        extent: Extent | None = None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(connection, stream, on_incomplete=on_incomplete, extent=extent)
+        self._publisher = Publisher(connection, stream, gate, on_incomplete=on_incomplete)
         self._queue: deque[_Waiting] = deque()
-        self._room = Room(MAX_PENDING_BYTES)
+        self._pressure = BackPressure(MAX_PENDING_BYTES)
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -79,15 +78,11 @@ class Appender:
     @property
     def pending_bytes(self) -> int:
         """What is queued and in flight now; see MAX_PENDING_BYTES."""
-        return self._room.used
+        return self._pressure.used
 
     def observe(self, on_group: OnGroup) -> None:
-        """See `Publisher.observe`."""
-        self._publisher.observe(on_group)
-
-    def stand_on(self, footing: Footing) -> None:
-        """Publish nothing where the footing is not sure."""
-        self._publisher.footing = footing
+        """Have `on_group` called after each group of records that was published."""
+        self._publisher.on_group = on_group
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """See the port. All subjects must belong to this stream."""
@@ -103,8 +98,8 @@ class Appender:
         if atomic and any(append.expect is not None for append in appends):
             return await self._append_alone(waiting)
         size = sum(sizes)
-        if not self._room.take(size):
-            await self._room.wait(size)
+        if not self._pressure.take(size):
+            await self._pressure.wait(size)
         if not self._queue:
             self._idle.clear()
             self._wake.set()
@@ -116,7 +111,7 @@ class Appender:
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""
         self._closed = True
-        self._room.close()
+        self._pressure.close()
         if self._pump is None:
             return
         try:
@@ -129,7 +124,7 @@ class Appender:
         await asyncio.wait([self._pump])
         while self._queue:
             waiting = self._queue.popleft()
-            self._room.give(sum(waiting.sizes))
+            self._pressure.give(sum(waiting.sizes))
             if not waiting.done.done():
                 waiting.done.set_exception(StoreClosed())
 
@@ -156,7 +151,7 @@ class Appender:
                     try:
                         await self._commit(batch, riders)
                     finally:
-                        self._room.give(batch.bytes)
+                        self._pressure.give(batch.bytes)
             self._idle.set()
 
     def _take(self) -> tuple[Batch, list[_Waiting]]:
@@ -168,7 +163,7 @@ class Appender:
             waiting = self._queue[0]
             if waiting.done.done() or waiting.deadline < now:
                 self._queue.popleft()
-                self._room.give(sum(waiting.sizes))
+                self._pressure.give(sum(waiting.sizes))
                 if not waiting.done.done():  # else its caller was cancelled before it was sent
                     late = LogUnavailable("not sent in time: the log is away")
                     waiting.done.set_exception(late)

@@ -40,9 +40,7 @@ _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 """Seconds before a server that could not be revived is looked after again: doubled each time."""
 
-_FORBIDDEN: Final = re.compile(
-    r'permissions violation for publish to "(\$js\.api\.[^"]+)"', re.IGNORECASE
-)
+_FORBIDDEN: Final = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -168,9 +166,10 @@ class Connection:
         return int(self._client.stats["reconnects"])
 
     def forbids(self, request: str) -> bool:
-        """Whether the server has refused this account that request of JetStream's API.
+        """Whether the server has refused this account to publish to that subject.
 
-        It says so beside the replies, so who asked has waited in vain. Until it reconnects.
+        The server says so outside of the replies: the first request waits in vain. A new
+        connection asks anew.
         """
         return request.lower() in self._forbidden
 

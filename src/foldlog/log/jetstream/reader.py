@@ -21,6 +21,7 @@ from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost, status_of
 from foldlog.log.jetstream.delivered import Delivered, delivered, is_chain
+from foldlog.log.jetstream.gate import Gate
 from foldlog.log.port import Record
 from foldlog.subjects import Subject
 
@@ -40,23 +41,19 @@ _LAG_PAUSE: Final = 0.02
 
 _RETRY_PAUSE: Final = 0.05
 
-_BARRIER_SECONDS: Final = 1.0
-"""How long a barrier is waited for before it is asked for again: a leader that is deposed meanwhile
-answers nobody."""
-
 _message_decoder = msgspec.json.Decoder(wire.MessageAnswer)
 _description_decoder = msgspec.json.Decoder(wire.StreamDescription)
-_purge_decoder = msgspec.json.Decoder(wire.PurgeAnswer)
 
 
 class Reader:
     """Reads one stream. Holds no resources of its own."""
 
     def __init__(
-        self, connection: Connection, stream: str, *, replicas: int, timeout: float
+        self, connection: Connection, stream: str, gate: Gate, *, replicas: int, timeout: float
     ) -> None:
         self._connection = connection
         self._stream = stream
+        self._gate = gate
         self._replicas = replicas
         self._timeout = timeout
 
@@ -64,6 +61,7 @@ class Reader:
         self, subject: Subject, after: int, *, strong: bool
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
+        await self._pass()
         deadline = time.monotonic() + self._timeout
         head: int | None = None
         if strong and self._replicas > 1:
@@ -81,6 +79,7 @@ class Reader:
             if found:
                 before, promised = after, pending
                 after = found[-1].seq
+                self._gate.seen(after)
                 for number, part in enumerate(_parts(found)):
                     if number:
                         await asyncio.sleep(0)
@@ -93,6 +92,7 @@ class Reader:
 
     async def last(self, subject: Subject, *, strong: bool) -> Record | None:
         """See the port."""
+        await self._pass()
         deadline = time.monotonic() + self._timeout
         if strong and self._replicas > 1:
             stored = await self._leaders_last(subject, deadline)
@@ -116,10 +116,17 @@ class Reader:
                 return None
             if status:
                 raise LogUnavailable(f"reading {subject.name}: {_described(msg)}")
-            return self.parse(msg)
+            record = self.parse(msg)
+            self._gate.seen(record.seq)
+            return record
+
+    async def _pass(self) -> None:
+        if not self._gate.passes_reads:
+            await self._gate.check_before_read()
 
     async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
         """See the port."""
+        await self._pass()
         names = {subject.name: subject for subject in subjects}
         request = {"multi_last": list(names), "batch": len(names), "max_bytes": _PAGE_BYTES}
         deadline = time.monotonic() + self._timeout
@@ -130,6 +137,7 @@ class Reader:
         """Return the last record up to a sequence, or None where `read` may still find one."""
         if upto < 1:
             return None
+        await self._pass()
         if self._replicas == 1:
             request = {"multi_last": [subject.name], "up_to_seq": upto, "batch": 1}
             deadline = time.monotonic() + self._timeout
@@ -148,35 +156,6 @@ class Reader:
                         return last
                     last = record
         return last
-
-    async def barrier(self, nowhere: str) -> None:
-        """See the port; `nowhere` is a subject that holds no records.
-
-        Purging it changes nothing, but is an entry in the replicas' log like any other, and
-        answered when a majority has it and the leader has applied all that came before. So it
-        proves the leader, and leaves nothing behind that would have to be stored.
-        """
-        if self._replicas == 1:
-            return
-        assert nowhere, "a purge without a filter would empty the stream"
-        deadline = time.monotonic() + self._timeout
-        payload = msgspec.json.encode({"filter": nowhere})
-        while True:
-            try:
-                msg = await self._connection.request(
-                    f"$JS.API.STREAM.PURGE.{self._stream}",
-                    payload,
-                    timeout=min(_left(deadline), _BARRIER_SECONDS),
-                )
-                answer = _purge_decoder.decode(msg.data)
-                if answer.error is None:
-                    return
-                error = LogUnavailable(answer.error.description)
-            except LogUnavailable as unavailable:
-                error = unavailable
-            if time.monotonic() >= deadline:
-                raise LogTimeout(f"a majority of {self._stream}'s replicas", self._timeout)
-            await self.retry(error, deadline)
 
     def parse(self, msg: Msg, *, previous: int | None = None) -> Record:
         """Return the record in a message that a direct get or a republish brought.
