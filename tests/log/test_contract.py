@@ -377,3 +377,17 @@ async def test_shards_are_scanned_and_counted_apart(open_log: OpenLog) -> None:
         assert own
         assert await log.counts(shard) == {subject.name: 2 for subject in own}
         assert {each.subject for each in await scanned(log, shard)} == {s.name for s in own}
+
+
+async def test_a_window_is_read_to_its_end_and_no_further(log: Log) -> None:
+    one, other = log.namespace.subject("x", "one"), log.namespace.subject("x", "other")
+    seqs = []
+    for n in range(6):
+        for subject in (one, other):
+            [seq] = await log.append([Append(subject, (draft("x.saved", b"\xc0", id=f"{n}"),))])
+            if subject is one:
+                seqs.append(seq)
+    for after in (0, *seqs, seqs[-1] + 5):
+        for upto in (1, *seqs, *(seq + 1 for seq in seqs), seqs[-1] + 50):
+            found = [r.seq async for page in log.read(one, after=after, upto=upto) for r in page]
+            assert found == [seq for seq in seqs if after < seq <= upto]

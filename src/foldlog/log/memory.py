@@ -76,12 +76,13 @@ class MemoryLog:
         ]
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         await asyncio.sleep(0)
         stored = self._stored.get(subject, [])
-        found = stored[bisect_right(stored, after, key=_seq) :]
+        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
+        found = stored[bisect_right(stored, after, key=_seq) : end]
         for start in range(0, len(found), _PAGE):
             yield [_record(*stored) for stored in found[start : start + _PAGE]]
 

@@ -118,14 +118,15 @@ class Log(Protocol):
         ...
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """Yield pages of the records after sequence `after`, up to the subject's head.
+        """Yield pages of the records after sequence `after`, up to the subject's head, or `upto`.
 
         Whoever does not need all of them closes the generator.
 
         `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
-        any replica knows.
+        any replica knows. `upto`: of a few sequences. A record there that the server cannot read
+        may be passed over.
 
         Raises:
             LogTimeout, LogUnavailable: the head was not reached.

@@ -51,10 +51,10 @@ class Relay:
         return self.below.append(appends, atomic=atomic)
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
-        return self.below.read(subject, after=after, strong=strong)
+        return self.below.read(subject, after=after, upto=upto, strong=strong)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""

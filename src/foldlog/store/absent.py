@@ -84,10 +84,10 @@ class AbsentLog(Relay):
         return self.below.append(appends, atomic=atomic)
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
-        return self.below.read(self.now(subject), after=after, strong=strong)
+        return self.below.read(self.now(subject), after=after, upto=upto, strong=strong)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None

@@ -143,7 +143,7 @@ class SimulatedLog:
     # --- reading --------------------------------------------------------------------------------
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         head = await self._head(subject, strong)
@@ -151,9 +151,10 @@ class SimulatedLog:
             found = await self._page(subject, after, self._rng.randrange(REPLICAS), strong)
             if found:
                 after = found[-1].seq
-                if records := self._records(found):
+                wanted = [each for each in found if upto is None or each.seq <= upto]
+                if records := self._records(wanted):
                     yield records
-            if after >= head:
+            if after >= (head if upto is None else min(head, upto)):
                 return
 
     async def _head(self, subject: Subject, strong: bool) -> int:

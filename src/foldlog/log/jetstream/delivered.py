@@ -41,7 +41,7 @@ def delivered(msg: Msg) -> Delivered:
         headers.get("Nats-Subject", ""),
         int(headers["Nats-Sequence"]),
         headers["Nats-Time-Stamp"],
-        int(headers["Nats-Last-Sequence"]),
+        int(headers.get("Nats-Last-Sequence", "0")),
         msg.data,
     )
 

@@ -21,6 +21,7 @@ from foldlog.log.incarnation import Loss
 from foldlog.log.jetstream import leader, streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection, Revive
+from foldlog.log.jetstream.direct import DirectGets
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.marks import StreamMarks
 from foldlog.log.jetstream.publisher import OnGroup
@@ -92,8 +93,7 @@ class JetStreamLog:
         self._scanners = [
             Scanner(
                 connection,
-                self._readers[shard],
-                namespace.stream(shard),
+                DirectGets(connection, namespace.stream(shard)),
                 namespace.wildcard(shard),
                 timeout=timeout,
             )
@@ -197,10 +197,10 @@ class JetStreamLog:
         return [next(seqs[append.subject.shard]) for append in appends]
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
-        return self._readers[subject.shard].read(subject, after, strong=strong)
+        return self._readers[subject.shard].read(subject, after, strong=strong, upto=upto)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
