@@ -56,7 +56,9 @@ class Coming:
             raise
         if answer is not None:
             raise answer
-        return Reached(self.log, self.log.blobs, self.log.snapshots, await self.log.streams())
+        return Reached(
+            self.log, self.log.blobs, self.log.snapshots, list((await self.log.info()).streams)
+        )
 
     async def asked(self) -> None:
         """Until there is another attempt: all that the one before it did is done."""
@@ -179,7 +181,7 @@ async def test_asking_why_keeps_nothing_of_who_asked(tmp_path: Path, coming: Com
         depths = list[int]()
         for _ in range(3):
             with pytest.raises(LogUnavailable) as why:
-                await store.log.server()
+                await store.log.info()
             depths.append(len(list(traceback.walk_tb(why.value.__traceback__))))
     assert len(set(depths)) == 1
 

@@ -21,9 +21,9 @@ from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import (
     Append,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
     StreamInfo,
     Unfollow,
@@ -162,19 +162,16 @@ class MemoryLog:
 
         return unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
-        self._drop(subject, before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """See the port."""
-        checked_filter(branch.matching)
-        for subject in [subject for subject in self._stored if branch.holds(subject.name)]:
-            self._drop(subject, before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """See the port."""
-        for subject in [subject for subject in self._stored if subject.shard == shard]:
+        if isinstance(which, Branch):
+            checked_filter(which.matching)
+            subjects = [subject for subject in self._stored if which.holds(subject.name)]
+        elif isinstance(which, int):
+            subjects = [subject for subject in self._stored if subject.shard == which]
+        else:
+            subjects = [which]
+        for subject in subjects:
             self._drop(subject, before)
 
     async def check(self) -> list[Loss]:
@@ -188,13 +185,15 @@ class MemoryLog:
         """See the port."""
         return [s for s in self._stored if family is None or s.family == family]
 
-    async def streams(self) -> list[StreamInfo]:
-        """See the port. One stream a shard, without replicas."""
-        return [self._info(shard) for shard in range(self.namespace.shards)]
+    async def heads(self) -> list[int]:
+        """See the port."""
+        await asyncio.sleep(0)
+        return list(self._heads)
 
-    async def server(self) -> ServerInfo:
-        """See the port. There is none."""
-        return ServerInfo("memory:", "", 0, MAX_PAYLOAD, 0.0)
+    async def info(self) -> LogInfo:
+        """See the port. There is no server, and one stream a shard without replicas."""
+        shards = range(self.namespace.shards)
+        return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(map(self._info, shards)))
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port. It never grows."""

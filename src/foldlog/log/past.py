@@ -147,17 +147,9 @@ class PastLog(Relay):
         """See the port. Nothing ever comes."""
         return _unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """Refuse. Errors as `append`."""
         raise ReadOnlyStore("purge")
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """Refuse. Errors as `append`."""
-        raise ReadOnlyStore("purge_branch")
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """Refuse. Errors as `append`."""
-        raise ReadOnlyStore("truncate")
 
     async def accept(self) -> None:
         """Refuse. Errors as `append`."""

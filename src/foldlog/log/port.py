@@ -69,14 +69,18 @@ class StreamInfo(NamedTuple):
     peers_lag: dict[str, int]
 
 
-class ServerInfo(NamedTuple):
-    """Where the log lives. `max_payload` in bytes, `rtt` in seconds; `url` without credentials."""
+class LogInfo(NamedTuple):
+    """Where the log lives, and its shards. `max_payload` in bytes; `url` without credentials.
+
+    `rtt`: the seconds that one request takes.
+    """
 
     url: str
     version: str
     api_level: int
     max_payload: int
     rtt: float
+    streams: tuple[StreamInfo, ...] = ()
 
 
 OnRecord = Callable[[Record], None]
@@ -212,16 +216,15 @@ class Log(Protocol):
         """
         ...
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
-        """Remove the subject's records whose sequence is below `before`."""
-        ...
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+        """Remove records whose sequence is below `before`: of a subject, a branch or a shard.
 
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """As `purge`, for every subject of a branch, at the cost of one."""
-        ...
+        Each is one request, however many records go.
 
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """Remove a shard's records whose sequence is below `before`, whatever their subject."""
+        Raises:
+            LogUnavailable: they may be there still; purging again is safe.
+            ConfigurationError: `which` names more than one branch. Nothing was removed.
+        """
         ...
 
     async def check(self) -> list[Loss]:
@@ -247,12 +250,19 @@ class Log(Protocol):
         """Return every subject that holds records. For operators: its cost grows with the log."""
         ...
 
-    async def streams(self) -> list[StreamInfo]:
-        """Return what the shards look like now: see `led` for what to decide on."""
+    async def heads(self) -> list[int]:
+        """Return the last sequence of each shard, as its leader says it.
+
+        Raises:
+            LogUnavailable: a leader did not answer.
+        """
         ...
 
-    async def server(self) -> ServerInfo:
-        """Ask the server what it is, and how long it takes to answer."""
+    async def info(self) -> LogInfo:
+        """Return what the server and the shards look like now, to be shown.
+
+        Without a leader any replica answers, and may lag: `heads` is what to decide on.
+        """
         ...
 
     def on_epoch(self, notify: Callable[[], None]) -> None:

@@ -10,11 +10,10 @@ from foldlog.log.incarnation import Loss
 from foldlog.log.port import (
     Append,
     Log,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
-    StreamInfo,
     Unfollow,
 )
 from foldlog.subjects import Branch, Namespace, Subject
@@ -94,17 +93,9 @@ class Relay:
         """See the port."""
         return await self.below.follow(subject, on_record)
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
-        await self.below.purge(subject, before=before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """See the port."""
-        await self.below.purge_branch(branch, before=before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """See the port."""
-        await self.below.truncate(shard, before=before)
+        await self.below.purge(which, before=before)
 
     async def check(self) -> list[Loss]:
         """See the port."""
@@ -118,13 +109,13 @@ class Relay:
         """See the port."""
         return await self.below.subjects(family)
 
-    async def streams(self) -> list[StreamInfo]:
+    async def heads(self) -> list[int]:
         """See the port."""
-        return await self.below.streams()
+        return await self.below.heads()
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port."""
-        return await self.below.server()
+        return await self.below.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port."""

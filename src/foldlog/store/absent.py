@@ -9,10 +9,10 @@ import msgspec
 
 from foldlog.errors import FoldlogError, LogUnavailable
 from foldlog.log.blobs import Blobs
-from foldlog.log.port import Append, Log, OnRecord, Record, ServerInfo, Unfollow
+from foldlog.log.port import Append, Log, LogInfo, OnRecord, Record, Unfollow
 from foldlog.log.relay import Relay
 from foldlog.log.snapshots import MAX_BYTES, SnapshotStore
-from foldlog.subjects import Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject
 
 
 class Nothing:
@@ -105,16 +105,17 @@ class AbsentLog(Relay):
         """See the port."""
         return await self.below.follow(self.now(subject), on_record)
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
-        await self.below.purge(self.now(subject), before=before)
+        moved = self.now(which) if isinstance(which, Subject) else which
+        await self.below.purge(moved, before=before)
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port. Raises what keeps the log from being reached."""
         if self.below is self._nothing:
             # Anew each time: it would keep whoever has asked before.
             raise self._nothing.reason.with_traceback(None)
-        return await self.below.server()
+        return await self.below.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port."""

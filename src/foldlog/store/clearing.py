@@ -21,7 +21,6 @@ import msgspec
 
 from foldlog.envelope import CLEARED, draft, upsert_id
 from foldlog.errors import AppendConflict, AppendUnknown
-from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER, OF_SESSION, OF_TRACE
 from foldlog.store.journal import Journal
@@ -184,14 +183,14 @@ class Clearing:
         log = self._journal.log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.
-        heads = {stream.shard: stream.last_seq for stream in await led(log)}
+        heads = await log.heads()
         subjects = await log.subjects()
         sessions = {subject.keys[0] for subject in subjects if _tells_session(subject)}
         markers = [log.namespace.subject(MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
         await bury(self._journal, everything)
-        for shard, head in heads.items():
-            await log.truncate(shard, before=head + 1)
+        for shard, head in enumerate(heads):
+            await log.purge(shard, before=head + 1)
         await self._journal.views.drop_snapshots()
         await self._scopes.forget(None)
 

@@ -7,14 +7,14 @@ from typing import Final, Literal, NamedTuple
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.port import ServerInfo
+from foldlog.log.port import LogInfo
 from foldlog.log.port import StreamInfo as StreamHealth
 from foldlog.store.journal import Journal
 from foldlog.store.spool import Outbox, SpoolHealth
 
 _Durability = Literal["fsync", "relaxed", "none", "unknown"]
 
-_UNSEEN: Final = ServerInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
+_UNSEEN: Final = LogInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
 
 
 class EmbeddedHealth(NamedTuple):
@@ -66,11 +66,10 @@ class HealthCheck:
             LogUnavailable: it does not answer, and the store does not degrade.
         """
         log = self._journal.log
-        info, streams = _UNSEEN, tuple[StreamHealth, ...]()
+        info = _UNSEEN
         away: str | None = None
         try:
-            info = await log.server()
-            streams = tuple(await log.streams())
+            info = await log.info()
         except StoreClosed:
             raise
         except FoldlogError as error:
@@ -85,14 +84,14 @@ class HealthCheck:
             rtt_seconds=info.rtt,
             durability=self._durability(info),
             max_payload=info.max_payload,
-            streams=streams,
+            streams=info.streams,
             embedded=self._embedded(),
             hot_views=len(self._journal.views),
             spool=self._outbox.health if self._outbox else None,
             away=away,
         )
 
-    def _durability(self, info: ServerInfo) -> _Durability:
+    def _durability(self, info: LogInfo) -> _Durability:
         if self._server is not None:
             return self._server.durability
         return "unknown" if info.version or info is _UNSEEN else "none"

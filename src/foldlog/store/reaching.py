@@ -9,7 +9,6 @@ from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
-from foldlog.log.led import led
 from foldlog.log.port import Log, StreamInfo
 from foldlog.log.snapshots import SnapshotStore
 
@@ -37,7 +36,10 @@ async def reached(connected: JetStreamLog, *, with_streams: bool) -> Reached:
         LogUnavailable: nobody answered.
     """
     try:
-        streams = await led(connected) if with_streams else None
+        streams = None
+        if with_streams:
+            heads, found = await connected.heads(), (await connected.info()).streams
+            streams = [s._replace(last_seq=head) for s, head in zip(found, heads, strict=True)]
     except BaseException:
         await connected.close()
         raise

@@ -45,7 +45,7 @@ async def clear_scope(journal: Journal, spills: Spills, name: str) -> None:
         if first and not is_purged:
             # Made only now: of how many shards a log is shows when it is reached.
             branch = journal.log.namespace.branch(scoped.name, name)
-            await journal.log.purge_branch(branch, before=first)
+            await journal.log.purge(branch, before=first)
             is_purged = True
         for key, seq in later.items():
             await journal.log.purge(journal.subject(scoped, name, key), before=seq)

@@ -31,9 +31,9 @@ from foldlog.log.jetstream.side import SideStream
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import (
     Append,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
     StreamInfo,
     Unfollow,
@@ -264,18 +264,27 @@ class JetStreamLog:
 
         return unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
-        """See the port."""
-        await self._purge_matching(subject.shard, subject.name, before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """See the port."""
-        await self._purge_matching(branch.shard, branch.matching, before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
         # Without a filter the server drops whole blocks instead of looking at every message.
-        await self._purge(shard, before)
+        shard, matching = which if isinstance(which, int) else which.shard, None
+        if isinstance(which, Branch):
+            matching = checked_filter(which.matching)
+        elif isinstance(which, Subject):
+            matching = checked_filter(which.name)
+        if before <= 1:
+            return  # sequences begin at 1, and to the server 0 means all of them
+        await self._gates[shard].announce_purge()
+        stream = self.namespace.stream(shard)
+        answer = await leader.api(
+            self.connection,
+            f"STREAM.PURGE.{stream}",
+            wire.PurgeAnswer,
+            {"seq": before} if matching is None else {"seq": before, "filter": matching},
+            timeout=self.timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
 
     async def check(self) -> list[Loss]:
         """See the port."""
@@ -296,20 +305,27 @@ class JetStreamLog:
             ]
         return found
 
-    async def streams(self) -> list[StreamInfo]:
+    async def heads(self) -> list[int]:
         """See the port."""
-        return await _all(self._describe(shard) for shard in range(self.namespace.shards))
+        names = map(self.namespace.stream, range(self.namespace.shards))
+        found = await _all(
+            leader.described(self.connection, stream, timeout=self.timeout) for stream in names
+        )
+        return [each.state.last_seq for each in found]
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port."""
         start = time.perf_counter()
         level = await streams.api_level(self.connection, timeout=self.timeout)
-        return ServerInfo(
+        rtt = time.perf_counter() - start
+        shards = range(self.namespace.shards)
+        return LogInfo(
             url=self.connection.url,
             version=str(self.connection.server.get("version", "")),
             api_level=level,
             max_payload=self.connection.max_payload,
-            rtt=time.perf_counter() - start,
+            rtt=rtt,
+            streams=tuple(await _all(map(self._describe, shards))),
         )
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
@@ -324,24 +340,6 @@ class JetStreamLog:
             await _all(gate.close() for gate in self._gates)
         finally:
             await self.connection.close()
-
-    async def _purge_matching(self, shard: int, matching: str, before: int) -> None:
-        await self._purge(shard, before, filter=checked_filter(matching))
-
-    async def _purge(self, shard: int, before: int, **which: str) -> None:
-        if before <= 1:
-            return  # sequences begin at 1, and to the server 0 means all of them
-        await self._gates[shard].announce_purge()
-        stream = self.namespace.stream(shard)
-        answer = await streams.api(
-            self.connection,
-            f"STREAM.PURGE.{stream}",
-            wire.PurgeAnswer,
-            {"seq": before, **which},
-            timeout=self.timeout,
-        )
-        if answer.error is not None:
-            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
 
     def _stage_all(self) -> None:
         if self._stage is not None:
@@ -361,7 +359,7 @@ class JetStreamLog:
 
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self.namespace.stream(shard)
-        answer = await streams.describe(self.connection, stream, timeout=self.timeout)
+        answer = await leader.describe(self.connection, stream, timeout=self.timeout)
         if answer.error is not None:
             raise LogUnavailable(f"{stream}: {answer.error.description}")
         cluster = answer.cluster or wire.Cluster()
