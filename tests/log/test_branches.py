@@ -11,7 +11,7 @@ import pytest
 from foldlog.envelope import Draft, draft, unpack
 from foldlog.errors import ConfigurationError, LogUnavailable, ReadOnlyStore
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.pull import Walk
+from foldlog.log.jetstream.consumer import ConsumerRead
 from foldlog.log.memory import MemoryLog
 from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log, Stored
@@ -237,8 +237,8 @@ async def test_a_walk_that_breaks_off_says_less_and_fails_nobody(
 ) -> None:
     await append(log, *(log.namespace.subject("scoped", "s", f"{n}") for n in range(50)))
 
-    async def broken(walk: Walk) -> list[Stored]:
+    async def broken(walk: ConsumerRead) -> list[Stored]:
         raise LogUnavailable("a message was lost on its way")
 
-    monkeypatch.setattr(Walk, "page", broken)
+    monkeypatch.setattr(ConsumerRead, "page", broken)
     assert len(await newest(log, "s")) == (0 if isinstance(log, JetStreamLog) else 50)

@@ -59,7 +59,7 @@ class Walk:
 
 async def scanned(server: Server, monkeypatch: pytest.MonkeyPatch, upto: int) -> list[int]:
     monkeypatch.setattr(scanner, "_DOUBTS", (0.0, 0.0))
-    monkeypatch.setattr(scanner, "Walk", server)
+    monkeypatch.setattr(scanner, "ConsumerRead", server)
     direct: Any = server
     connection: Any = None
     everything = Scanner(connection, direct, ">", timeout=5.0)

@@ -15,8 +15,8 @@ from typing import Final
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream.consumer import ConsumerRead
 from foldlog.log.jetstream.direct import DirectGets
-from foldlog.log.jetstream.pull import Walk
 from foldlog.log.port import Stored
 
 _LAG_PAUSE: Final = 0.02
@@ -58,16 +58,16 @@ class Scanner:
         begun, found = after, 0
         head = await self._head()
         deadline = time.monotonic() + self._timeout
-        walk = await self._begin(after, deadline)
-        page = asyncio.create_task(walk.page(), name="foldlog scan")
+        reading = await self._begin(after, deadline)
+        page = asyncio.create_task(reading.page(), name="foldlog scan")
         try:
             while after < head:
                 try:
                     stored = await page
                 except LogUnavailable as error:
                     await self._direct.retry(error, deadline)
-                    walk = await self._begin(after, deadline)
-                    page = asyncio.create_task(walk.page(), name="foldlog scan")
+                    reading = await self._begin(after, deadline)
+                    page = asyncio.create_task(reading.page(), name="foldlog scan")
                     continue
                 if not stored:
                     # Purged meanwhile, or not known yet to the replica that reads.
@@ -76,29 +76,29 @@ class Scanner:
                     head = min(head, await self._head())
                     if after < head:
                         await asyncio.sleep(_LAG_PAUSE)
-                        page = asyncio.create_task(walk.page(), name="foldlog scan")
+                        page = asyncio.create_task(reading.page(), name="foldlog scan")
                     continue
                 after = stored[-1].seq
                 found += len(stored)
                 if after < head:
-                    page = asyncio.create_task(walk.page(), name="foldlog scan")
+                    page = asyncio.create_task(reading.page(), name="foldlog scan")
                 yield stored
                 deadline = time.monotonic() + self._timeout
         finally:
             page.cancel()
             await asyncio.gather(page, return_exceptions=True)
-            await walk.close()
+            await reading.close()
         await self._check_whole(begun, after, found)
 
     async def newest(self, matching: str) -> AsyncGenerator[list[Stored]]:
         """See the port; `matching` is the filter over a branch."""
-        walk = await Walk.over_newest(
+        reading = await ConsumerRead.over_newest(
             self._connection, self._stream, matching, timeout=self._timeout
         )
-        page = asyncio.create_task(walk.page(), name="foldlog scan")
+        page = asyncio.create_task(reading.page(), name="foldlog scan")
         try:
             while stored := await page:
-                page = asyncio.create_task(walk.page(), name="foldlog scan")
+                page = asyncio.create_task(reading.page(), name="foldlog scan")
                 yield stored
         except LogUnavailable as error:
             # Whoever takes hints asks for what did not come.
@@ -106,7 +106,7 @@ class Scanner:
         finally:
             page.cancel()
             await asyncio.gather(page, return_exceptions=True)
-            await walk.close()
+            await reading.close()
 
     async def stored(self, seq: int) -> Stored | None:
         """See the port."""
@@ -133,10 +133,10 @@ class Scanner:
         last = await self._direct.leaders({"last_by_subj": self._everything}, deadline)
         return 0 if last is None else last.seq
 
-    async def _begin(self, after: int, deadline: float) -> Walk:
+    async def _begin(self, after: int, deadline: float) -> ConsumerRead:
         while True:
             try:
-                return await Walk.begin(
+                return await ConsumerRead.begin(
                     self._connection, self._stream, after, timeout=self._timeout
                 )
             except LogUnavailable as error:
