@@ -68,7 +68,7 @@ async def answers_without_a_leader(store: foldlog.Store) -> bool:
     log = jetstream(store)
     assert log is not None
     try:
-        return (await log.streams())[0].leader is None
+        return (await log.info()).streams[0].leader is None
     except LogUnavailable:
         return False
 

@@ -15,17 +15,15 @@ from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
-from foldlog.log.watermark import Watermarked
 from tests.conftest import OpenStore
 
 SESSION = ArtifactScope(session_id="session")
 
 
 def on_server(store: foldlog.Store) -> JetStreamLog:
-    """The log of a store on a server, below what watches over it."""
-    assert isinstance(store.log, Watermarked)
-    assert isinstance(store.log.below, JetStreamLog)
-    return store.log.below
+    """The log of a store on a server."""
+    assert isinstance(store.log, JetStreamLog)
+    return store.log
 
 
 async def blob_names(store: foldlog.Store) -> set[str]:

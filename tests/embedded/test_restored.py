@@ -17,7 +17,6 @@ import foldlog
 from foldlog import AppendUnknown, LogRewound
 from foldlog.log.embedded.binary import find_binary
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.watermark import Watermarked
 from foldlog.store import Connecting
 from tests.processes.test_revival import end_supervisor
 from tests.support.binary import nats_server
@@ -166,9 +165,8 @@ async def test_the_outcome_of_what_was_under_way_is_not_known(tmp_path: Path) ->
 
 async def sent(store: foldlog.Store, saving: asyncio.Task[None]) -> None:
     """Until a save has left this process."""
-    assert isinstance(store.log, Watermarked)
-    assert isinstance(store.log.below, JetStreamLog)
-    statistics = store.log.below.connection._client.stats
+    assert isinstance(store.log, JetStreamLog)
+    statistics = store.log.connection._client.stats
     before = statistics["out_msgs"]
     while statistics["out_msgs"] == before and not saving.done():  # noqa: ASYNC110 - only a count
         await asyncio.sleep(0)

@@ -12,7 +12,6 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Log
 from foldlog.subjects import Namespace
-from tests.log.marks import Lossy, MemoryMarks
 from tests.support.stores import fresh_namespace
 
 OpenLog = Callable[..., Awaitable[Log]]
@@ -48,13 +47,3 @@ async def open_log(request: pytest.FixtureRequest, embedded_path: Path) -> Async
 async def log(open_log: OpenLog) -> Log:
     """A log over an empty namespace."""
     return await open_log()
-
-
-@pytest.fixture
-def below() -> Lossy:
-    return Lossy()
-
-
-@pytest.fixture
-def marks() -> MemoryMarks:
-    return MemoryMarks()

@@ -1,88 +1,150 @@
-"""A log that can lose records, and marks in memory, to hold one against the other."""
+"""One shard in memory that can lose records, and the mark next to it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-import msgspec
-
-from foldlog.envelope import draft
-from foldlog.errors import AppendFailed, LogUnavailable
-from foldlog.log.marks import Mark
-from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Append
-from foldlog.log.watermark import Watermarked
-from foldlog.subjects import Subject
+from foldlog.errors import AppendFailed, FoldlogError, LogUnavailable
+from foldlog.log.incarnation import Mark, Shard
+from foldlog.log.jetstream.gate import Gate
 
 
-class MemoryMarks:
-    """Marks in memory. `refusing`, `away`: what a server may do instead."""
+class FakeShard:
+    """What `gate.Marks` asks of a server. Several gates may share one.
 
-    def __init__(self) -> None:
-        self.stored: dict[int, tuple[bytes, int]] = {}
-        self.refusing = False
-        self.away = False
+    Attributes:
+        held: the sequences of its records.
+        behind: how many of its last records its leader does not know, until it is confirmed.
+        refusing, away, unreadable: what a server may do with marks instead.
+        before_describing: called once, before the shard is described the next time.
+    """
 
-    async def mark(self, shard: int) -> tuple[bytes | None, int]:
+    def __init__(self, count: int = 0) -> None:
+        self.held = list(range(1, count + 1))
+        self.last_seq = count
+        self.created = "2026-01-01T00:00:00Z"
+        self.replicas = 1
+        self.behind = 0
+        self.confirmed = 0
+        self.asked = 0
+        self.reconnects = 0
+        self.mark: Mark | None = None
+        self.revision = 0
+        self.refusing = self.away = self.unreadable = False
+        self.before_describing: Callable[[], Awaitable[None]] | None = None
+
+    async def describe(self) -> Shard:
+        self.asked += 1
         await asyncio.sleep(0)
-        return self.stored.get(shard, (None, 0))
+        before, self.before_describing = self.before_describing, None
+        if before is not None:
+            await before()
+        last_seq = self.last_seq - self.behind
+        return Shard("S", self.created, last_seq, len(self.held), self.replicas)
 
-    async def put_mark(self, shard: int, data: bytes, revision: int) -> bool:
+    async def confirm_leader(self) -> None:
+        self.confirmed += 1
+        self.behind = 0
+
+    async def get(self) -> tuple[Mark, int]:
+        await asyncio.sleep(0)
+        if self.mark is None or self.unreadable:
+            return Mark(), 0
+        return self.mark, self.revision
+
+    async def put(self, mark: Mark, revision: int) -> bool:
         await asyncio.sleep(0)
         if self.refusing:
             raise AppendFailed("no space left")
         if self.away:
             raise LogUnavailable("away")
-        if self.stored.get(shard, (None, 0))[1] != revision:
+        if (0 if self.mark is None else self.revision) != revision:
             return False
-        self.stored[shard] = data, revision + 1
+        self.mark, self.revision = mark, self.revision + 1
         return True
 
-    async def drop_mark(self, shard: int) -> None:
-        self.stored.pop(shard, None)
+    async def drop(self) -> None:
+        self.mark = None
 
-    def of(self, shard: int = 0) -> Mark:
-        return msgspec.json.decode(self.stored[shard][0], type=Mark)
+    def append(self, gate: Gate | None, count: int = 1) -> None:
+        """Store records, of the process with that gate or of another one."""
+        for _ in range(count):
+            self.last_seq += 1
+            self.held.append(self.last_seq)
+            if gate is not None:
+                gate.appended(self.last_seq)
+
+    async def purge(self, gate: Gate, before: int) -> None:
+        """Remove records below `before`, as the log does."""
+        await gate.announce_purge()
+        self.held = [seq for seq in self.held if seq >= before]
+
+    def lose(self, *seqs: int) -> None:
+        """Be without some records after the connection has come back."""
+        self.held = [seq for seq in self.held if seq not in seqs]
+        self.reconnects += 1
+
+    def cut(self, last_seq: int) -> None:
+        """End earlier after the connection has come back."""
+        self.held = [seq for seq in self.held if seq <= last_seq]
+        self.last_seq = last_seq
+        self.reconnects += 1
 
 
-class Lossy(MemoryLog):
-    """A log that can lose records, as a server may whose files were damaged."""
+async def opened(shard: FakeShard, now: float = 1e9) -> Gate:
+    """A gate of a process that has just opened the log, whose clock says `now`."""
+    gate = Gate(shard, clock=lambda: now)
+    await gate.open()
+    return gate
 
-    missed = 0
+
+async def marked(count: int = 5) -> FakeShard:
+    """A shard of so many records, whose writer has closed the log."""
+    shard = FakeShard()
+    gate = await opened(shard)
+    shard.append(gate, count)
+    await gate.close()
+    assert shard.mark is not None
+    assert (shard.mark.seq, shard.mark.messages) == (count, count)
+    return shard
+
+
+class FakeGate:
+    """What the write path and the read path ask of a gate.
+
+    Attributes:
+        found: what the next checks give, one after the other; then nothing.
+        is_open: whether nothing need be checked; after each check it is.
+        known: as of a gate.
+    """
+
+    def __init__(self, *found: FoldlogError | Callable[[], Awaitable[None]]) -> None:
+        self.found = list(found)
+        self.is_open = not found
+        self.checks = 0
+        self.known = 0
 
     @property
-    def epoch(self) -> int:
-        return self.missed
+    def passes_appends(self) -> bool:
+        return self.is_open
 
-    def lose(self, subject: Subject, *numbers: int) -> None:
-        self._stored[subject] = [
-            record for n, record in enumerate(self._stored[subject]) if n not in numbers
-        ]
-        self.missed += 1
+    passes_reads = passes_appends
 
-    def cut(self, subject: Subject, kept: int) -> None:
-        self._stored[subject] = self._stored[subject][:kept]
-        self._heads[subject.shard] = kept
-        self.missed += 1
+    def appended(self, seq: int) -> None:
+        self.known = max(self.known, seq)
 
+    seen = appended
 
-def where(log: MemoryLog, key: str = "s") -> Subject:
-    return log.namespace.subject("updates", key)
+    async def check_before_read(self) -> None:
+        self.checks += 1
+        await asyncio.sleep(0)
+        found = self.found.pop(0) if self.found else None
+        if isinstance(found, FoldlogError):
+            raise found
+        if found is not None:
+            await found()
+        self.is_open = True
 
-
-async def save(log: Watermarked, count: int, key: str = "s") -> None:
-    for n in range(count):
-        envelope = draft("test.made", b"\xc0", id=f"{key}{n}")
-        await log.append([Append(log.namespace.subject("updates", key), (envelope,))])
-
-
-async def read(log: Watermarked, key: str = "s") -> int:
-    subject = log.namespace.subject("updates", key)
-    return sum([len(page) async for page in log.read(subject)])
-
-
-async def marked(below: Lossy, marks: MemoryMarks, count: int = 5) -> None:
-    log = Watermarked(below, marks)
-    await save(log, count)
-    await log.close()
-    assert marks.of() == Mark(count, count)
+    async def check_before_append(self, timeout: float) -> None:
+        await self.check_before_read()

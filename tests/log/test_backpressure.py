@@ -11,6 +11,7 @@ from foldlog.errors import AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.jetstream import appender as module
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.port import Append
+from tests.log.marks import FakeGate
 from tests.log.test_outcomes import SUBJECT, Server
 
 BYTES = 1000
@@ -43,7 +44,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
 
 
 async def test_writers_beyond_the_bound_wait_and_keep_their_order(held: Held) -> None:
-    appender = Appender(held, "STREAM", timeout=5)  # type: ignore[arg-type]
+    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(50)
     ]
@@ -57,7 +58,7 @@ async def test_writers_beyond_the_bound_wait_and_keep_their_order(held: Held) ->
 
 
 async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
-    appender = Appender(held, "STREAM", timeout=5)  # type: ignore[arg-type]
+    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
     ]
@@ -74,7 +75,7 @@ async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
 
 
 async def test_closing_tells_those_who_wait_for_room(held: Held) -> None:
-    appender = Appender(held, "STREAM", timeout=0.05)  # type: ignore[arg-type]
+    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
     ]
@@ -87,7 +88,7 @@ async def test_closing_tells_those_who_wait_for_room(held: Held) -> None:
 
 
 async def test_a_close_that_is_given_up_leaves_no_task(held: Held) -> None:
-    appender = Appender(held, "STREAM", timeout=60)  # type: ignore[arg-type]
+    appender = Appender(held, "STREAM", FakeGate(), timeout=60)  # type: ignore[arg-type]
     writing = asyncio.create_task(appender.append([append("1")], atomic=False))
     await turns()
     closing = asyncio.create_task(appender.close())
@@ -100,7 +101,7 @@ async def test_a_close_that_is_given_up_leaves_no_task(held: Held) -> None:
 
 
 async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None:
-    appender = Appender(held, "STREAM", timeout=0.05)  # type: ignore[arg-type]
+    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
     held.let_go.set()
 
     async def away(timeout: float) -> None:

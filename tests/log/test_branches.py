@@ -11,14 +11,12 @@ import pytest
 from foldlog.envelope import Draft, draft, unpack
 from foldlog.errors import ConfigurationError, LogUnavailable, ReadOnlyStore
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.pull import Walk
+from foldlog.log.jetstream.consumer import ConsumerRead
 from foldlog.log.memory import MemoryLog
 from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log, Stored
-from foldlog.log.watermark import Watermarked
 from foldlog.subjects import Branch, Namespace, Subject
 from tests.log.conftest import OpenLog
-from tests.log.marks import MemoryMarks
 
 NAMES = [
     "session:a",
@@ -93,7 +91,7 @@ async def test_a_branch_is_purged_and_nothing_else(log: Log) -> None:
     left[others[0].name] = 2
     assert await log.counts(0) == left
     for first, subjects in branches.items():
-        await log.purge_branch(log.namespace.branch("scoped", first), before=head + 1)
+        await log.purge(log.namespace.branch("scoped", first), before=head + 1)
         for each in subjects:
             del left[each.name]
         assert await log.counts(0) == left
@@ -107,13 +105,13 @@ async def test_a_branch_keeps_what_is_not_older(log: Log) -> None:
     await append(log, one, id="3")
     branch = log.namespace.branch("scoped", "s")
     for nothing in (0, 1):
-        await log.purge_branch(branch, before=nothing)
+        await log.purge(branch, before=nothing)
         assert await log.counts(0) == {one.name: 2, two.name: 2, three.name: 1}
-    await log.purge_branch(branch, before=bound)
+    await log.purge(branch, before=bound)
     assert await log.counts(0) == {one.name: 1, two.name: 1}
     [end] = await append(log, one, id="4")
     assert end > bound
-    await log.purge_branch(branch, before=bound)
+    await log.purge(branch, before=bound)
     assert await log.counts(0) == {one.name: 2, two.name: 1}
 
 
@@ -122,7 +120,7 @@ async def test_a_branch_is_of_its_shard(open_log: OpenLog) -> None:
     subjects = [log.namespace.subject("scoped", f"s{n}", "k") for n in range(12)]
     assert {each.shard for each in subjects} == {0, 1, 2, 3}
     await append(log, *subjects)
-    await log.purge_branch(log.namespace.branch("scoped", "s7"), before=10**6)
+    await log.purge(log.namespace.branch("scoped", "s7"), before=10**6)
     kept = [each for each in subjects if each.keys[0] != "s7"]
     assert sorted(await log.subjects()) == sorted(kept)
 
@@ -130,7 +128,7 @@ async def test_a_branch_is_of_its_shard(open_log: OpenLog) -> None:
 async def test_a_branch_of_another_namespace_is_none_of_this_one(log: Log) -> None:
     subject = log.namespace.subject("scoped", "s", "k")
     await append(log, subject)
-    await log.purge_branch(Namespace("other").branch("scoped", "s"), before=10**6)
+    await log.purge(Namespace("other").branch("scoped", "s"), before=10**6)
     assert await log.counts(0) == {subject.name: 1}
 
 
@@ -162,22 +160,18 @@ async def test_what_is_no_branch_purges_nothing(log: Log, matching: str) -> None
     subject = log.namespace.subject("scoped", "s", "k")
     await append(log, subject)
     with pytest.raises(ConfigurationError, match="one family"):
-        await log.purge_branch(Branch(matching, 0), before=10**6)
+        await log.purge(Branch(matching, 0), before=10**6)
     if isinstance(log, JetStreamLog):
         with pytest.raises(ConfigurationError, match="one family"):
             await log.purge(Subject(matching, 0, ()), before=10**6)
     assert await log.counts(0) == {subject.name: 1}
 
 
-async def test_a_purge_of_a_branch_is_announced_and_no_loss() -> None:
-    below, marks = MemoryLog(), MemoryMarks()
-    log = Watermarked(below, marks)
+async def test_a_purge_of_a_branch_is_no_loss(log: Log) -> None:
     subjects = [log.namespace.subject("scoped", "s", f"{n}") for n in range(5)]
     await append(log, *subjects)
-    await log.purge_branch(log.namespace.branch("scoped", "s"), before=4)
-    await log.close()
-    assert (marks.of().seq, marks.of().messages, marks.of().purging) == (5, 2, {})
-    assert await Watermarked(below, marks).last(subjects[4]) is not None
+    await log.purge(log.namespace.branch("scoped", "s"), before=4)
+    assert await log.check() == []
 
 
 async def test_the_past_has_no_branch_purged() -> None:
@@ -187,7 +181,7 @@ async def test_the_past_has_no_branch_purged() -> None:
         raise AssertionError("nobody reads")
 
     with pytest.raises(ReadOnlyStore):
-        await PastLog(below, never).purge_branch(below.namespace.branch("scoped", "s"), before=9)
+        await PastLog(below, never).purge(below.namespace.branch("scoped", "s"), before=9)
     assert [page async for page in PastLog(below, never).newest(Branch("", 0))] == []
 
 
@@ -243,8 +237,8 @@ async def test_a_walk_that_breaks_off_says_less_and_fails_nobody(
 ) -> None:
     await append(log, *(log.namespace.subject("scoped", "s", f"{n}") for n in range(50)))
 
-    async def broken(walk: Walk) -> list[Stored]:
+    async def broken(walk: ConsumerRead) -> list[Stored]:
         raise LogUnavailable("a message was lost on its way")
 
-    monkeypatch.setattr(Walk, "page", broken)
+    monkeypatch.setattr(ConsumerRead, "page", broken)
     assert len(await newest(log, "s")) == (0 if isinstance(log, JetStreamLog) else 50)

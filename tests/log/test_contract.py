@@ -197,7 +197,7 @@ async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) ->
         assert [r.seq for r in await read(log, subject)] == [seq]
         assert await ids(log, subject) == ["1", "2"]
     assert sorted(await log.subjects()) == sorted(subjects)
-    assert sum(info.messages for info in await log.streams()) == 40
+    assert sum(info.messages for info in (await log.info()).streams) == 40
     with pytest.raises(ConfigurationError, match="one shard"):
         await log.append([Append(s, (made("3"),)) for s in subjects], atomic=True)
 
@@ -247,10 +247,10 @@ async def test_truncating_removes_the_past_of_one_shard(open_log: OpenLog) -> No
     assert new.shard == subjects[0].shard
     await log.append([Append(subjects[0], (made("new"),)), Append(new, (made("new"),))])
 
-    await log.truncate(subjects[0].shard, before=0)
-    await log.truncate(subjects[0].shard, before=1)
+    await log.purge(subjects[0].shard, before=0)
+    await log.purge(subjects[0].shard, before=1)
     assert await ids(log, subjects[0]) == ["old", "new"]
-    await log.truncate(0, before=head + 1)
+    await log.purge(0, before=head + 1)
     kept = {subject: await ids(log, subject) for subject in subjects}
     assert kept == {
         subject: ["old"] * (subject.shard == 1) + ["new"] * (subject is subjects[0])
@@ -294,7 +294,7 @@ async def test_cancelled_appends_leave_the_others_alone(log: Log, subject: Subje
 
 async def test_streams_tell_what_they_hold(log: Log, subject: Subject) -> None:
     await log.append([Append(subject, (made("1"),))])
-    (info,) = await log.streams()
+    (info,) = (await log.info()).streams
     assert (info.messages, info.subjects, info.first_seq, info.last_seq) == (1, 1, 1, 1)
     assert info.bytes > 0
     assert info.replicas == 1
@@ -377,3 +377,27 @@ async def test_shards_are_scanned_and_counted_apart(open_log: OpenLog) -> None:
         assert own
         assert await log.counts(shard) == {subject.name: 2 for subject in own}
         assert {each.subject for each in await scanned(log, shard)} == {s.name for s in own}
+
+
+async def test_a_window_is_read_to_its_end_and_no_further(log: Log) -> None:
+    one, other = log.namespace.subject("x", "one"), log.namespace.subject("x", "other")
+    seqs = []
+    for n in range(6):
+        for subject in (one, other):
+            [seq] = await log.append([Append(subject, (draft("x.saved", b"\xc0", id=f"{n}"),))])
+            if subject is one:
+                seqs.append(seq)
+    for after in (0, *seqs, seqs[-1] + 5):
+        for upto in (1, *seqs, *(seq + 1 for seq in seqs), seqs[-1] + 50):
+            found = [r.seq async for page in log.read(one, after=after, upto=upto) for r in page]
+            assert found == [seq for seq in seqs if after < seq <= upto]
+
+
+async def test_the_heads_are_where_the_shards_end(open_log: OpenLog) -> None:
+    log = await open_log(shards=3)
+    assert await log.heads() == [0, 0, 0]
+    for n in range(12):
+        subject = log.namespace.subject("x", f"{n}")
+        [seq] = await log.append([Append(subject, (draft("x.saved", b"\xc0", id="1"),))])
+        assert (await log.heads())[subject.shard] == seq
+    assert [each.last_seq for each in (await log.info()).streams] == await log.heads()

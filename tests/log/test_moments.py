@@ -115,5 +115,5 @@ async def test_the_past_takes_nothing(log: Log) -> None:
     with pytest.raises(ReadOnlyStore):
         await then.purge(subject, before=9)
     with pytest.raises(ReadOnlyStore):
-        await then.truncate(0, before=9)
+        await then.purge(0, before=9)
     assert await last_ids(log, subject) == ["a"]

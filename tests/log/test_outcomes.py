@@ -30,6 +30,7 @@ from foldlog.log.jetstream.parser import parse_headers
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
 from foldlog.subjects import Namespace
+from tests.log.marks import FakeGate
 
 SUBJECT = Namespace().subject("updates", "s")
 OTHER = Namespace().subject("tasks", "s")
@@ -56,6 +57,7 @@ class Server:
     """
 
     max_payload = 1024 * 1024
+    reconnects = 0
 
     def __init__(self, lose: Loss = lambda subject, headers: None) -> None:
         self.lose = lose
@@ -66,6 +68,10 @@ class Server:
 
     async def ready(self, timeout: float) -> None:
         await asyncio.sleep(0)
+
+    def forbids(self, subject: str) -> bool:
+        """There are no marks."""
+        return True
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -100,6 +106,8 @@ class Server:
     ) -> Reply:
         self.requests += 1
         await asyncio.sleep(0)
+        if subject.startswith("$JS.API.STREAM.INFO"):
+            raise LogUnavailable("it does not describe streams")
         if headers is None:
             return self.following(**msgspec.json.decode(payload))
         lost = self.lose(subject, headers)
@@ -175,7 +183,7 @@ def append(id: str, subject: Any = SUBJECT, expect: int | None = None) -> Append
 async def outcome(
     server: Server, *appends: Append, atomic: bool = False, timeout: float = 5
 ) -> Any:
-    appender = Appender(server, "STREAM", timeout=timeout)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", FakeGate(), timeout=timeout)  # type: ignore[arg-type]
     try:
         return await appender.append(appends, atomic=atomic)
     finally:
@@ -207,7 +215,7 @@ async def test_a_lost_commit_of_an_atomic_append_is_settled(lost: str) -> None:
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_a_lost_commit_of_a_large_group_is_settled_record_by_record(lost: str) -> None:
     server = Server(first(lost))
-    appender = Appender(server, "STREAM", timeout=5)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
     subjects = [Namespace().subject("tasks", f"{n}") for n in range(300)]
     await asyncio.gather(*(appender.append([append("1", s)], atomic=False) for s in subjects))
     await appender.close()
@@ -317,7 +325,7 @@ async def test_an_append_partly_stored_is_unknown_and_names_its_ids() -> None:
 
 async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     server = Server()
-    appender = Appender(server, "STREAM", timeout=5)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
     calls = [asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -418,10 +426,13 @@ def unkept(subject: str, headers: dict[str, str]) -> Reply | None:
 
 
 async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foldlog.log.jetstream.vehicle.Vehicle.prefers_batch", lambda *_: True)
+    monkeypatch.setattr(
+        "foldlog.log.jetstream.batching.BatchChooser.prefers_batch", lambda *_: True
+    )
     server = Server(unkept)
     told = list[None]()
-    appender = Appender(server, "STREAM", timeout=5, on_incomplete=lambda: told.append(None))  # type: ignore[arg-type]
+    given: Any = server, "STREAM", FakeGate()
+    appender = Appender(*given, timeout=5, on_incomplete=lambda: told.append(None))
     assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
     assert len(server.stored) == 2
     assert told
@@ -430,7 +441,7 @@ async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_block_that_no_batch_can_carry_says_so() -> None:
     server = Server(unkept)
-    appender = Appender(server, "STREAM", timeout=0.2)  # type: ignore[arg-type]
+    appender = Appender(server, "STREAM", FakeGate(), timeout=0.2)  # type: ignore[arg-type]
     with pytest.raises(LogUnavailable, match="could not keep a batch"):
         await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=True)
     assert server.stored == []

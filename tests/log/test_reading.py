@@ -12,6 +12,7 @@ from foldlog.envelope import draft, pack
 from foldlog.errors import LogCorrupt
 from foldlog.log.jetstream.reader import Reader
 from foldlog.subjects import Namespace
+from tests.log.marks import FakeGate
 
 SUBJECT = Namespace().subject("updates", "s")
 
@@ -81,7 +82,7 @@ class Server:
 
 
 async def read(server: Server) -> list[int]:
-    reader = Reader(server, "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    reader = Reader(server, "S", FakeGate(), replicas=1, timeout=5)  # type: ignore[arg-type]
     return [
         record.seq async for records in reader.read(SUBJECT, 0, strong=True) for record in records
     ]
@@ -106,7 +107,7 @@ async def test_a_subject_without_a_readable_record_is_not_taken_for_an_empty_one
     unreadable = set(range(1, count + 1))
     with pytest.raises(LogCorrupt):
         await read(Server(count, unreadable))
-    reader = Reader(Server(count, unreadable), "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    reader = Reader(Server(count, unreadable), "S", FakeGate(), replicas=1, timeout=5)  # type: ignore[arg-type]
     with pytest.raises(LogCorrupt):
         await reader.last(SUBJECT, strong=True)
 
@@ -124,7 +125,7 @@ async def test_a_page_comes_in_parts_between_which_others_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("foldlog.log.jetstream.reader._PART_BYTES", 200)
-    reader = Reader(Server(300, set()), "S", replicas=1, timeout=5)  # type: ignore[arg-type]
+    reader = Reader(Server(300, set()), "S", FakeGate(), replicas=1, timeout=5)  # type: ignore[arg-type]
     turns, others = 0, True
 
     async def take_turns() -> None:

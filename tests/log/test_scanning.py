@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foldlog.errors import LogCorrupt
-from foldlog.log.jetstream import scanner
+from foldlog.log.jetstream import scanner, wire
 from foldlog.log.jetstream.scanner import Scanner
 from foldlog.log.port import Stored
 
@@ -27,8 +27,11 @@ class Server:
         self.unreadable = unreadable
         self.behind = behind
 
-    async def head(self, matching: str, deadline: float) -> int:
-        return self.count
+    stream = "stream"
+
+    async def leaders(self, request: dict[str, Any], deadline: float) -> Any:
+        assert request == {"last_by_subj": ">"}
+        return wire.StoredMessage(self.count, "")
 
     async def begin(self, connection: Any, stream: str, after: int, *, timeout: float) -> Walk:
         missing = self.behind.pop(0) if after and self.behind else 0
@@ -56,10 +59,10 @@ class Walk:
 
 async def scanned(server: Server, monkeypatch: pytest.MonkeyPatch, upto: int) -> list[int]:
     monkeypatch.setattr(scanner, "_DOUBTS", (0.0, 0.0))
-    monkeypatch.setattr(scanner, "Walk", server)
-    reader: Any = server
+    monkeypatch.setattr(scanner, "ConsumerRead", server)
+    direct: Any = server
     connection: Any = None
-    everything = Scanner(connection, reader, "stream", ">", timeout=5.0)
+    everything = Scanner(connection, direct, ">", timeout=5.0)
     found: list[int] = []
     async for page in everything.scan(0):
         found += [each.seq for each in page]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
-from nats.aio.msg import Msg
 
 from foldlog import LogUnavailable
-from foldlog.envelope import draft
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream import JetStreamLog, snapshots as module, streams, wire
+from foldlog.log.jetstream import JetStreamLog, snapshots as module, streams
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Append, Log
+from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Namespace
 from tests.support.stores import fresh_namespace
@@ -100,21 +97,6 @@ async def test_a_log_keeps_its_identity_and_another_has_its_own(
         assert await MemoryLog().snapshots.identity(where) != await store.identity(where)
 
 
-async def test_a_stream_that_is_made_anew_is_another_log(log: JetStreamLog) -> None:
-    where = log.namespace.subject("updates", "a")
-    before = await JetStreamSnapshots(log).identity(where)
-    await log.append([Append(where, (draft("x", b"\xc0", id="1"),))])
-    assert await JetStreamSnapshots(log).identity(where) == before
-    name = log.namespace.stream(where.shard)
-    found = await streams.describe(log.connection, name, timeout=5)
-    await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
-    config = msgspec.to_builtins(found.config)
-    await streams.api(
-        log.connection, f"STREAM.CREATE.{name}", wire.StreamDescription, config, timeout=5
-    )
-    assert await JetStreamSnapshots(log).identity(where) != before
-
-
 async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
     log: JetStreamLog,
 ) -> None:
@@ -128,8 +110,6 @@ async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
     assert (made.error, made.state.messages) == (None, 1)
     # Whoever removes it loses nothing but time.
     await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
-    with pytest.raises(LogUnavailable):
-        await store.put(where, 0, b"lost")
     await store.put(where, 0, b"again")
     assert await store.get(where, [0]) == [b"again"]
 
@@ -150,51 +130,4 @@ async def test_where_nobody_may_answer_nobody_is_asked_twice(
             await store.get(where, [0])
     await log.connection._client.flush()
     assert subscription.delivered == 1
-    await subscription.unsubscribe()
-
-
-async def test_a_mark_that_does_not_come_at_once_is_asked_for_again(
-    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server with much to do: whoever takes its silence for "no mark" misses a loss."""
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
-    client, asked = log.connection._client, 0
-
-    async def slow(message: Msg) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
-            await client.publish(message.reply, b"mark", headers={"Nats-Sequence": "7"})
-
-    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
-    subscription = await client.subscribe(name, cb=slow)
-    store = JetStreamSnapshots(log)
-    assert await store.mark(0) == (b"mark", 7)
-    monkeypatch.setattr(log, "timeout", 0.05)
-    with pytest.raises(LogUnavailable):  # it was shown before, so there is one
-        await store.mark(0)
-    await subscription.unsubscribe()
-
-
-async def test_marks_that_nobody_shows_are_none_for_a_while(
-    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
-    monkeypatch.setattr(log, "timeout", 0.1)
-    store = JetStreamSnapshots(log)
-
-    async def silent(message: Msg) -> None:
-        """As an account hears that may not ask."""
-
-    name = f"$JS.API.DIRECT.GET.{log.namespace.snapshots()}"
-    subscription = await log.connection._client.subscribe(name, cb=silent)
-    assert await store.mark(0) == (None, 0)
-    await log.connection._client.flush()
-    asked = subscription.delivered
-    assert asked > 1
-    assert await store.mark(1) == (None, 0)
-    await log.connection._client.flush()
-    assert subscription.delivered == asked
-    assert caplog.messages == [found for found in caplog.messages if "no high-water mark" in found]
-    assert len(caplog.messages) == 1
     await subscription.unsubscribe()

@@ -38,14 +38,13 @@ async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
 def counted(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The purges of the log from now on."""
     kind, asked = type(store.log), list[str]()
-    for name in ("purge", "purge_branch"):
-        below = getattr(kind, name)
+    below = kind.purge
 
-        async def purge(self: Any, which: Any, *, before: int, below: Any = below) -> None:
-            asked.append(below.__name__)
-            await below(self, which, before=before)
+    async def purge(self: Any, which: Any, *, before: int) -> None:
+        asked.append(type(which).__name__)
+        await below(self, which, before=before)
 
-        monkeypatch.setattr(kind, name, purge)
+    monkeypatch.setattr(kind, "purge", purge)
     return asked
 
 
@@ -57,7 +56,7 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
     await store.scoped.delete(ONE, "k7")
     asked = counted(store, monkeypatch)
     await store.scoped.clear(ONE)
-    assert asked == ["purge_branch", "purge"]  # the keys, then the index
+    assert asked == ["Branch", "Subject"]  # the keys, then the index
     assert await stored(store, ONE) == {
         store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"] for key in VALUES
     }
@@ -85,7 +84,7 @@ async def scope_filled(store: foldlog.Store, scope: Scope) -> None:
         await store.scoped.write_many(scope, {"k": number, "a.b": number, ">": number})
 
 
-@pytest.mark.parametrize("cut_at", ["bury", "purge_branch", "purged", "clear_view"])
+@pytest.mark.parametrize("cut_at", ["bury", "purge", "purged", "clear_view"])
 async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:
@@ -103,8 +102,8 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
 
     if cut_at.startswith("purge"):
         kind = type(store.log)
-        below = kind.purge_branch
-        monkeypatch.setattr(kind, "purge_branch", cut)
+        below = kind.purge
+        monkeypatch.setattr(kind, "purge", cut)
     else:
         monkeypatch.setattr(scopes_module, cut_at, cut)
     with pytest.raises(LogUnavailable):
@@ -141,7 +140,7 @@ async def test_a_clearing_that_is_interfered_with_purges_the_scope_once(
     monkeypatch.setattr(scopes_module, "clear_view", interfered)
     asked = counted(store, monkeypatch)
     await store.scoped.clear(ONE)
-    assert asked == ["purge_branch", "purge", "purge", "purge"]  # the keys, "a", "c", the index
+    assert asked == ["Branch", "Subject", "Subject", "Subject"]  # the keys, "a", "c", the index
     assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
 
 
@@ -200,7 +199,7 @@ async def test_no_key_goes_without_a_tombstone(
 ) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": 2})
     kind = type(store.log)
-    purge_branch, interfering = kind.purge_branch, [{"c": 3}]
+    purge, interfering = kind.purge, [{"c": 3}]
 
     async def interfered(journal: Any, subjects: Any) -> Any:
         if interfering:  # by somebody whom the index that was read does not know of
@@ -208,11 +207,11 @@ async def test_no_key_goes_without_a_tombstone(
         return await bury(journal, subjects)
 
     async def cut(*args: Any, **options: Any) -> None:
-        await purge_branch(*args, **options)
+        await purge(*args, **options)
         raise LogUnavailable("cut short")
 
     monkeypatch.setattr(scopes_module, "bury", interfered)
-    monkeypatch.setattr(kind, "purge_branch", cut)
+    monkeypatch.setattr(kind, "purge", cut)
     with pytest.raises(LogUnavailable):
         await store.scoped.clear(ONE)
     held = await stored(store, ONE)
@@ -286,7 +285,7 @@ async def test_twenty_thousand_keys_are_cleared_and_their_neighbours_stay(
     await store.scoped.write_many(neighbour, {f"k{n}": n for n in range(100)})
     asked = counted(store, monkeypatch)
     await store.scoped.clear(ONE)
-    assert asked == ["purge_branch", "purge"]
+    assert asked == ["Branch", "Subject"]
     assert await store.scoped.list(ONE) == []
     assert len(await store.scoped.list(neighbour, consistency="strong")) == 100
     for key in ("k0", "k12345", "k19999"):

@@ -185,7 +185,7 @@ async def test_a_transient_value_is_for_hinted_reads_until_it_is_cleared(
 async def test_a_transient_value_never_reaches_the_log(store: foldlog.Store) -> None:
     await store.scoped.write_hinted(ONE, "scratch", "secret", TRANSIENT)
     await store.scoped.apply([Effect.WriteMemory(ONE, "other", "secret", TRANSIENT)])
-    [stream] = await store.log.streams()
+    [stream] = (await store.log.info()).streams
     assert stream.messages == 0
     assert await store.scoped.read_hinted(ONE, "other", StoreOptions()) == "secret"
 

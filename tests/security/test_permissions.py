@@ -5,20 +5,39 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import foldlog
 from foldlog.telemetry.stores import jetstream
 from tests.security.conftest import CONFIG
 from tests.security.server import PATIENCE, Certificates, free_port, running, secret
 from tests.support.build import update
 
+READING = {
+    '"$JS.API.DIRECT.GET.>"': '"$JS.API.DIRECT.GET.FOLDLOG_default_0"',
+    '"$JS.API.STREAM.MSG.GET.*"': '"$JS.API.STREAM.MSG.GET.FOLDLOG_default_0"',
+}
+WRITING = {'"snapshots.>"': '"snapshots.0.>"'}
 
-async def test_a_store_that_may_not_read_the_snapshots_does_without(tmp_path: Path) -> None:
-    """Neither a first read nor clearing waits for marks that this account cannot see."""
+
+@pytest.mark.parametrize(
+    ("narrowed", "forbidden"),
+    [
+        (READING, "$JS.API.STREAM.MSG.GET.FOLDLOG_default_snapshots"),
+        (WRITING, "snapshots.mark.foldlog.default.0"),
+    ],
+    ids=["reading", "writing"],
+)
+async def test_a_store_that_may_not_use_marks_does_without(
+    tmp_path: Path, narrowed: dict[str, str], forbidden: str
+) -> None:
+    """Neither a first read nor clearing waits for marks that this account cannot use."""
     config, certificates = tmp_path / "nats.conf", Certificates(tmp_path)
-    everything, log_only = '"$JS.API.DIRECT.GET.>"', '"$JS.API.DIRECT.GET.FOLDLOG_default_0"'
     text = CONFIG.read_text()
-    assert everything in text
-    config.write_text(text.replace(everything, log_only))
+    for wide, narrow in narrowed.items():
+        assert wide in text
+        text = text.replace(wide, narrow)
+    config.write_text(text)
     port, password = free_port(), secret()
     environment = {
         "NATS_NAME": "narrow",
@@ -37,8 +56,8 @@ async def test_a_store_that_may_not_read_the_snapshots_does_without(tmp_path: Pa
                 assert [u.update_id for u in await store.list_updates("session")] == [saved]
                 log = jetstream(store)
                 assert log is not None
-                assert log.connection.forbids("$JS.API.DIRECT.GET.FOLDLOG_default_snapshots")
                 await store.clear_session("session")
+                assert log.connection.forbids(forbidden)
                 assert await store.list_updates("session") == []
                 await store.save_update(update("other", "another"))
                 await store.clear_session("another")

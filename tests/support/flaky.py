@@ -62,10 +62,10 @@ class FlakyLog(MemoryLog):
         return seqs
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         self._check()
-        async for page in super().read(subject, after=after, strong=strong):
+        async for page in super().read(subject, after=after, upto=upto, strong=strong):
             yield page
 
     async def last(

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import foldlog
-from foldlog.log.port import StreamInfo
+from foldlog.log.port import LogInfo, StreamInfo
 from foldlog.telemetry import METRICS, instrument
 from foldlog.telemetry.outcomes import OUTCOMES, outcome_of
 from tests.conftest import OpenStore
@@ -291,10 +291,11 @@ async def test_spool_and_degrade_are_seen(tmp_path: Path, collected: Collected) 
 async def test_health_tells_how_far_replicas_are_behind(
     store: foldlog.Store, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def streams() -> list[StreamInfo]:
-        return [StreamInfo("S", 0, 1, 1, 1, 1, 1, 3, "a", {"b": 0, "c": 12})]
+    async def info() -> LogInfo:
+        stream = StreamInfo("S", 0, 1, 1, 1, 1, 1, 3, "a", {"b": 0, "c": 12})
+        return LogInfo("", "", 0, 0, 0.0, (stream,))
 
-    monkeypatch.setattr(store.log, "streams", streams)
+    monkeypatch.setattr(store.log, "info", info)
     collected.instrument(store)
     assert (await store.health()).streams[0].peers_lag["c"] == 12
     assert collected.value("foldlog.replica.lag", stream="S", peer="b") == 0

@@ -7,10 +7,9 @@ import time
 from contextlib import aclosing
 
 import pytest
-from foldlog.store.core import Core
 
 import foldlog
-from foldlog import StateUpdate, UpdateType
+from foldlog import StateUpdate, UpdateType, memory_store
 from foldlog.envelope import CLEARED, draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
@@ -28,22 +27,22 @@ async def turns() -> None:
 
 async def test_only_a_current_view_spares_an_append() -> None:
     log = Log()
-    views = Views(log)
-    journal = Journal(log, views)
-    one = (subject(), [draft("update.saved", b"", id="1")])
+    store = memory_store(log=log)
+    views, subject_ = store.hot_views, subject()
+    one = (subject_, [draft("update.saved", b"", id="1")])
     where = await save(log, "1")
     await read(views)
-    await journal.append(one)
+    await store.append_drafts(one)
     assert log._heads[0] == where
     log.missed += 1  # another store may have cleared it meanwhile
     assert views.current(subject()) is None
-    await journal.append(one)
+    await store.append_drafts(one)
     assert log._heads[0] == where + 1
     await read(views)
     assert views.current(subject()) is not None
     views.acked(subject(), 99)
     assert views.current(subject()) is None
-    await views.close()
+    await store.close()
 
 
 async def test_a_view_that_begins_anew_is_not_current() -> None:

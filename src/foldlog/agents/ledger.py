@@ -14,7 +14,6 @@ import msgspec
 from foldlog.agents.backend import Commit, Loaded, Write
 from foldlog.envelope import CLEARED, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt, LogUnavailable
-from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.guards import restoring
 from foldlog.store.payloads import dump, load
@@ -125,8 +124,7 @@ class LogBackend:
     async def moment(self) -> int:
         """See the protocol."""
         shard = self._journal.subject(agentlist.kind, self._name).shard
-        streams = await led(self._journal.forked_log)
-        return next(stream.last_seq for stream in streams if stream.shard == shard)
+        return (await self._journal.forked_log.heads())[shard]
 
     async def scopes(self) -> list[str]:
         """See the protocol."""

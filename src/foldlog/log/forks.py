@@ -67,7 +67,7 @@ class ForkedLog(Relay):
         return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port. Of a fork, the shared records come first, in pages of their own.
 
@@ -75,14 +75,24 @@ class ForkedLog(Relay):
             PastErased: what it shares was removed from the log.
         """
         is_first = True
-        async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
+        async with aclosing(
+            self.below.read(subject, after=after, upto=upto, strong=strong)
+        ) as pages:
             async for records in pages:
-                if is_first and (fork := forked(subject, records[0])) is not None:
-                    async with aclosing(self._shared(subject, fork, after)) as shared:
+                if is_first:
+                    async with aclosing(self._shared(subject, records[0], after, upto)) as shared:
                         async for page in shared:
                             yield page
                 is_first = False
                 yield records
+        if is_first and upto is not None and after < upto:
+            # The record that says that it is a fork may stand behind all that was asked for.
+            async with aclosing(self.below.read(subject, after=upto, strong=strong)) as pages:
+                async for records in pages:
+                    async with aclosing(self._shared(subject, records[0], after, upto)) as shared:
+                        async for page in shared:
+                            yield page
+                    return
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -107,11 +117,14 @@ class ForkedLog(Relay):
         return await self.below.follow(subject, on_any)
 
     async def _shared(
-        self, subject: Subject, fork: Forked, after: int
+        self, subject: Subject, first: Record, after: int, upto: int | None
     ) -> AsyncGenerator[list[Record]]:
+        """Yield what the subject of that first record shares with another, if it is a fork."""
+        if (fork := forked(subject, first)) is None:
+            return
         parent = self._parent(subject, fork)
         async with (
-            aclosing(self.read(parent, after=after)) as pages,
+            aclosing(self.read(parent, after=after, upto=upto)) as pages,
             aclosing(until(pages, parent, fork.reach)) as kept,
         ):
             async for records in kept:

@@ -17,12 +17,13 @@ from typing import Final
 from foldlog.envelope import Draft, pack, unpack
 from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
+from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import (
     Append,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
     StreamInfo,
     Unfollow,
@@ -75,12 +76,13 @@ class MemoryLog:
         ]
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         await asyncio.sleep(0)
         stored = self._stored.get(subject, [])
-        found = stored[bisect_right(stored, after, key=_seq) :]
+        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
+        found = stored[bisect_right(stored, after, key=_seq) : end]
         for start in range(0, len(found), _PAGE):
             yield [_record(*stored) for stored in found[start : start + _PAGE]]
 
@@ -160,23 +162,21 @@ class MemoryLog:
 
         return unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
-        self._drop(subject, before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """See the port."""
-        checked_filter(branch.matching)
-        for subject in [subject for subject in self._stored if branch.holds(subject.name)]:
+        if isinstance(which, Branch):
+            checked_filter(which.matching)
+            subjects = [subject for subject in self._stored if which.holds(subject.name)]
+        elif isinstance(which, int):
+            subjects = [subject for subject in self._stored if subject.shard == which]
+        else:
+            subjects = [which]
+        for subject in subjects:
             self._drop(subject, before)
 
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """See the port."""
-        for subject in [subject for subject in self._stored if subject.shard == shard]:
-            self._drop(subject, before)
-
-    async def prove(self) -> None:
-        """See the port. What it held before is known elsewhere: see `foldlog.log.watermark`."""
+    async def check(self) -> list[Loss]:
+        """See the port. Memory loses nothing."""
+        return []
 
     async def accept(self) -> None:
         """See the port."""
@@ -185,13 +185,15 @@ class MemoryLog:
         """See the port."""
         return [s for s in self._stored if family is None or s.family == family]
 
-    async def streams(self) -> list[StreamInfo]:
-        """See the port. One stream a shard, without replicas."""
-        return [self._info(shard) for shard in range(self.namespace.shards)]
+    async def heads(self) -> list[int]:
+        """See the port."""
+        await asyncio.sleep(0)
+        return list(self._heads)
 
-    async def server(self) -> ServerInfo:
-        """See the port. There is none."""
-        return ServerInfo("memory:", "", 0, MAX_PAYLOAD, 0.0)
+    async def info(self) -> LogInfo:
+        """See the port. There is no server, and one stream a shard without replicas."""
+        shards = range(self.namespace.shards)
+        return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(map(self._info, shards)))
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port. It never grows."""

@@ -12,7 +12,6 @@ import msgspec
 
 from foldlog.envelope import Recorded, unpack
 from foldlog.errors import LogCorrupt, UnknownMoment
-from foldlog.log.led import led
 from foldlog.log.port import Log, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.subjects import Subject
@@ -55,9 +54,9 @@ async def head(log: Log) -> LogPosition:
         LogUnavailable, LogCorrupt: it could not be read.
     """
     reaches = []
-    for stream in await led(log):
-        stored = await log.stored(stream.shard, stream.last_seq)
-        reaches.append(Reach(stream.last_seq, mark="" if stored is None else _mark(stored)))
+    for shard, head in enumerate(await log.heads()):
+        stored = await log.stored(shard, head)
+        reaches.append(Reach(head, mark="" if stored is None else _mark(stored)))
     return LogPosition(tuple(reaches))
 
 
@@ -81,20 +80,21 @@ async def resolve(log: Log, when: When) -> Moment:
 
 
 async def _of_position(log: Log, position: LogPosition) -> Moment:
-    streams = await led(log)
-    if len(streams) != len(position.shards):
-        reason = f"it is of {len(position.shards)} shard(s), the log has {len(streams)}"
+    heads = await log.heads()
+    if len(heads) != len(position.shards):
+        reason = f"it is of {len(position.shards)} shard(s), the log has {len(heads)}"
         raise UnknownMoment(str(position), reason)
     times = []
-    for stream, reach in zip(streams, position.shards, strict=True):
-        if reach.seq > stream.last_seq:
-            raise UnknownMoment(str(position), f"{stream.name} ends at {stream.last_seq}")
-        stored = await log.stored(stream.shard, reach.seq)
+    for shard, (end, reach) in enumerate(zip(heads, position.shards, strict=True)):
+        stream = log.namespace.stream(shard)
+        if reach.seq > end:
+            raise UnknownMoment(str(position), f"{stream} ends at {end}")
+        stored = await log.stored(shard, reach.seq)
         if stored is None:
             continue
         times.append(_time(stored.time).timestamp())
         if reach.mark and _mark(stored, reach.index) != reach.mark:
-            reason = f"{stream.name} holds something else there: it was restored or replaced"
+            reason = f"{stream} holds something else there: it was restored or replaced"
             raise UnknownMoment(str(position), reason)
     # Where all that stood there was purged, nobody knows its time any more.
     return Moment(position, max(times, default=dt.datetime.now(dt.UTC).timestamp()))

@@ -65,7 +65,7 @@ class PastLog(Relay):
         raise ReadOnlyStore(appends[0].drafts[0].type)
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port. Complete to the moment, whatever `strong` says."""
         reach = await self._reach(subject.shard)
@@ -74,7 +74,12 @@ class PastLog(Relay):
             aclosing(until(pages, subject, reach)) as kept,
         ):
             async for records in kept:
-                yield records
+                if upto is None or records[-1].seq <= upto:
+                    yield records
+                    continue
+                if records[0].seq <= upto:
+                    yield [record for record in records if record.seq <= upto]
+                return
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port. A record of which the moment has only a part is not there."""
@@ -141,17 +146,9 @@ class PastLog(Relay):
         """See the port. Nothing ever comes."""
         return _unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """Refuse. Errors as `append`."""
         raise ReadOnlyStore("purge")
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """Refuse. Errors as `append`."""
-        raise ReadOnlyStore("purge_branch")
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """Refuse. Errors as `append`."""
-        raise ReadOnlyStore("truncate")
 
     async def accept(self) -> None:
         """Refuse. Errors as `append`."""

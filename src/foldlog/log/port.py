@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
+from foldlog.log.incarnation import Loss
 from foldlog.subjects import Branch, Namespace, Subject
 
 
@@ -68,14 +69,18 @@ class StreamInfo(NamedTuple):
     peers_lag: dict[str, int]
 
 
-class ServerInfo(NamedTuple):
-    """Where the log lives. `max_payload` in bytes, `rtt` in seconds; `url` without credentials."""
+class LogInfo(NamedTuple):
+    """Where the log lives, and its shards. `max_payload` in bytes; `url` without credentials.
+
+    `rtt`: the seconds that one request takes.
+    """
 
     url: str
     version: str
     api_level: int
     max_payload: int
     rtt: float
+    streams: tuple[StreamInfo, ...] = ()
 
 
 OnRecord = Callable[[Record], None]
@@ -93,7 +98,10 @@ class Log(Protocol):
         ...
 
     def known(self, shard: int) -> int:
-        """The last sequence of a shard that this process knows of, from acks or a look; else 0."""
+        """Return the highest sequence of a shard that this process knows of; 0 for none.
+
+        It knows them from acks, reads, pushes and `check`.
+        """
         ...
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
@@ -114,18 +122,20 @@ class Log(Protocol):
         ...
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """Yield pages of the records after sequence `after`, up to the subject's head.
+        """Yield pages of the records after sequence `after`, up to the subject's head, or `upto`.
 
         Whoever does not need all of them closes the generator.
 
         `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
-        any replica knows.
+        any replica knows. `upto`: of a few sequences. A record there that the server cannot read
+        may be passed over.
 
         Raises:
             LogTimeout, LogUnavailable: the head was not reached.
-            LogCorrupt: a message is no record.
+            LogCorrupt: a message is no record, or the shard has lost records.
+            LogRewound: the shard ends earlier than it did. So until `accept`.
         """
         ...
 
@@ -206,28 +216,30 @@ class Log(Protocol):
         """
         ...
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
-        """Remove the subject's records whose sequence is below `before`."""
-        ...
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+        """Remove records whose sequence is below `before`: of a subject, a branch or a shard.
 
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """As `purge`, for every subject of a branch, at the cost of one."""
-        ...
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """Remove a shard's records whose sequence is below `before`, whatever their subject."""
-        ...
-
-    async def prove(self) -> None:
-        """Look whether the log still holds what it is known to have held.
+        Each is one request, however many records go.
 
         Raises:
-            LogRewound, LogCorrupt: it does not. LogUnavailable: nobody answered.
+            LogUnavailable: they may be there still; purging again is safe.
+            ConfigurationError: `which` names more than one branch. Nothing was removed.
+        """
+        ...
+
+    async def check(self) -> list[Loss]:
+        """Return what the log has lost of what it is known to have held: an error a shard.
+
+        The log itself checks that when it opens, and before the first read or append after its
+        connection was lost; `read`, `last` and `append` raise what it finds.
+
+        Raises:
+            LogUnavailable: nobody answered.
         """
         ...
 
     async def accept(self) -> None:
-        """Take the log as it is from now on, whatever it is known to have lost.
+        """Take the log as it is from now on: a shard that lost anything is a new incarnation.
 
         Raises:
             LogUnavailable: it may not be accepted.
@@ -238,12 +250,19 @@ class Log(Protocol):
         """Return every subject that holds records. For operators: its cost grows with the log."""
         ...
 
-    async def streams(self) -> list[StreamInfo]:
-        """Return what the shards look like now: see `led` for what to decide on."""
+    async def heads(self) -> list[int]:
+        """Return the last sequence of each shard, as its leader says it.
+
+        Raises:
+            LogUnavailable: a leader did not answer.
+        """
         ...
 
-    async def server(self) -> ServerInfo:
-        """Ask the server what it is, and how long it takes to answer."""
+    async def info(self) -> LogInfo:
+        """Return what the server and the shards look like now, to be shown.
+
+        Without a leader any replica answers, and may lag: `heads` is what to decide on.
+        """
         ...
 
     def on_epoch(self, notify: Callable[[], None]) -> None:

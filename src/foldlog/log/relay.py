@@ -6,14 +6,14 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
+from foldlog.log.incarnation import Loss
 from foldlog.log.port import (
     Append,
     Log,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
-    StreamInfo,
     Unfollow,
 )
 from foldlog.subjects import Branch, Namespace, Subject
@@ -50,10 +50,10 @@ class Relay:
         return self.below.append(appends, atomic=atomic)
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
-        return self.below.read(subject, after=after, strong=strong)
+        return self.below.read(subject, after=after, upto=upto, strong=strong)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
@@ -93,21 +93,13 @@ class Relay:
         """See the port."""
         return await self.below.follow(subject, on_record)
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
-        await self.below.purge(subject, before=before)
+        await self.below.purge(which, before=before)
 
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+    async def check(self) -> list[Loss]:
         """See the port."""
-        await self.below.purge_branch(branch, before=before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """See the port."""
-        await self.below.truncate(shard, before=before)
-
-    async def prove(self) -> None:
-        """See the port."""
-        await self.below.prove()
+        return await self.below.check()
 
     async def accept(self) -> None:
         """See the port."""
@@ -117,13 +109,13 @@ class Relay:
         """See the port."""
         return await self.below.subjects(family)
 
-    async def streams(self) -> list[StreamInfo]:
+    async def heads(self) -> list[int]:
         """See the port."""
-        return await self.below.streams()
+        return await self.below.heads()
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port."""
-        return await self.below.server()
+        return await self.below.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from foldlog.envelope import CLEARED, draft
 from foldlog.kind import Kind
-from foldlog.log.led import led
 from foldlog.log.port import Append
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.belonging import MARKER
@@ -97,14 +96,14 @@ class Clearing(Lineages):
         log = self.forked_log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a trace: others may show it.
-        heads = {stream.shard: stream.last_seq for stream in await led(log)}
+        heads = await log.heads()
         subjects = await log.subjects()
         sessions = {subject.keys[0] for subject in subjects if self._is_of_session(subject)}
         markers = [log.namespace.subject(MARKER, session_id) for session_id in sessions]
         everything = list(dict.fromkeys([*subjects, *markers]))
         await bury(self, everything)
-        for shard, head in heads.items():
-            await log.truncate(shard, before=head + 1)
+        for shard, head in enumerate(heads):
+            await log.purge(shard, before=head + 1)
         await self.hot_views.drop_snapshots()
         await self._scopes.forget(None)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from foldlog.errors import FoldlogError, StoreClosed
-from foldlog.log.port import ServerInfo, StreamInfo as StreamHealth
+from foldlog.log.port import LogInfo, StreamInfo as StreamHealth
 from foldlog.store.core import Core
 from foldlog.store.operation import operation
 from foldlog.store.spool import SpoolHealth
 
 _Durability = Literal["fsync", "relaxed", "none", "unknown"]
 
-_UNSEEN: Final = ServerInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
+_UNSEEN: Final = LogInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
 
 
 class EmbeddedHealth(NamedTuple):
@@ -59,11 +59,10 @@ class HealthCheck(Core):
             LogUnavailable: it does not answer, and the store does not degrade.
         """
         log = self.forked_log
-        info, streams = _UNSEEN, tuple[StreamHealth, ...]()
+        info = _UNSEEN
         away: str | None = None
         try:
-            info = await log.server()
-            streams = tuple(await log.streams())
+            info = await log.info()
         except StoreClosed:
             raise
         except FoldlogError as error:
@@ -78,14 +77,14 @@ class HealthCheck(Core):
             rtt_seconds=info.rtt,
             durability=self._durability(info),
             max_payload=info.max_payload,
-            streams=streams,
+            streams=info.streams,
             embedded=self._embedded(),
             hot_views=len(self.hot_views),
             spool=self._outbox.health if self._outbox else None,
             away=away,
         )
 
-    def _durability(self, info: ServerInfo) -> _Durability:
+    def _durability(self, info: LogInfo) -> _Durability:
         if self._server is not None:
             return self._server.durability
         return "unknown" if info.version or info is _UNSEEN else "none"

@@ -16,7 +16,7 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
-from foldlog.store.backend import Backend, checked
+from foldlog.store.backend import Backend, backend_of
 from foldlog.store.kinds import chosen_kinds
 from foldlog.store.options import StoreOptions
 from foldlog.store.redaction import Redact
@@ -288,7 +288,7 @@ async def _connect(
         options=nats_options,
         **of_the_server,
     )
-    return await checked(log)
+    return backend_of(log)
 
 
 async def _store(

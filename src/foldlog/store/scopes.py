@@ -51,7 +51,7 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
         if first and not is_purged:
             # Made only now: of how many shards a log is shows when it is reached.
             branch = store.forked_log.namespace.branch(scoped.kind.name, name)
-            await store.forked_log.purge_branch(branch, before=first)
+            await store.forked_log.purge(branch, before=first)
             is_purged = True
         for key, seq in later.items():
             await store.forked_log.purge(store.subject(scoped.kind, name, key), before=seq)

@@ -13,7 +13,7 @@ from typing import Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
 from foldlog.log.blobs import Blobs
-from foldlog.log.port import Log, ServerInfo
+from foldlog.log.port import Log, LogInfo
 from foldlog.log.relay import Relay
 from foldlog.store.backend import Backend, Connect
 from foldlog.store.failures import log_failure
@@ -90,12 +90,12 @@ class StandbyLog(Relay):
         """See the port."""
         return 0 if self._reached is None else self._reached.known(shard)
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port. Raises what keeps the log from being reached."""
         if self._reached is None:
             # Without what it gathered before: else it would grow with every caller.
             raise self.reason.with_traceback(None)
-        return await self._reached.server()
+        return await self._reached.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """See the port."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from foldlog.errors import LogCorrupt, LogRewound
+from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log
 from foldlog.store.core import Core
 from foldlog.store.refolds import OnProgress, Refolds, targets
@@ -93,14 +93,10 @@ async def missing(seen: Seen) -> list[Finding]:
 
 
 async def lost(seen: Seen) -> list[Finding]:
-    """What the log held once and holds no more, by its high-water marks."""
+    """What the log held once and holds no more, by the marks next to it."""
     if seen.shard:
         return []  # the first time covers all
-    try:
-        await seen.log.prove()
-    except (LogCorrupt, LogRewound) as error:
-        return [Finding(error.stream, error.sequence, error.reason)]
-    return []
+    return [Finding(each.stream, each.sequence, each.reason) for each in await seen.log.check()]
 
 
 CHECKS: Final[tuple[Check, ...]] = (unreadable, missing, lost)

@@ -21,7 +21,7 @@ from foldlog.errors import (
 )
 from foldlog.log import port
 from foldlog.log.packing import check_atomic
-from foldlog.log.port import Append, OnRecord, Record, ServerInfo, StreamInfo, Unfollow
+from foldlog.log.port import Append, LogInfo, OnRecord, Record, Unfollow
 from foldlog.subjects import Branch, Namespace, Subject
 from foldlog_projections.registry import PROJECTIONS
 from tests.faults.simulation.faults import Faults
@@ -47,6 +47,10 @@ class SimulatedLog:
         self._followers: dict[str, list[OnRecord]] = defaultdict(list)
         self._notify: list[Callable[[], None]] = []
         stream.listeners.append(self._push)
+
+    def known(self, shard: int) -> int:
+        """See the port. It remembers nothing of what it was told."""
+        return 0
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class SimulatedLog:
     # --- reading --------------------------------------------------------------------------------
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         head = await self._head(subject, strong)
@@ -151,9 +155,10 @@ class SimulatedLog:
             found = await self._page(subject, after, self._rng.randrange(REPLICAS), strong)
             if found:
                 after = found[-1].seq
-                if records := self._records(found):
+                wanted = [each for each in found if upto is None or each.seq <= upto]
+                if records := self._records(wanted):
                     yield records
-            if after >= head:
+            if after >= (head if upto is None else min(head, upto)):
                 return
 
     async def _head(self, subject: Subject, strong: bool) -> int:
@@ -282,23 +287,16 @@ class SimulatedLog:
 
     # --- the rest of the port -------------------------------------------------------------------
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
-        """See the port."""
-        await self._leader()
-        self.stream.purge(subject.name, before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
         await self._leader()
         for name in self.stream.subjects():
-            if branch.holds(name):
+            if isinstance(which, Branch):
+                is_meant = which.holds(name)
+            else:
+                is_meant = isinstance(which, int) or name == which.name
+            if is_meant:
                 self.stream.purge(name, before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
-        """See the port."""
-        await self._leader()
-        for name in self.stream.subjects():
-            self.stream.purge(name, before)
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
@@ -322,13 +320,9 @@ class SimulatedLog:
         """See the port. Nobody here is deposed without knowing it."""
         await self._leader()
 
-    async def streams(self) -> list[StreamInfo]:
+    async def info(self) -> LogInfo:
         """See the port."""
-        return []
-
-    async def server(self) -> ServerInfo:
-        """See the port."""
-        return ServerInfo("simulated:", "", 0, 1024 * 1024, _ROUND_TRIP)
+        return LogInfo("simulated:", "", 0, 1024 * 1024, _ROUND_TRIP)
 
     async def close(self) -> None:
         """See the port."""

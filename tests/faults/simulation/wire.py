@@ -168,6 +168,7 @@ class SimulatedConnection:
     max_payload = 1024 * 1024
     url = "simulated:"
     replicas = REPLICAS
+    reconnects = 0  # what it connects to never loses anything
 
     def __init__(self, stream: Stream, rng: random.Random, faults: Faults) -> None:
         self.faults = faults
@@ -183,6 +184,10 @@ class SimulatedConnection:
         self._notify: list[Callable[[], None]] = []
         self._last_arrival = 0.0
         stream.listeners.append(self._push)
+
+    def forbids(self, subject: str) -> bool:
+        """See Connection. There are no marks."""
+        return True
 
     @property
     def asked(self) -> int:
@@ -274,7 +279,7 @@ class SimulatedConnection:
                 reply(_status("503"))
         elif last.subject.startswith("$JS.API."):
             verb = last.subject.removeprefix("$JS.API.STREAM.").rpartition(".")[0]
-            answer = self._api(verb, msgspec.json.decode(last.payload))
+            answer = self._api(verb, msgspec.json.decode(last.payload or b"{}"))
             reply(_incoming(msgspec.json.encode(answer)))
         else:
             headers = [parse_headers(message.headers) for message in messages]
@@ -294,6 +299,10 @@ class SimulatedConnection:
 
     def _api(self, verb: str, wanted: dict[str, Any]) -> dict[str, Any]:
         match verb:
+            case "INFO" if not wanted:
+                last_seq = max(map(self._stream.head, self._stream.subjects()), default=0)
+                state = {"messages": 0, "last_seq": last_seq}
+                return {"config": {"num_replicas": self.replicas}, "state": state}
             case "INFO":
                 held = len(self._stream.read(wanted["subjects_filter"]))
                 return {"state": {"subjects": {wanted["subjects_filter"]: held} if held else {}}}

@@ -343,7 +343,7 @@ def _sanitised(event: Any) -> Any:
 
 async def _connected(store: Store) -> None:
     """Raise what kept the log from being reached, where the store only spools for it."""
-    await store.log.server()
+    await store.log.info()
 
 
 def _given(store: Store) -> Callable[[], Awaitable[Store]]:

@@ -17,12 +17,11 @@ import msgspec
 
 from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
-from foldlog.log.extent import Extent
+from foldlog.log.jetstream.backpressure import BackPressure
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.footing import Footing
+from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
 from foldlog.log.jetstream.publisher import Message, OnGroup, Publisher
-from foldlog.log.jetstream.room import Room
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -58,36 +57,34 @@ class Appender:
         self,
         connection: Connection,
         stream: str,
+        gate: Gate,
         *,
         timeout: float,
         on_incomplete: Callable[[], None] = lambda: None,
-        extent: Extent | None = None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(connection, stream, on_incomplete=on_incomplete, extent=extent)
+        self._publisher = Publisher(connection, stream, gate, on_incomplete=on_incomplete)
         self._queue: deque[_Waiting] = deque()
-        self._room = Room(MAX_PENDING_BYTES)
+        self._pressure = BackPressure(MAX_PENDING_BYTES)
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._pump: asyncio.Task[None] | None = None
         self._riders = 0  # of the latest group
+        self._riding: list[_Waiting] = []
+        self._alone: set[asyncio.Task[None]] = set()
         self._exclusive = asyncio.Semaphore(_EXCLUSIVE_IN_FLIGHT)
         self._closed = False
 
     @property
     def pending_bytes(self) -> int:
         """What is queued and in flight now; see MAX_PENDING_BYTES."""
-        return self._room.used
+        return self._pressure.used
 
     def observe(self, on_group: OnGroup) -> None:
-        """See `Publisher.observe`."""
-        self._publisher.observe(on_group)
-
-    def stand_on(self, footing: Footing) -> None:
-        """Publish nothing where the footing is not sure."""
-        self._publisher.footing = footing
+        """Have `on_group` called after each group of records that was published."""
+        self._publisher.on_group = on_group
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """See the port. All subjects must belong to this stream."""
@@ -101,50 +98,76 @@ class Appender:
             appends, sizes, atomic, loop.time() + self._timeout, loop.create_future()
         )
         if atomic and any(append.expect is not None for append in appends):
-            return await self._append_alone(waiting)
-        size = sum(sizes)
-        if not self._room.take(size):
-            await self._room.wait(size)
+            loop.call_soon(self._begin_alone, waiting)
+            return await waiting.done
+        # Whatever wakes a task begins at the loop, not on the stack of a caller who may be close to
+        # the interpreter's recursion limit: an error in the middle of that would leave it asleep.
         if not self._queue:
-            self._idle.clear()
-            self._wake.set()
+            loop.call_soon(self._begin)
+        size = sum(sizes)
+        if not self._pressure.take(size):
+            await self._pressure.wait(size)
+            loop.call_soon(self._begin)
         self._queue.append(waiting)
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._run(), name="foldlog-appender")
         return await waiting.done
 
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""
         self._closed = True
-        self._room.close()
-        if self._pump is None:
-            return
+        self._pressure.close()
+        await asyncio.sleep(0)  # what is about to begin has begun
+        ending = [asyncio.ensure_future(self._idle.wait()), *self._alone]
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._idle.wait()
-        except TimeoutError:
-            pass  # what still waits is told below
+            await asyncio.wait(ending, timeout=self._timeout)
         finally:
-            self._pump.cancel()
-        await asyncio.wait([self._pump])
+            ending += [self._pump] if self._pump is not None else []
+            for task in ending:
+                task.cancel()
+        await asyncio.wait(ending)
+        self._fail_waiting(StoreClosed())
+
+    def _begin(self) -> None:
+        if not self._queue:
+            return
+        self._idle.clear()
+        self._wake.set()
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run(), name="foldlog-appender")
+            self._pump.add_done_callback(self._ended)
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        """Leave nobody waiting for a task that an unexpected error has ended."""
+        self._pump = None
+        self._idle.set()
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            self._fail_waiting(error)
+
+    def _fail_waiting(self, error: BaseException) -> None:
+        for rider in self._riding:
+            _fail(rider, error)
         while self._queue:
             waiting = self._queue.popleft()
-            self._room.give(sum(waiting.sizes))
-            if not waiting.done.done():
-                waiting.done.set_exception(StoreClosed())
+            self._pressure.give(sum(waiting.sizes))
+            _fail(waiting, error)
 
-    async def _append_alone(self, waiting: _Waiting) -> list[int]:
+    def _begin_alone(self, waiting: _Waiting) -> None:
+        if waiting.done.done():
+            return  # its caller is gone
+        task = asyncio.create_task(self._append_alone(waiting), name="foldlog-append")
+        self._alone.add(task)
+        task.add_done_callback(self._alone.discard)
+
+    async def _append_alone(self, waiting: _Waiting) -> None:
         # Its order is decided by what it expects, so it need not queue; and it must not share a
         # batch, which one mismatch would fail for everybody.
         batch = Batch(self._record_bytes)
         waiting.spans = batch.add(waiting.appends, waiting.sizes) or []
-        async with self._exclusive:
-            try:
-                await self._commit(batch, [waiting])
-            except asyncio.CancelledError:
-                waiting.done.exception()  # the one who would be told is gone
-                raise
-        return await waiting.done
+        try:
+            async with self._exclusive:
+                if not waiting.done.done():
+                    await self._commit(batch, [waiting])
+        finally:
+            _fail(waiting, StoreClosed())
 
     async def _run(self) -> None:
         while True:
@@ -156,11 +179,12 @@ class Appender:
                     try:
                         await self._commit(batch, riders)
                     finally:
-                        self._room.give(batch.bytes)
+                        self._pressure.give(batch.bytes)
             self._idle.set()
 
     def _take(self) -> tuple[Batch, list[_Waiting]]:
-        batch, riders = Batch(self._record_bytes), list[_Waiting]()
+        batch = Batch(self._record_bytes)
+        self._riding = riders = list[_Waiting]()
         now = asyncio.get_running_loop().time()
         # Those of the latest group are likely to be back while this one is in flight.
         most = (self._riders + len(self._queue) + 1) // 2
@@ -168,7 +192,7 @@ class Appender:
             waiting = self._queue[0]
             if waiting.done.done() or waiting.deadline < now:
                 self._queue.popleft()
-                self._room.give(sum(waiting.sizes))
+                self._pressure.give(sum(waiting.sizes))
                 if not waiting.done.done():  # else its caller was cancelled before it was sent
                     late = LogUnavailable("not sent in time: the log is away")
                     waiting.done.set_exception(late)
@@ -186,22 +210,11 @@ class Appender:
         return min(RECORD_BYTES, self._connection.max_payload - OVERHEAD)
 
     async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
-        expects = {
-            append.subject.name: append.expect
-            for rider in riders
-            if rider.atomic
-            for append in rider.appends
-        }
-        group = secrets.token_hex(12)
-        messages = [
-            # Only a subject's first record can stand where `expect` says.
-            Message(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
-            for number, (name, drafts) in enumerate(batch.records)
-        ]
-        atomic = any(rider.atomic for rider in riders)
-        deadline = max(rider.deadline for rider in riders)
-        outcomes: list[Outcome] = []
+        messages, outcomes = list[Message](), list[Outcome]()
         try:
+            messages = _messages(batch, riders)
+            atomic = any(rider.atomic for rider in riders)
+            deadline = max(rider.deadline for rider in riders)
             # A group that holds an atomic append fits in one batch; a bulk append may not.
             for start in range(0, len(messages), MAX_BATCH_MESSAGES):
                 part = messages[start : start + MAX_BATCH_MESSAGES]
@@ -218,13 +231,32 @@ class Appender:
                 _tell(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
                 return
             for rider in riders:
-                if not rider.done.done():
-                    rider.done.set_exception(error)
+                _fail(rider, error)
             return
         if self._queue:  # the next group goes first: those told now would only wait for it
             asyncio.get_running_loop().call_soon(_tell, riders, outcomes)
         else:
             _tell(riders, outcomes)
+
+
+def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
+    expects = {
+        append.subject.name: append.expect
+        for rider in riders
+        if rider.atomic
+        for append in rider.appends
+    }
+    group = secrets.token_hex(12)
+    return [
+        # Only a subject's first record can stand where `expect` says.
+        Message(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
+        for number, (name, drafts) in enumerate(batch.records)
+    ]
+
+
+def _fail(waiting: _Waiting, error: BaseException) -> None:
+    if not waiting.done.done():
+        waiting.done.set_exception(error)
 
 
 def _tell(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:

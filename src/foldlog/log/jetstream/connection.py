@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from foldlog.errors import (
     StoreClosed,
     UnsupportedServer,
 )
+from foldlog.log.jetstream import server_details
 from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing, header_block
 from foldlog.log.jetstream.credentials import check_url, identity, refusal, without_secrets
 from foldlog.log.jetstream.parser import Incoming
@@ -39,10 +39,6 @@ MIN_SERVER: Final = (2, 15, 1)
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 """Seconds before a server that could not be revived is looked after again: doubled each time."""
-
-_FORBIDDEN: Final = re.compile(
-    r'permissions violation for publish to "(\$js\.api\.[^"]+)"', re.IGNORECASE
-)
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -154,7 +150,7 @@ class Connection:
     @property
     def server(self) -> dict[str, Any]:
         """What the server told about itself when it was last connected."""
-        return dict(self._client._server_info)
+        return dict(self._client.described_server)
 
     @property
     def url(self) -> str:
@@ -168,9 +164,10 @@ class Connection:
         return int(self._client.stats["reconnects"])
 
     def forbids(self, request: str) -> bool:
-        """Whether the server has refused this account that request of JetStream's API.
+        """Whether the server has refused this account to publish to that subject.
 
-        It says so beside the replies, so who asked has waited in vain. Until it reconnects.
+        The server says so outside of the replies: the first request waits in vain. A new
+        connection asks anew.
         """
         return request.lower() in self._forbidden
 
@@ -338,7 +335,7 @@ class Connection:
         await self._client.call(inbox + ".*", self._on_reply)
 
     async def _abandon(self) -> None:
-        if self._client._current_server is not None:  # else there is nothing to close
+        if self._client.has_begun:  # else there is nothing to close
             await self._client.close()
 
     async def _reply(
@@ -375,7 +372,7 @@ class Connection:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._grow_epoch()
         _log.debug("nats: %r", error)
-        if found := _FORBIDDEN.search(str(error)):
+        if found := server_details.FORBIDDEN.search(str(error)):
             self._forbidden.add(found[1].lower())
         if self._signing_in is not None and (reason := refusal(error)) is not None:
             raise ConfigurationError(f"no connection to {self._signing_in()}: {reason}")

@@ -9,14 +9,12 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from foldlog.errors import ConfigurationError
+from foldlog.log.jetstream.server_details import REFUSED
 
 _SIGN_IN: Final = re.compile(r"(?:(?<=://)|^)(?:(?!://).)*@")
 """Up to the last `@` before the next URL: a password may hold whatever else a URL has."""
 
 _USER: Final = re.compile(r"(?:(?<=://)|^)(?!\w+://)([^/@:,]+):(?:(?!://)[^@])*@")
-
-_REFUSED: Final = re.compile("Authorization Violation|(?:User|Account) Authentication Expired")
-"""What nats-server says to credentials that it will not take later either."""
 
 
 def without_secrets(url: str) -> str:
@@ -42,7 +40,7 @@ def check_url(url: str) -> None:
 
 def refusal(error: Exception) -> str | None:
     """What the server said to the credentials; None where it was not about them."""
-    found = _REFUSED.search(str(error))
+    found = REFUSED.search(str(error))
     return found[0] if found else None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from nats.aio.msg import Msg
 
@@ -17,36 +17,37 @@ from foldlog.errors import (
     LogRewound,
     LogUnavailable,
 )
-from foldlog.log.extent import Extent
-from foldlog.log.jetstream import streams, wire
+from foldlog.log.incarnation import Loss
+from foldlog.log.jetstream import leader, streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection, Revive
-from foldlog.log.jetstream.footing import Footing, Prove
+from foldlog.log.jetstream.direct import DirectGets
+from foldlog.log.jetstream.gate import Gate
+from foldlog.log.jetstream.marks import StreamMarks
 from foldlog.log.jetstream.publisher import OnGroup
 from foldlog.log.jetstream.reader import Reader
 from foldlog.log.jetstream.scanner import Scanner
+from foldlog.log.jetstream.side import SideStream
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import (
     Append,
+    LogInfo,
     OnRecord,
     Record,
-    ServerInfo,
     Stored,
     StreamInfo,
     Unfollow,
 )
-from foldlog.log.together import together
 from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live
+
+T = TypeVar("T")
 
 Stage = Callable[[str], None]
 """Sees to it that the server stages the batches of a stream where that is cheap."""
 
 
 class JetStreamLog:
-    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`.
-
-    `extents`: by shard, what was acked here.
-    """
+    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`."""
 
     def __init__(
         self,
@@ -55,33 +56,44 @@ class JetStreamLog:
         *,
         replicas: int,
         timeout: float,
+        created: Sequence[str] = (),
         stage: Stage | None = None,
     ) -> None:
         self.namespace = namespace
         self.connection = connection
         self.timeout = timeout
         shards = range(namespace.shards)
+        self._replicas = replicas
         self._stage = stage
-        self.extents = [Extent() for _ in shards]
+        self.side = SideStream(connection, namespace, replicas=replicas, timeout=timeout)
+        self._gates = [
+            Gate(StreamMarks(self.side, namespace, shard), created[shard] if created else None)
+            for shard in shards
+        ]
         self._appenders = [
             Appender(
                 connection,
                 namespace.stream(shard),
+                self._gates[shard],
                 timeout=timeout,
                 on_incomplete=self._stage_all,
-                extent=self.extents[shard],
             )
             for shard in shards
         ]
         self._readers = [
-            Reader(connection, namespace.stream(shard), replicas=replicas, timeout=timeout)
+            Reader(
+                connection,
+                namespace.stream(shard),
+                self._gates[shard],
+                replicas=replicas,
+                timeout=timeout,
+            )
             for shard in shards
         ]
         self._scanners = [
             Scanner(
                 connection,
-                self._readers[shard],
-                namespace.stream(shard),
+                DirectGets(connection, namespace.stream(shard)),
                 namespace.wildcard(shard),
                 timeout=timeout,
             )
@@ -119,13 +131,23 @@ class JetStreamLog:
         try:
             if not connection.server.get("jetstream"):
                 await streams.api_level(connection, timeout=timeout)
-            made, replicas = await streams.open_streams(
+            made, found = await streams.open_streams(
                 connection, namespace, shards, replicas=replicas, timeout=timeout
             )
+            log = cls(
+                connection,
+                made,
+                replicas=found[-1].config.num_replicas,
+                timeout=timeout,
+                created=[each.created for each in found],
+                stage=stage,
+            )
+            # Before anything is appended, which might hide that something is lost.
+            await _all(gate.open() for gate in log._gates)
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, made, replicas=replicas, timeout=timeout, stage=stage)
+        return log
 
     @property
     def epoch(self) -> int:
@@ -142,15 +164,13 @@ class JetStreamLog:
         for appender in self._appenders:
             appender.observe(on_group)
 
-    def stand_on(self, prove: Prove) -> None:
-        """Have `prove` called after each lost connection, before anything else is appended."""
-        footing = Footing(self.connection, prove, shards=self.namespace.shards)
-        for appender in self._appenders:
-            appender.stand_on(footing)
-
     def known(self, shard: int) -> int:
         """See the port."""
-        return self.extents[shard].seq
+        return self._gates[shard].known
+
+    def identity(self, shard: int) -> str:
+        """Return what tells this incarnation of a shard from any other that had its name."""
+        return self._gates[shard].identity
 
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
@@ -177,10 +197,10 @@ class JetStreamLog:
         return [next(seqs[append.subject.shard]) for append in appends]
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
-        return self._readers[subject.shard].read(subject, after, strong=strong)
+        return self._readers[subject.shard].read(subject, after, strong=strong, upto=upto)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         """See the port."""
@@ -217,11 +237,13 @@ class JetStreamLog:
 
     async def barrier(self, shard: int) -> None:
         """See the port."""
-        await self._readers[shard].barrier(self.namespace.barrier(shard))
+        if self._replicas > 1:
+            stream, nowhere = self.namespace.stream(shard), self.namespace.barrier(shard)
+            await leader.confirm(self.connection, stream, nowhere, timeout=self.timeout)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         """See the port."""
-        reader = self._readers[subject.shard]
+        reader, gate = self._readers[subject.shard], self._gates[subject.shard]
 
         def on_message(msg: Msg) -> None:
             headers = msg.headers or {}
@@ -232,6 +254,7 @@ class JetStreamLog:
                 # the log tells what is there, or raises.
                 self.connection.miss()
                 return
+            gate.seen(record.seq)
             on_record(record)
 
         subscription = await self.connection.subscribe(live(subject.name), on_message)
@@ -241,24 +264,36 @@ class JetStreamLog:
 
         return unfollow
 
-    async def purge(self, subject: Subject, *, before: int) -> None:
-        """See the port."""
-        await self._purge_matching(subject.shard, subject.name, before)
-
-    async def purge_branch(self, branch: Branch, *, before: int) -> None:
-        """See the port."""
-        await self._purge_matching(branch.shard, branch.matching, before)
-
-    async def truncate(self, shard: int, *, before: int) -> None:
+    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """See the port."""
         # Without a filter the server drops whole blocks instead of looking at every message.
-        await self._purge(shard, before)
+        shard, matching = which if isinstance(which, int) else which.shard, None
+        if isinstance(which, Branch):
+            matching = checked_filter(which.matching)
+        elif isinstance(which, Subject):
+            matching = checked_filter(which.name)
+        if before <= 1:
+            return  # sequences begin at 1, and to the server 0 means all of them
+        await self._gates[shard].announce_purge()
+        stream = self.namespace.stream(shard)
+        answer = await leader.api(
+            self.connection,
+            f"STREAM.PURGE.{stream}",
+            wire.PurgeAnswer,
+            {"seq": before} if matching is None else {"seq": before, "filter": matching},
+            timeout=self.timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
 
-    async def prove(self) -> None:
-        """See the port. What it held before is known elsewhere: see `foldlog.log.watermark`."""
+    async def check(self) -> list[Loss]:
+        """See the port."""
+        found = await _all(gate.check() for gate in self._gates)
+        return [loss for losses in found for loss in losses]
 
     async def accept(self) -> None:
         """See the port."""
+        await _all(gate.accept() for gate in self._gates)
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
         """See the port."""
@@ -270,20 +305,27 @@ class JetStreamLog:
             ]
         return found
 
-    async def streams(self) -> list[StreamInfo]:
+    async def heads(self) -> list[int]:
         """See the port."""
-        return await together(self._describe(shard) for shard in range(self.namespace.shards))
+        names = map(self.namespace.stream, range(self.namespace.shards))
+        found = await _all(
+            leader.described(self.connection, stream, timeout=self.timeout) for stream in names
+        )
+        return [each.state.last_seq for each in found]
 
-    async def server(self) -> ServerInfo:
+    async def info(self) -> LogInfo:
         """See the port."""
         start = time.perf_counter()
         level = await streams.api_level(self.connection, timeout=self.timeout)
-        return ServerInfo(
+        rtt = time.perf_counter() - start
+        shards = range(self.namespace.shards)
+        return LogInfo(
             url=self.connection.url,
             version=str(self.connection.server.get("version", "")),
             api_level=level,
             max_payload=self.connection.max_payload,
-            rtt=time.perf_counter() - start,
+            rtt=rtt,
+            streams=tuple(await _all(map(self._describe, shards))),
         )
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
@@ -295,25 +337,9 @@ class JetStreamLog:
         try:
             for appender in self._appenders:
                 await appender.close()
+            await _all(gate.close() for gate in self._gates)
         finally:
             await self.connection.close()
-
-    async def _purge_matching(self, shard: int, matching: str, before: int) -> None:
-        await self._purge(shard, before, filter=checked_filter(matching))
-
-    async def _purge(self, shard: int, before: int, **which: str) -> None:
-        if before <= 1:
-            return  # sequences begin at 1, and to the server 0 means all of them
-        stream = self.namespace.stream(shard)
-        answer = await streams.api(
-            self.connection,
-            f"STREAM.PURGE.{stream}",
-            wire.PurgeAnswer,
-            {"seq": before, **which},
-            timeout=self.timeout,
-        )
-        if answer.error is not None:
-            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
 
     def _stage_all(self) -> None:
         if self._stage is not None:
@@ -333,7 +359,7 @@ class JetStreamLog:
 
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self.namespace.stream(shard)
-        answer = await streams.describe(self.connection, stream, timeout=self.timeout)
+        answer = await leader.describe(self.connection, stream, timeout=self.timeout)
         if answer.error is not None:
             raise LogUnavailable(f"{stream}: {answer.error.description}")
         cluster = answer.cluster or wire.Cluster()
@@ -366,3 +392,12 @@ def _all_stored(
         raise errors[0]
     ids = [draft.id for append in appends for draft in append.drafts]
     raise AppendUnknown(ids, f"{len(errors)} of {len(results)} shards: {errors[0]}") from errors[0]
+
+
+async def _all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all of them return, in order; raise the first error when all have ended."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in found if not isinstance(each, BaseException)]

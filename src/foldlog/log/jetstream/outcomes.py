@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from foldlog.errors import (
 )
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import ReplyLost, status_of
+from foldlog.log.jetstream.server_details import LAST_SEQUENCE
 from foldlog.log.port import Append
 
 
@@ -62,7 +62,6 @@ class Undecided(FoldlogError):
 
 
 _ack_decoder = msgspec.json.Decoder(wire.PubAck)
-_LAST_SEQUENCE: Final = re.compile(r"wrong last sequence: (\d+)")
 
 
 def outcome(reply: Msg | None) -> Outcome:
@@ -83,7 +82,7 @@ def outcome(reply: Msg | None) -> Outcome:
 
 def _refused(error: wire.ApiError) -> Failure:
     if error.err_code in wire.WRONG_LAST:
-        found = _LAST_SEQUENCE.search(error.description)
+        found = LAST_SEQUENCE.search(error.description)
         return Failure(Kind.CONFLICT, error.description, int(found[1]) if found else None)
     if error.err_code in (wire.DUPLICATE_IN_BATCH, wire.BATCH_INCOMPLETE):
         raise Undecided(duplicate=error.err_code == wire.DUPLICATE_IN_BATCH)

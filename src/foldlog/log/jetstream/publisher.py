@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from foldlog.errors import LogRewound, LogUnavailable, StoreClosed
-from foldlog.log.extent import Extent
+from foldlog.log.jetstream import leader
+from foldlog.log.jetstream.batching import BatchChooser
 from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection, ReplyLost
-from foldlog.log.jetstream.footing import Footing
+from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.outcomes import (
     CLOSED_IN_FLIGHT,
     Failure,
@@ -29,9 +30,8 @@ from foldlog.log.jetstream.outcomes import (
     outcome,
     settled,
 )
-from foldlog.log.jetstream.settling import behind
+from foldlog.log.jetstream.parser import parse_headers
 from foldlog.log.jetstream.streams import DUPLICATE_SECONDS
-from foldlog.log.jetstream.vehicle import Vehicle
 
 _RETRY_PAUSE: Final = 0.05
 """Seconds between attempts while a stream has no leader or a batch was lost half-way."""
@@ -78,23 +78,26 @@ class Publisher:
     Args:
         on_incomplete: called when the server could not keep a batch until its end; it may put
             right what is in the way before the next attempt.
-        extent: learns of what is acked.
+        gate: lets nothing pass before the stream was checked; learns of what is acked.
+
+    Attributes:
+        on_group: called after each group, if it is there.
     """
 
     def __init__(
         self,
         connection: Connection,
         stream: str,
+        gate: Gate,
         *,
         on_incomplete: Callable[[], None] = lambda: None,
-        extent: Extent | None = None,
     ) -> None:
         self._connection = connection
         self._stream = stream
-        self._vehicle = Vehicle()
+        self._chooser = BatchChooser()
         self._on_incomplete = on_incomplete
-        self._extent = extent or Extent()
-        self.footing: Footing | None = None
+        self._gate = gate
+        self.on_group: OnGroup | None = None
 
     async def store(
         self, messages: list[Message], *, atomic: bool, deadline: float
@@ -103,8 +106,20 @@ class Publisher:
 
         Raises:
             StoreClosed: the connection was closed before anything was sent.
-            LogRewound: nothing was sent, for the log has lost what it held: see `Footing`.
+            LogRewound: nothing was sent, for the log has lost what it held: see `Gate`.
         """
+        if self.on_group is None:
+            return await self._store(messages, atomic=atomic, deadline=deadline)
+        began = time.perf_counter()
+        outcomes = await self._store(messages, atomic=atomic, deadline=deadline)
+        stored = sum(isinstance(found, int) for found in outcomes)
+        size = sum(len(message.payload) for message in messages)
+        self.on_group(Group(len(messages), stored, size, time.perf_counter() - began))
+        return outcomes
+
+    async def _store(
+        self, messages: list[Message], *, atomic: bool, deadline: float
+    ) -> list[Outcome]:
         in_doubt, reason, longest = False, "time is up", _FIRST_PATIENCE
         as_batch = self._goes_as_batch(messages, atomic=atomic)
         outcomes: list[Outcome | None] = [None] * len(messages)
@@ -115,8 +130,8 @@ class Publisher:
                 await self._connection.ready(left)
                 if left <= 0:
                     raise LogUnavailable(reason)
-                if self.footing is not None and not self.footing.is_sure:
-                    await self.footing.check(left)
+                if not self._gate.passes_appends:
+                    await self._gate.check_before_append(left)
                     continue
                 began = time.perf_counter()
                 # Half of what is left, so that the other half can settle a lost reply.
@@ -127,7 +142,7 @@ class Publisher:
                     await self._publish_each(messages, outcomes, timeout=patience)
                 if len(messages) > 1:  # alone, it pays the round trip that a group shares
                     cost = time.perf_counter() - began
-                    self._vehicle.learn(len(messages), cost, as_batch=as_batch)
+                    self._chooser.learn(len(messages), cost, as_batch=as_batch)
             except ReplyLost:
                 if not in_doubt:
                     deadline = min(deadline, now + _LATEST_RETRY)
@@ -161,7 +176,7 @@ class Publisher:
             known = [found for found in outcomes if found is not None]
             if len(known) == len(messages):
                 if isinstance(known[-1], int):
-                    self._extent.reaches(known[-1])
+                    self._gate.appended(known[-1])
                 if not in_doubt:
                     return known
                 settled = await self._settled(messages, known, deadline)
@@ -169,22 +184,6 @@ class Publisher:
                     return settled
                 outcomes = [o if isinstance(o, int) else None for o in outcomes]
                 await asyncio.sleep(_RETRY_PAUSE)
-
-    def observe(self, on_group: OnGroup) -> None:
-        """Have `on_group` called after each group. Until then nothing is spent on it."""
-        store = self.store
-
-        async def observed(
-            messages: list[Message], *, atomic: bool, deadline: float
-        ) -> list[Outcome]:
-            began = time.perf_counter()
-            outcomes = await store(messages, atomic=atomic, deadline=deadline)
-            stored = sum(isinstance(found, int) for found in outcomes)
-            size = sum(len(message.payload) for message in messages)
-            on_group(Group(len(messages), stored, size, time.perf_counter() - began))
-            return outcomes
-
-        vars(self)["store"] = observed  # in front of the method
 
     async def _settled(
         self, messages: list[Message], outcomes: list[Outcome], deadline: float
@@ -197,24 +196,27 @@ class Publisher:
                 continue
             left = deadline - asyncio.get_running_loop().time()
             try:
-                stands = await behind(
+                # What stands directly behind the expected sequence tells: nothing else can ever
+                # have been stored there. Without replicas a server compares that sequence before
+                # it looks at the message id, so the mismatch may be with this very message.
+                stands = await leader.message(
                     self._connection,
                     self._stream,
-                    message.subject,
-                    message.expect,
+                    {"seq": message.expect + 1, "next_by_subj": message.subject},
                     timeout=max(left, _RETRY_PAUSE),
                 )
             except (LogUnavailable, StoreClosed):
                 return None
             if stands is not None:
-                first = stands.seq - index if stands.id == message.id else None
+                is_ours = parse_headers(stands.hdrs).get("Nats-Msg-Id", "") == message.id
+                first = stands.seq - index if is_ours else None
                 return [settled(found, n, first) for n, found in enumerate(outcomes)]
         return None
 
     def _goes_as_batch(self, messages: list[Message], *, atomic: bool) -> bool:
         if len(messages) == 1:
             return False
-        if atomic or self._vehicle.prefers_batch(len(messages)):
+        if atomic or self._chooser.prefers_batch(len(messages)):
             return True
         return _share_a_subject(messages)
 

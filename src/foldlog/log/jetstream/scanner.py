@@ -15,8 +15,8 @@ from typing import Final
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.pull import Walk
-from foldlog.log.jetstream.reader import Reader
+from foldlog.log.jetstream.consumer import ConsumerRead
+from foldlog.log.jetstream.direct import DirectGets
 from foldlog.log.port import Stored
 
 _LAG_PAUSE: Final = 0.02
@@ -33,7 +33,7 @@ _LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
 
 
 class Scanner:
-    """Scans one stream, with the reader of it. Holds no resources of its own.
+    """Scans one stream, whatever it may have lost. Holds no resources of its own.
 
     Args:
         everything: the filter that all of the stream's subjects match.
@@ -42,15 +42,14 @@ class Scanner:
     def __init__(
         self,
         connection: Connection,
-        reader: Reader,
-        stream: str,
+        direct: DirectGets,
         everything: str,
         *,
         timeout: float,
     ) -> None:
         self._connection = connection
-        self._reader = reader
-        self._stream = stream
+        self._direct = direct
+        self._stream = direct.stream
         self._everything = everything
         self._timeout = timeout
 
@@ -59,16 +58,16 @@ class Scanner:
         begun, found = after, 0
         head = await self._head()
         deadline = time.monotonic() + self._timeout
-        walk = await self._begin(after, deadline)
-        page = asyncio.create_task(walk.page(), name="foldlog scan")
+        reading = await self._begin(after, deadline)
+        page = asyncio.create_task(reading.page(), name="foldlog scan")
         try:
             while after < head:
                 try:
                     stored = await page
                 except LogUnavailable as error:
-                    await self._reader.retry(error, deadline)
-                    walk = await self._begin(after, deadline)
-                    page = asyncio.create_task(walk.page(), name="foldlog scan")
+                    await self._direct.retry(error, deadline)
+                    reading = await self._begin(after, deadline)
+                    page = asyncio.create_task(reading.page(), name="foldlog scan")
                     continue
                 if not stored:
                     # Purged meanwhile, or not known yet to the replica that reads.
@@ -77,29 +76,29 @@ class Scanner:
                     head = min(head, await self._head())
                     if after < head:
                         await asyncio.sleep(_LAG_PAUSE)
-                        page = asyncio.create_task(walk.page(), name="foldlog scan")
+                        page = asyncio.create_task(reading.page(), name="foldlog scan")
                     continue
                 after = stored[-1].seq
                 found += len(stored)
                 if after < head:
-                    page = asyncio.create_task(walk.page(), name="foldlog scan")
+                    page = asyncio.create_task(reading.page(), name="foldlog scan")
                 yield stored
                 deadline = time.monotonic() + self._timeout
         finally:
             page.cancel()
             await asyncio.gather(page, return_exceptions=True)
-            await walk.close()
+            await reading.close()
         await self._check_whole(begun, after, found)
 
     async def newest(self, matching: str) -> AsyncGenerator[list[Stored]]:
         """See the port; `matching` is the filter over a branch."""
-        walk = await Walk.over_newest(
+        reading = await ConsumerRead.over_newest(
             self._connection, self._stream, matching, timeout=self._timeout
         )
-        page = asyncio.create_task(walk.page(), name="foldlog scan")
+        page = asyncio.create_task(reading.page(), name="foldlog scan")
         try:
             while stored := await page:
-                page = asyncio.create_task(walk.page(), name="foldlog scan")
+                page = asyncio.create_task(reading.page(), name="foldlog scan")
                 yield stored
         except LogUnavailable as error:
             # Whoever takes hints asks for what did not come.
@@ -107,39 +106,41 @@ class Scanner:
         finally:
             page.cancel()
             await asyncio.gather(page, return_exceptions=True)
-            await walk.close()
+            await reading.close()
 
     async def stored(self, seq: int) -> Stored | None:
         """See the port."""
         if seq < 1:
             return None
-        found = await self._reader.leaders({"seq": seq}, time.monotonic() + self._timeout)
+        found = await self._direct.leaders({"seq": seq}, time.monotonic() + self._timeout)
         return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
 
     async def sequence_at(self, moment: dt.datetime) -> int:
         """See the port."""
         deadline = time.monotonic() + self._timeout
         # The head first: what comes after it is of a later time, too.
-        head = await self._reader.head(self._everything, deadline)
+        head = await self._head(deadline)
         since = max(_FIRST_TIME, min(moment, _LAST_TIME)).astimezone(dt.UTC)
         since += dt.timedelta(microseconds=1)
-        later = await self._reader.leaders(
+        later = await self._direct.leaders(
             {"start_time": since.isoformat(), "next_by_subj": self._everything}, deadline
         )
         return head if later is None else min(head, later.seq - 1)
 
-    async def _head(self) -> int:
+    async def _head(self, deadline: float | None = None) -> int:
         """Where the stream ends, by its leader."""
-        return await self._reader.head(self._everything, time.monotonic() + self._timeout)
+        deadline = deadline or time.monotonic() + self._timeout
+        last = await self._direct.leaders({"last_by_subj": self._everything}, deadline)
+        return 0 if last is None else last.seq
 
-    async def _begin(self, after: int, deadline: float) -> Walk:
+    async def _begin(self, after: int, deadline: float) -> ConsumerRead:
         while True:
             try:
-                return await Walk.begin(
+                return await ConsumerRead.begin(
                     self._connection, self._stream, after, timeout=self._timeout
                 )
             except LogUnavailable as error:
-                await self._reader.retry(error, deadline)
+                await self._direct.retry(error, deadline)
 
     async def _check_whole(self, begun: int, after: int, found: int) -> None:
         """See whether the server counts more between two sequences than it has delivered.

@@ -7,13 +7,12 @@ to lose an acked envelope. Purging stays allowed, for clearing and erasure.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost
+from foldlog.log.jetstream.leader import api, describe
 from foldlog.subjects import Namespace, live
 
 _SHARDS: Final = "foldlog.shards"
@@ -21,22 +20,10 @@ _FORMAT: Final = "foldlog.format"
 _ELECTION_PAUSE: Final = 0.1
 """Seconds between attempts while the cluster has no leader."""
 
-_FIRST_PATIENCE: Final = 1.0
-"""Seconds before a question that nobody has answered is asked again; doubled each time."""
-
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
 
-T = TypeVar("T")
-
-
-async def api(
-    connection: Connection, verb: str, answer: type[T], body: object = None, *, timeout: float
-) -> T:
-    """Ask JetStream's API; the caller looks at the answer's `error`."""
-    payload = b"" if body is None else msgspec.json.encode(body)
-    msg = await connection.request(f"$JS.API.{verb}", payload, timeout=timeout)
-    return msgspec.json.decode(msg.data, type=answer)
+__all__ = ["DUPLICATE_SECONDS", "api", "api_level", "describe", "open_streams", "subjects"]
 
 
 async def api_level(connection: Connection, *, timeout: float) -> int:
@@ -58,30 +45,6 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
     if answer.error is not None:
         raise UnsupportedServer(f"{connection.url}: {answer.error.description}")
     return answer.api.level
-
-
-async def describe(
-    connection: Connection, stream: str, *, timeout: float
-) -> wire.StreamDescription:
-    """Return a stream's settings and state; its `error` is set where it is not there.
-
-    While there is no leader nobody answers; who leads next does not hear what was asked before.
-    """
-    loop = asyncio.get_running_loop()
-    deadline, patience = loop.time() + timeout, _FIRST_PATIENCE
-    while True:
-        left = deadline - loop.time()
-        try:
-            return await api(
-                connection,
-                f"STREAM.INFO.{stream}",
-                wire.StreamDescription,
-                timeout=min(left, patience),
-            )
-        except ReplyLost:
-            if left <= patience:
-                raise
-            patience *= 2
 
 
 async def subjects(
@@ -114,8 +77,8 @@ async def subjects(
 
 async def open_streams(
     connection: Connection, name: str, shards: int, *, replicas: int | None, timeout: float
-) -> tuple[Namespace, int]:
-    """Make or check the streams of namespace `name`; return it and the number of replicas.
+) -> tuple[Namespace, list[wire.StreamDescription]]:
+    """Make or check the streams of namespace `name`; return it and what each of them is like.
 
     `shards` counts when the namespace is made; later 1 means "as it is".
 
@@ -139,9 +102,9 @@ async def open_streams(
     if replicas is None:
         replicas = 3 if connection.server.get("cluster") else 1
     namespace = Namespace(name, shards)
-    for shard in range(shards):
-        found = await _make(connection, namespace, shard, replicas, timeout)
-    return namespace, found.config.num_replicas
+    return namespace, [
+        await _make(connection, namespace, shard, replicas, timeout) for shard in range(shards)
+    ]
 
 
 async def _make(

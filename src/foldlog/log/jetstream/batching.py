@@ -2,7 +2,7 @@
 
 A publish costs its own fsync; a batch costs few fsyncs, and a staging directory that the server
 makes and removes. Which wins depends on the disk: on one with a fast fsync up to a hundred records
-are cheaper apart, on a slow one three. So both are measured as they are used (ADR 0004).
+are cheaper side by side, on a slow one three. So both are measured as they are used (ADR 0004).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _FORGET: Final = 0.99
 """What is left of a batch's estimate each time it loses: so that it is tried again in time."""
 
 
-class Vehicle:
-    """Estimates, in seconds, learnt from one stream's appends."""
+class BatchChooser:
+    """Chooses by estimates, in seconds, learnt from one stream's appends."""
 
-    def __init__(self, apart: float = 0.000_1, batch: float = 0.008) -> None:
-        self._apart = apart
+    def __init__(self, single: float = 0.000_1, batch: float = 0.008) -> None:
+        self._single = single
         self._batch = batch
 
     def prefers_batch(self, records: int) -> bool:
         """Whether `records` should go as one batch."""
-        if records > 1 and records * self._apart > self._batch:
+        if records > 1 and records * self._single > self._batch:
             return True
         self._batch *= _FORGET
         return False
@@ -35,4 +35,4 @@ class Vehicle:
         if as_batch:
             self._batch += _WEIGHT * (seconds - self._batch)
         else:
-            self._apart += _WEIGHT * (seconds / records - self._apart)
+            self._single += _WEIGHT * (seconds / records - self._single)

@@ -8,7 +8,7 @@ from collections import deque
 from foldlog.errors import StoreClosed
 
 
-class Room:
+class BackPressure:
     """Bytes that writers take and the write path gives back, first come, first served.
 
     What exceeds `limit` by itself is let in when nothing else is there. `used`: bytes taken now.
@@ -27,7 +27,7 @@ class Room:
                 turn.set_exception(StoreClosed())
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes if there is room and nobody waits; return whether they were taken."""
+        """Take `size` bytes if they fit and nobody waits; return whether they were taken."""
         if self._waiting or (self.used and self.used + size > self._limit):
             return False
         self.used += size
@@ -51,7 +51,7 @@ class Room:
             raise
 
     def give(self, size: int) -> None:
-        """Give `size` bytes back, and let in those for whom there is room now."""
+        """Give `size` bytes back, and let in those who fit now."""
         self.used -= size
         self._admit()
 

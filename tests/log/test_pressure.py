@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from foldlog.log.jetstream.room import Room
+from foldlog.log.jetstream.backpressure import BackPressure
 
 
 async def turns() -> None:
@@ -16,7 +16,7 @@ async def turns() -> None:
 
 
 def test_what_fits_is_taken() -> None:
-    room = Room(10)
+    room = BackPressure(10)
     assert room.take(6)
     assert room.take(4)
     assert not room.take(1)
@@ -25,7 +25,7 @@ def test_what_fits_is_taken() -> None:
 
 
 def test_what_exceeds_the_limit_goes_alone() -> None:
-    room = Room(10)
+    room = BackPressure(10)
     assert room.take(11)
     assert not room.take(1)
     room.give(11)
@@ -34,7 +34,7 @@ def test_what_exceeds_the_limit_goes_alone() -> None:
 
 
 async def test_first_come_first_served() -> None:
-    room = Room(10)
+    room = BackPressure(10)
     assert room.take(10)
     order: list[int] = []
 
@@ -58,7 +58,7 @@ async def test_first_come_first_served() -> None:
 
 @pytest.mark.parametrize("admitted", [False, True])
 async def test_one_who_is_cancelled_took_nothing(admitted: bool) -> None:
-    room = Room(10)
+    room = BackPressure(10)
     assert room.take(10)
     first = asyncio.create_task(room.wait(10))
     second = asyncio.create_task(room.wait(10))
@@ -76,7 +76,7 @@ async def test_one_who_is_cancelled_took_nothing(admitted: bool) -> None:
 
 
 async def test_a_cancelled_head_does_not_hold_up_who_fits() -> None:
-    room = Room(10)
+    room = BackPressure(10)
     assert room.take(5)
     large = asyncio.create_task(room.wait(10))
     small = asyncio.create_task(room.wait(5))

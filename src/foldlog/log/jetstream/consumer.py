@@ -1,4 +1,4 @@
-"""A walk through a stream in order, by a consumer that lasts as long as the walk.
+"""Reading a stream in order, by a consumer that lasts as long as the reading.
 
 A direct get writes seven headers on each message, and takes the server five times what a consumer
 takes. This one keeps nothing: it acks nothing, lives in memory, and the server removes it when
@@ -21,6 +21,7 @@ from foldlog.errors import LogUnavailable
 from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.parser import Incoming
+from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
 from foldlog.log.port import Stored
 
 _PAGE_MESSAGES: Final = 4096
@@ -29,10 +30,8 @@ _PAGE_BYTES: Final = 1024 * 1024
 _FORGOTTEN: Final = 30
 _SECOND: Final = 1_000_000_000
 
-_TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 
-
-class Walk:
+class ConsumerRead:
     """Reads a stream from one sequence on. Lives until `close`, or for half a minute unused.
 
     `pending` is how many messages followed when it began.
@@ -51,7 +50,7 @@ class Walk:
     @classmethod
     async def begin(
         cls, connection: Connection, stream: str, after: int, *, timeout: float
-    ) -> Walk:
+    ) -> ConsumerRead:
         """Begin after a sequence. Errors as `_begin`."""
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
         return await cls._begin(connection, stream, start, timeout)
@@ -59,7 +58,7 @@ class Walk:
     @classmethod
     async def over_newest(
         cls, connection: Connection, stream: str, matching: str, *, timeout: float
-    ) -> Walk:
+    ) -> ConsumerRead:
         """Begin with the oldest of the last messages of all subjects that match.
 
         After the last of them comes what was stored since. Where a page is full, the server
@@ -71,13 +70,13 @@ class Walk:
     @classmethod
     async def _begin(
         cls, connection: Connection, stream: str, start: Mapping[str, object], timeout: float
-    ) -> Walk:
+    ) -> ConsumerRead:
         """Have the server make the consumer.
 
         Raises:
             LogUnavailable: nobody answered in time, or it was refused.
         """
-        name = f"walk-{secrets.token_hex(8)}"
+        name = f"read-{secrets.token_hex(8)}"
         config = {
             "name": name,
             **start,
@@ -101,14 +100,14 @@ class Walk:
         """Return what comes next, up to 1 MiB; nothing where the stream ends for now.
 
         Raises:
-            LogUnavailable: it did not come whole; begin another walk.
+            LogUnavailable: it did not come whole; begin anew.
         """
         limit = _PAGE_BYTES
         while True:
             found, status = await self._ask(limit)
             if found or status.startswith("404"):
                 return found
-            if not status.endswith(_TOO_LARGE) or limit > self._connection.max_payload:
+            if not status.endswith(TOO_LARGE) or limit > self._connection.max_payload:
                 raise LogUnavailable(f"reading {self._stream}: {status}")
             # One message that no page holds. The server counts subjects and headers too.
             limit = 2 * self._connection.max_payload + _PAGE_BYTES
@@ -128,10 +127,8 @@ class Walk:
 
         def is_last(msg: Incoming) -> bool:
             nonlocal size, number
-            subject, ack = msg.raw
             number += 1
-            size += len(subject) + len(ack) + len(msg.block) + len(msg.data)
-            # The server says when a page ends, unless it ends exactly at the limit.
+            size += counted_bytes(msg)
             return msg.is_status or number == _PAGE_MESSAGES or size == limit
 
         request = {"batch": _PAGE_MESSAGES, "max_bytes": limit, "no_wait": True}

@@ -1,0 +1,115 @@
+"""Reads of subjects whose records lie far from the end of a long stream, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.envelope import draft
+from foldlog.errors import LogCorrupt
+from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.jetstream import JetStreamLog, reader
+from foldlog.log.port import Append
+from foldlog.subjects import Subject
+from tests.support.stores import fresh_namespace
+
+
+@pytest.fixture
+async def log(embedded_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JetStreamLog]:
+    """A log in which ten sequences are far."""
+    monkeypatch.setattr(reader, "LONG_TAIL", 10)
+    monkeypatch.setattr(reader, "SEQUENCES_A_GET", 4)
+    server = await EmbeddedServer.join(embedded_path)
+    options = {"user": server.user, "password": server.password}
+    log = await JetStreamLog.open(server.url, fresh_namespace(), options=options)
+    yield log
+    await log.close()
+    await server.leave()
+
+
+async def fill(log: JetStreamLog, *keys: str) -> list[int]:
+    """Append a record for each key; return their sequences."""
+    return [
+        (await log.append([Append(where(log, key), (draft("x", b"\xc0", id=f"{n}"),))]))[0]
+        for n, key in enumerate(keys)
+    ]
+
+
+def where(log: JetStreamLog, key: str) -> Subject:
+    return log.namespace.subject("x", key)
+
+
+async def read(log: JetStreamLog, key: str, **options: Any) -> list[int]:
+    return [r.seq async for page in log.read(where(log, key), **options) for r in page]
+
+
+SPREAD = (["s"] + ["o"] * 30) * 4 + ["o"] * 30
+DENSE = ["s"] * 60 + ["o"] * 100
+
+
+@pytest.mark.parametrize("keys", [SPREAD, DENSE], ids=["spread", "dense"])
+@pytest.mark.parametrize("strong", [True, False])
+async def test_a_far_subject_is_read_whole(
+    log: JetStreamLog, keys: list[str], strong: bool
+) -> None:
+    seqs = [seq for seq, key in zip(await fill(log, *keys), keys, strict=True) if key == "s"]
+    assert await read(log, "s", strong=strong) == seqs
+    for after in (1, seqs[1], seqs[-1], seqs[-1] + 1):
+        assert await read(log, "s", after=after, strong=strong) == [s for s in seqs if s > after]
+        assert await read(log, "s", after=after, upto=seqs[2], strong=strong) == [
+            s for s in seqs if after < s <= seqs[2]
+        ]
+    assert await read(log, "none", strong=strong) == []
+
+
+async def test_a_batch_is_not_asked_for_where_little_is_wanted(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(log, *SPREAD)
+
+    async def never(*args: object, **options: object) -> None:
+        raise AssertionError("the server would count what is pending")
+
+    monkeypatch.setattr(log.connection, "collect", never)
+    assert len(await read(log, "s")) == 4
+    assert await read(log, "s", after=100) == []
+    assert await read(log, "s", after=2, upto=9) == []
+
+
+async def test_what_is_appended_meanwhile_is_read_too(log: JetStreamLog) -> None:
+    await fill(log, *SPREAD)
+    found = 0
+    async for page in log.read(where(log, "s")):
+        found += len(page)
+        if found == 3:
+            await fill(log, "s", "s")
+    assert found == 6
+
+
+async def test_a_purge_meanwhile_is_no_corruption(log: JetStreamLog) -> None:
+    await fill(log, *SPREAD)
+    found = 0
+    async for page in log.read(where(log, "s")):
+        found += len(page)
+        if found == 1:
+            await log.purge(where(log, "s"), before=100)
+    assert found == 1
+
+
+async def test_a_record_that_is_counted_and_not_found_is_told(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(log, *SPREAD)
+    count = reader.DirectGets.count
+
+    async def one_more(self: Any, subject: str, deadline: float) -> int:
+        return 1 + await count(self, subject, deadline)
+
+    monkeypatch.setattr(reader.DirectGets, "count", one_more)
+    with pytest.raises(LogCorrupt, match="cannot be read"):
+        await read(log, "s")
+    with pytest.raises(LogCorrupt, match="cannot be read"):
+        await read(log, "none")
