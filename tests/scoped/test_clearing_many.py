@@ -11,12 +11,9 @@ from foldlog.store.absent import AbsentLog, Nothing
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
-from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
 from foldlog.store.clearing import bury, clear_view
-from foldlog.store.scopes import clear_scope
-from foldlog.subjects import Namespace
 from tests.conftest import OpenStore
 
 ONE = Scope.session("s1")
@@ -163,10 +160,6 @@ async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPa
         await clear_scope(store, store._blobs, scope.subject_key)
     held = await real.counts(shard_of(real, scope))
     assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
-
-
-def shard_of(log: MemoryLog, scope: Scope) -> int:
-    return log.namespace.subject("scopes", scope.subject_key).shard
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

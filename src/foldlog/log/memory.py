@@ -14,8 +14,10 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from foldlog.envelope import Draft, pack, unpack
-from foldlog.errors import AppendConflict
+from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
@@ -249,4 +251,7 @@ def _stored_at(stored: Stored) -> int:
 
 
 def _record(seq: int, time: str, data: bytes) -> Record:
-    return Record(seq, unpack(data, seq, time))
+    try:
+        return Record(seq, unpack(data, seq, time))
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt("memory", seq, str(error)) from error

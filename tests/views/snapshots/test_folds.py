@@ -15,11 +15,11 @@ from foldlog.log.snapshots import MemorySnapshots
 from foldlog.views import Views, refold, snapshot
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
-from foldlog_projections.registry import PROJECTIONS
+from foldlog_projections.registry import KINDS
 from tests.views.snapshots.conftest import small_sizes
 from tests.views.support import Log, dropped
 
-KEPT = [projection for projection in PROJECTIONS if not projection.latest_only]
+KEPT = [projection for projection in KINDS if not projection.latest_only]
 
 
 PAYLOADS: dict[str, Any] = {
