@@ -7,13 +7,13 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from foldlog.store.absent import AbsentLog, Nothing
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
 from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
-from foldlog.store.absent import AbsentLog, Nothing
 from foldlog.store.clearing import bury, clear_subject
 from foldlog.store.scopes import clear_scope
 from foldlog.subjects import Namespace
