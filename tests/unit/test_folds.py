@@ -12,7 +12,7 @@ from foldlog.envelope import CLEARED, Recorded, upsert_id
 from foldlog_projections import bindings, pauses, routes, tasks, traces
 from foldlog_projections.bindings import Key
 from foldlog_projections.fold import clearing, fold, start, step
-from foldlog_projections.registry import FAMILIES, KINDS as PROJECTIONS
+from foldlog_projections.registry import FAMILIES, KINDS
 
 
 def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:
@@ -55,7 +55,7 @@ def saved(projection: Any, id: str, *, seq: int = 1) -> Recorded:
     return envelope(id, PAYLOADS.get(projection.name), seq=seq, type=type)
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+@pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
 def test_an_id_takes_effect_once(projection: Any) -> None:
     one = saved(projection, "1")
     folded = fold(projection, [one])
@@ -64,7 +64,7 @@ def test_an_id_takes_effect_once(projection: Any) -> None:
     assert (len(folded.seen), repr(folded.state)) == before
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+@pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
 def test_a_cleared_subject_refuses_what_it_held(projection: Any) -> None:
     late = saved(projection, "1")
     folded = fold(projection, [late])
@@ -156,7 +156,7 @@ def test_a_consumed_pause_comes_back_only_with_new_content() -> None:
 
 @given(st.data())
 def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject) -> None:
-    projection = data.draw(st.sampled_from(PROJECTIONS))
+    projection = data.draw(st.sampled_from(KINDS))
     ids = data.draw(st.lists(st.sampled_from("abcdef"), max_size=20))
     log = [saved(projection, id, seq=n) for n, id in enumerate(ids, 1)]
     cut = data.draw(st.integers(0, len(log)))
@@ -168,4 +168,4 @@ def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject
 
 
 def test_families_are_named_for_their_projection() -> None:
-    assert set(FAMILIES) == {projection.name for projection in PROJECTIONS}
+    assert set(FAMILIES) == {projection.name for projection in KINDS}

@@ -256,7 +256,7 @@ class Primitives(Core):
         """
         if self.past is not None:
             raise ReadOnlyStore("atomic")
-        block = self.gather_appends()
+        block = self._gather_appends()
         return block if self.calls.is_plain else self.calls.block(block)
 
     def kind(self, name: str) -> Kind[Any]:
