@@ -7,5 +7,6 @@ from foldlog_projections.sequence import apply, initial
 name = "events"
 version = 1
 latest_only = False
+replaces = None
 
-__all__ = ["apply", "initial", "latest_only", "name", "version"]
+__all__ = ["apply", "initial", "latest_only", "name", "replaces", "version"]

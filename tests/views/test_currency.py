@@ -101,8 +101,8 @@ async def test_a_view_that_is_evicted_waits_for_no_snapshot() -> None:
     for key in ("a", "b", "c", "d"):
         await save(log, *(f"{n}" for n in range(1100)), key=key)
         await read(views, key=key)
-    assert views._snapshots is not None
-    assert len(views._snapshots._waiting) <= 1
+    assert views.snapshots is not None
+    assert len(views.snapshots._waiting) <= 1
     log.push = dropped
     await views.close()
 

@@ -167,10 +167,6 @@ class AbsentSnapshots:
         """See the port."""
         return self._below.max_bytes
 
-    def reach(self, subject: Subject) -> int:
-        """See the port."""
-        return self._below.reach(self._log.now(subject))
-
     async def identity(self, subject: Subject) -> str:
         """See the port."""
         return await self._below.identity(self._log.now(subject))
@@ -200,7 +196,3 @@ class AbsentSnapshots:
     async def names(self, family: str, edition: str = "") -> set[str]:
         """See the port."""
         return await self._below.names(family, edition)
-
-    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
-        """See the port."""
-        await self._below.purge_editions(family, which)

@@ -56,7 +56,7 @@ class Lineages:
         if began is None:
             return set()
         subject = self._journal.subject(traces, began.session_id)
-        return set((await refold(self.origin_log(began), traces, subject)).folded.state)
+        return set((await refold(self.origin_log(began), traces, subject)).state)
 
     async def relatives(self, session_id: str) -> list[str]:
         """All sessions that may share what this one holds, itself not among them.

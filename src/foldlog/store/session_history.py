@@ -20,8 +20,7 @@ from foldlog.store.events import Events, stored_event
 from foldlog.store.journal import Journal
 from foldlog.store.lineages import Lineages
 from foldlog.store.payloads import SteeringSaved, TaskSaved, UpdateSaved, load
-from foldlog.views import Consistency
-from foldlog.views.refold import refold
+from foldlog.views import Consistency, refold
 from foldlog_projections import events, sequence, steering, tasks, updates
 
 PREFIX: Final = "session:"
@@ -73,7 +72,7 @@ class SessionHistory:
     async def _session(self, session_id: str, consistency: Consistency) -> list[Recorded]:
         # The view of tasks keeps the last save of each; here every one counts.
         subject = self._journal.subject(tasks, session_id)
-        envelopes = (await refold(self._journal.log, sequence, subject)).folded.state
+        envelopes = (await refold(self._journal.log, sequence, subject)).state
         items = list(tasks.each_whole(envelopes))
         for projection in (updates, steering):
             folded = await self._journal.read(projection, session_id, consistency=consistency)
@@ -87,7 +86,7 @@ class SessionHistory:
         while origin is not None:
             subject = self._journal.subject(events, f"{PREFIX}{origin.session_id}")
             log = self._lineages.origin_log(origin)
-            items += (await refold(log, events, subject)).folded.state
+            items += (await refold(log, events, subject)).state
             origin = (await self._lineages.of(origin.session_id, consistency)).shared
         return items
 

@@ -157,7 +157,7 @@ def _measure_reads_and_groups(
     def on_read(projection: str, source: str) -> None:
         reads.add(1, {**about, "projection": projection, "source": source})
 
-    store._views.observe(on_read)
+    store._views.on_read = on_read
     health = store.health
 
     async def observed_health() -> Health:
