@@ -140,7 +140,7 @@ async def test_what_is_not_gone_is_named(
 ) -> None:
     """The proof finds what a clearing that does less would leave behind."""
     await fill(store, "session")
-    snapshots = store.hot_views._snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     subject = store.subject("updates", "session")
     await snapshots._store.put(subject, 0, b"a snapshot")

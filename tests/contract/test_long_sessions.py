@@ -48,7 +48,7 @@ def numbers(updates: list[StateUpdate]) -> list[int]:
 
 
 async def covered(store: foldlog.Store, edition: str = "") -> bool:
-    snapshots = store.hot_views._snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     return await snapshots._store.get(subject(store), [0], edition) != [None]
 

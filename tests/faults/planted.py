@@ -20,8 +20,8 @@ from foldlog.store.core import Core
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog.views.views import Views
-from foldlog_projections import pauses
 from foldlog_projections.fold import Folded
+from foldlog_projections.pauses import kind as pauses
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.port import SimulatedLog
 from tests.faults.simulation.stream import Stored, Stream

@@ -14,7 +14,7 @@ from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.port import Append
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections import updates
+from foldlog_projections.updates import kind as updates
 from tests.historic.stored import HERE, answers, expected, holding, loaded, logs, messages
 from tests.support.stores import fresh_namespace
 

@@ -13,7 +13,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, OnRecord, Record, Unfollow
 from foldlog.subjects import Subject
 from foldlog.views import Views
-from foldlog_projections import updates
+from foldlog_projections.updates import kind as updates
 
 
 class Log(MemoryLog):
