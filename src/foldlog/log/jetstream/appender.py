@@ -166,8 +166,9 @@ class Appender:
             async with self._exclusive:
                 if not waiting.done.done():
                     await self._commit(batch, [waiting])
-        finally:
+        except asyncio.CancelledError:
             _fail(waiting, StoreClosed())
+            raise
 
     async def _run(self) -> None:
         while True:
