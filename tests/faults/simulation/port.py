@@ -48,6 +48,10 @@ class SimulatedLog:
         self._notify: list[Callable[[], None]] = []
         stream.listeners.append(self._push)
 
+    def known(self, shard: int) -> int:
+        """See the port. It remembers nothing of what it was told."""
+        return 0
+
     # --- appending ------------------------------------------------------------------------------
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
