@@ -159,7 +159,7 @@ async def test_what_is_not_gone_is_named(
             monkeypatch.setattr(store.log, "purge", nothing)
             expected = "updates.session at sequence"
         case "snapshots":
-            monkeypatch.setattr(snapshots._store, "purge", nothing)
+            monkeypatch.setattr(snapshots.store, "purge", nothing)
             expected = "the snapshot of"
         case "bytes":
             monkeypatch.setattr(store._blobs._stored, "delete", nothing)

@@ -9,7 +9,8 @@ import pytest
 import foldlog
 from foldlog.envelope import Draft, draft
 from foldlog.log.port import Append
-from foldlog.store.payloads import UpdateSaved, dump
+from foldlog.store.payloads import dump
+from foldlog_projections.updates import UpdateSaved
 from tests.support.workers import starting
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -206,7 +206,7 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
     written = dict(log.snapshots.stored)
     assert {subject.family for subject, _ in written} == {"updates"}
     async with foldlog.memory_store(log=log) as other:
-        snapshots = other._views.snapshots
+        snapshots = other.hot_views.snapshots
         assert snapshots is not None
         restored = await snapshots.load(updates, store.subject(updates, "s"))
         assert restored is not None
@@ -255,7 +255,7 @@ async def test_a_rebuild_by_another_version_replaces_its_snapshots(
     async with foldlog.memory_store(log=log) as newer:
         # What another version has stored is none that this one serves.
         assert (await newer.rebuild("tasks")).differing == ()
-        snapshots = newer._views.snapshots
+        snapshots = newer.hot_views.snapshots
         assert snapshots is not None
         restored = await snapshots.load(tasks, store.subject(tasks, "s"))
         assert restored is not None

@@ -32,11 +32,13 @@ class Log(MemoryLog):
     def epoch(self) -> int:
         return self.missed
 
-    def read(self, subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+    def read(
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+    ) -> Any:
         self.reads += 1
         if self.away:
             raise LogUnavailable("away")
-        return super().read(subject, after=after, strong=strong)
+        return super().read(subject, after=after, upto=upto, strong=strong)
 
     def restore(self, subject: Subject, kept: int) -> None:
         """Be as after `kept` records, all of `subject`: an older backup was put back."""
