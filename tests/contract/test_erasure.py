@@ -143,7 +143,7 @@ async def test_what_is_not_gone_is_named(
     snapshots = store.hot_views.snapshots
     assert snapshots is not None
     subject = store.subject("updates", "session")
-    await snapshots._store.put(subject, 0, b"a snapshot")
+    await snapshots.store.put(subject, 0, b"a snapshot")
 
     async def nothing(*args: object, **kwargs: object) -> None:
         return None

@@ -111,7 +111,7 @@ async def test_one_that_can_be_kept_has_snapshots_with_its_version(
         state = await store.view("tool_costs", "trace")
         await store.load_history("trace")
         await wait_for_snapshots(store)
-    assert {where.rpartition("~")[0] for _, where in slots(log)} == {"", "tool=20costs"}
+    assert {where.rpartition("~")[0] for _, where in slots(log)} == {"", "tool_costs"}
     applied: list[int] = []
 
     class Watched(KeptCosts):
