@@ -53,6 +53,9 @@ CASES: dict[str, Case] = {
         "binding.saved",
         lambda s: s.save_remote_binding(binding(metadata=LEAKY)),
     ),
+    "Store.save_feedback": _case(
+        "save_feedback", "feedback.saved", lambda s: s.save_feedback("trace", comment=SECRET)
+    ),
     "Store.save_planner_state": _case(
         "save_planner_state", "pause.saved", lambda s: s.save_planner_state("token", LEAKY)
     ),

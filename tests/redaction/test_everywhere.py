@@ -46,7 +46,14 @@ CASES: dict[str, Case] = saves.CASES | facades.CASES
 GIVEN_NOTHING: dict[type, set[str]] = {
     foldlog.Store: {
         *("save_events_bulk", "save_task_update"),  # other names of two that have a case
-        *("mark_binding_terminal", "load_planner_state", "clear_session", "clear", "erase_session"),
+        *(
+            "list_feedback",
+            "mark_binding_terminal",
+            "load_planner_state",
+            "clear_session",
+            "clear",
+            "erase_session",
+        ),
         *("fork", "rebuild", "verify"),
         *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),

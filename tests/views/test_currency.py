@@ -13,7 +13,7 @@ from foldlog import StateUpdate, UpdateType, memory_store
 from foldlog.envelope import CLEARED, draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
-from foldlog.views import Views
+from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections.fold import clearing
 from foldlog_projections.updates import kind as updates
@@ -70,7 +70,7 @@ async def test_what_is_watched_drives_nobody_out() -> None:
     log = Log()
     views = Views(log, max_hot_bytes=4 * EMPTY_BYTES)
     await save(log, "1", key="watched", size=50 * EMPTY_BYTES)
-    async with aclosing(views.watch(updates, subject("watched"), None)) as items:
+    async with aclosing(watching.watch(views, updates, subject("watched"), None)) as items:
         assert (await anext(items)).id == "1"
         for key in ("a", "b"):
             await read(views, key=key)

@@ -14,7 +14,7 @@ from foldlog.errors import LogRewound
 from foldlog.log import memory as memory_module
 from foldlog.log.port import Append, Record
 from foldlog.subjects import Subject
-from foldlog.views import Views
+from foldlog.views import Views, watching
 from foldlog_projections.fold import clearing
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.updates import kind as updates
@@ -76,7 +76,7 @@ async def test_it_is_noticed_by_the_latest_view(log: Log, views: Views) -> None:
 
 async def test_a_watcher_ends_with_it(log: Log, views: Views) -> None:
     await save(log, "0")
-    async with aclosing(views.watch(updates, subject(), None)) as watcher:
+    async with aclosing(watching.watch(views, updates, subject(), None)) as watcher:
         assert (await anext(watcher)).id == "0"
         log.restore(subject(), 0)
         log.missed += 1

@@ -15,7 +15,7 @@ from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable, Store
 from foldlog.log.forks import ForkedLog
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
-from foldlog.views import Consistency, Views, views as views_module
+from foldlog.views import Consistency, Views, views as views_module, watching
 from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
 from foldlog_projections.memory import kind as memory
@@ -343,7 +343,7 @@ async def test_the_view_used_least_recently_goes_first(log: Log) -> None:
 async def test_a_watcher_of_a_view_that_was_evicted_goes_on(log: Log) -> None:
     views = Views(log, max_hot_bytes=int(1.5 * EMPTY_BYTES))
     await save(log, "1", key="a")
-    async with aclosing(views.watch(updates, subject("a"), None)) as items:
+    async with aclosing(watching.watch(views, updates, subject("a"), None)) as items:
         await anext(items)
         waiting = asyncio.ensure_future(anext(items))
         for key in ("b", "c"):
@@ -359,7 +359,7 @@ async def test_a_watcher_of_a_view_that_was_evicted_goes_on(log: Log) -> None:
 async def test_a_watcher_that_does_not_read_takes_no_memory(log: Log) -> None:
     views = Views(log, max_hot_bytes=20 * EMPTY_BYTES)
     ids = [f"{n}" for n in range(2000)]
-    async with aclosing(views.watch(updates, subject(), None)) as items:
+    async with aclosing(watching.watch(views, updates, subject(), None)) as items:
         await save(log, ids[0])
         assert (await anext(items)).id == ids[0]
         most = 0
@@ -497,7 +497,7 @@ async def test_a_watcher_goes_on_after_an_outage(
 ) -> None:
     await save(log, "1")
     seen: list[str] = []
-    async with aclosing(views.watch(updates, subject(), None)) as items:
+    async with aclosing(watching.watch(views, updates, subject(), None)) as items:
         seen.append((await anext(items)).id)
         waiting = asyncio.ensure_future(anext(items))
         await asyncio.sleep(0)
@@ -516,7 +516,7 @@ async def test_a_watcher_goes_on_after_an_outage(
 
 async def test_closing_ends_watchers_at_once(log: Log) -> None:
     views = Views(log)
-    async with aclosing(views.watch(updates, subject(), None)) as items:
+    async with aclosing(watching.watch(views, updates, subject(), None)) as items:
         waiting = asyncio.ensure_future(anext(items))
         await save(log, "1")
         assert (await waiting).id == "1"

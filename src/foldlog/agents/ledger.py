@@ -20,7 +20,7 @@ from foldlog.store.payloads import dump, load
 from foldlog.store.primitives import Primitives
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import Subject
-from foldlog.views import Consistency
+from foldlog.views import Consistency, watching
 from foldlog_projections import agentlist, agentshares, agentstates
 from foldlog_projections.agentlist import Listed
 from foldlog_projections.agentshares import Shared
@@ -142,7 +142,9 @@ class LogBackend:
         """See the protocol. Ends when the store is closed: StoreClosed."""
         subject = self._journal.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
-        async with aclosing(self._journal.hot_views.advances(agentstates.kind, subject)) as heads:
+        async with aclosing(
+            watching.advances(self._journal.hot_views, agentstates.kind, subject)
+        ) as heads:
             async for head in heads:
                 since = head if since is None else since
                 while reached < head:

@@ -34,7 +34,7 @@ from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox
 from foldlog.subjects import Subject
-from foldlog.views import Choose, Consistency, Views
+from foldlog.views import Choose, Consistency, Views, watching
 from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
@@ -280,7 +280,7 @@ class Core:
         self, projection: Projection[Items], *keys: str, since_id: str | None
     ) -> AsyncGenerator[Recorded]:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
-        return self.hot_views.watch(projection, self.subject(projection, *keys), since_id)
+        return watching.watch(self.hot_views, projection, self.subject(projection, *keys), since_id)
 
 
 def _merged(appends: list[Append]) -> list[Append]:

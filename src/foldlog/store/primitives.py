@@ -33,7 +33,7 @@ from foldlog.store.core import DECIDE_SECONDS, Core
 from foldlog.store.cursor import checked_cursor, checked_limit
 from foldlog.store.guards import drafting
 from foldlog.store.operation import nothing, operation
-from foldlog.views import Consistency
+from foldlog.views import Consistency, watching
 from foldlog_projections.fold import Folded
 from foldlog_projections.folds import AllRecords
 from foldlog_projections.items import Items
@@ -244,7 +244,9 @@ class Primitives(Core):
         """
         kind = _sequence_of(key.kind)
         checked_cursor(after, "after")
-        async with aclosing(self.hot_views.watch(kind, self._subject(key), after)) as records:
+        async with aclosing(
+            watching.watch(self.hot_views, kind, self._subject(key), after)
+        ) as records:
             async for each in records:
                 yield self._item(key.kind, each)
 

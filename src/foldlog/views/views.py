@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import get_running_loop
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -25,7 +25,6 @@ from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import Key, View, key_of
-from foldlog.views.watching import Watching
 from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.items import Items
 
@@ -84,7 +83,6 @@ class Views:
         self._hot = Hot(max_hot_bytes)
         self._relief: asyncio.Task[None] | None = None
         self._hydration = Hydration(log, self.snapshots)
-        self._watching = Watching(self)
         self._rewound: LogRewound | None = None
 
     def use_snapshots(self, store: SnapshotStore) -> None:
@@ -215,18 +213,6 @@ class Views:
     def lag(self) -> int:
         """By how many sequences the view that is most behind lacks what it has heard of."""
         return max((view.known_head - view.applied for view in self._hot), default=0)
-
-    # --- watching -------------------------------------------------------------------------------
-
-    def watch(
-        self, projection: Projection[Items], subject: Subject, since_id: str | None
-    ) -> AsyncGenerator[Recorded]:
-        """See `Watching.watch`."""
-        return self._watching.watch(projection, subject, since_id)
-
-    def advances(self, projection: Projection[Any], subject: Subject) -> AsyncGenerator[int]:
-        """See `Watching.advances`."""
-        return self._watching.advances(projection, subject)
 
     # --- for those who watch --------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 from foldlog.log.snapshots import MemorySnapshots
-from foldlog.views import Views
+from foldlog.views import Views, watching
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
 from foldlog_projections.updates import kind as updates
@@ -68,7 +68,7 @@ async def test_a_watcher_sees_what_is_absent(log: CountingLog, store: MemorySnap
     await snapshot_of(log, store)
     views = Views(log, store)
     await latest(views, 1)
-    async with aclosing(views.watch(updates, subject(), ids[3])) as items:
+    async with aclosing(watching.watch(views, updates, subject(), ids[3])) as items:
         seen = [(await anext(items)).id for _ in ids[4:]]
         await save(log, "new")
         assert (await anext(items)).id == "new"
