@@ -55,11 +55,10 @@ class MemoryLog:
         return 0
 
     def known(self, shard: int) -> int:
-        """See the port."""
         return self._heads[shard]
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-        """See the port. Every append is atomic here."""
+        """Every append is atomic here."""
         # A server is never reached without giving way; neither is this one, so that code which
         # only works when an append does not suspend fails in tests.
         await asyncio.sleep(0)
@@ -78,7 +77,6 @@ class MemoryLog:
     async def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port."""
         await asyncio.sleep(0)
         stored = self._stored.get(subject, [])
         end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
@@ -87,7 +85,6 @@ class MemoryLog:
             yield [_record(*stored) for stored in found[start : start + _PAGE]]
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
         await asyncio.sleep(0)
         held = [
             [Stored(subject.name, *each) for each in stored if each[0] > after]
@@ -99,7 +96,6 @@ class MemoryLog:
             yield found[start : start + _PAGE]
 
     async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
         await asyncio.sleep(0)
         held = [s for s, stored in self._stored.items() if s.shard == shard and stored]
         return {subject.name: len(self._stored[subject]) for subject in held}
@@ -107,14 +103,12 @@ class MemoryLog:
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port."""
         await asyncio.sleep(0)
         stored = self._stored.get(subject, [])
         end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
         return _record(*stored[end - 1]) if end else None
 
     async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port."""
         await asyncio.sleep(0)
         return {
             subject: _record(*self._stored[subject][-1])
@@ -123,7 +117,6 @@ class MemoryLog:
         }
 
     async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
         await asyncio.sleep(0)
         lasts = [(s.name, held[-1]) for s, held in self._stored.items() if branch.holds(s.name)]
         found = sorted((Stored(name, *last) for name, last in lasts), key=_stored_at)
@@ -131,7 +124,6 @@ class MemoryLog:
             yield found[start : start + _PAGE]
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """See the port."""
         await asyncio.sleep(0)
         for subject, stored in self._stored.items():
             if subject.shard == shard:
@@ -141,18 +133,17 @@ class MemoryLog:
         return None
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        """See the port."""
         await asyncio.sleep(0)
         held = [stored for s, stored in self._stored.items() if s.shard == shard]
         later = [seq for stored in held for seq, at, _ in stored if _parsed(at) > time]
         return min(later) - 1 if later else self._heads[shard]
 
     async def barrier(self, shard: int) -> None:
-        """See the port. There is nobody to disagree."""
+        """There is nobody to disagree."""
         await asyncio.sleep(0)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port. Records are pushed before their append returns, as JetStream does."""
+        """Records are pushed before their append returns, as JetStream does."""
         self._followers[subject].append(on_record)
 
         async def unfollow() -> None:
@@ -163,7 +154,6 @@ class MemoryLog:
         return unfollow
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        """See the port."""
         if isinstance(which, Branch):
             checked_filter(which.matching)
             subjects = [subject for subject in self._stored if which.holds(subject.name)]
@@ -175,28 +165,26 @@ class MemoryLog:
             self._drop(subject, before)
 
     async def check(self) -> list[Loss]:
-        """See the port. Memory loses nothing."""
+        """Memory loses nothing."""
         return []
 
     async def accept(self) -> None:
-        """See the port."""
+        """Nothing was lost."""
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
-        """See the port."""
         return [s for s in self._stored if family is None or s.family == family]
 
     async def heads(self) -> list[int]:
-        """See the port."""
         await asyncio.sleep(0)
         return list(self._heads)
 
     async def info(self) -> LogInfo:
-        """See the port. There is no server, and one stream a shard without replicas."""
+        """There is no server, and one stream a shard without replicas."""
         shards = range(self.namespace.shards)
         return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(map(self._info, shards)))
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port. It never grows."""
+        """It never grows."""
 
     async def close(self) -> None:
         """Does nothing: the log belongs to whoever made it."""
