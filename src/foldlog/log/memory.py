@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import heapq
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Final
 
-from foldlog.envelope import Draft, pack, unpack
+from foldlog.envelope import Draft, pack
 from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.incarnation import Loss
@@ -45,7 +45,7 @@ class MemoryLog:
         self.blobs = MemoryBlobs()
         self.snapshots = MemorySnapshots()
         self._heads = [0] * self.namespace.shards
-        self._stored: dict[Subject, list[tuple[int, str, bytes]]] = defaultdict(list)
+        self._stored: dict[Subject, list[Stored]] = defaultdict(list)
         self._last: dict[Subject, int] = {}
         self._followers: dict[Subject, list[OnRecord]] = defaultdict(list)
 
@@ -78,65 +78,40 @@ class MemoryLog:
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         await asyncio.sleep(0)
-        stored = self._stored.get(subject, [])
-        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
-        found = stored[bisect_right(stored, after, key=_seq) : end]
-        for start in range(0, len(found), _PAGE):
-            yield [_record(*stored) for stored in found[start : start + _PAGE]]
+        stored = self._upto(subject, upto)
+        for page in _pages(stored[bisect_right(stored, after, key=_seq) :]):
+            yield [each.record() for each in page]
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
-        held = [
-            [Stored(subject.name, *each) for each in stored if each[0] > after]
-            for subject, stored in self._stored.items()
-            if subject.shard == shard
-        ]
-        found = list(heapq.merge(*held, key=_stored_at))
-        for start in range(0, len(found), _PAGE):
-            yield found[start : start + _PAGE]
+        for page in _pages([each for each in self._of(shard) if each.seq > after]):
+            yield page
 
     async def counts(self, shard: int) -> dict[str, int]:
         await asyncio.sleep(0)
-        held = [s for s, stored in self._stored.items() if s.shard == shard and stored]
-        return {subject.name: len(self._stored[subject]) for subject in held}
+        return dict(Counter(each.subject for each in self._of(shard)))
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
         await asyncio.sleep(0)
-        stored = self._stored.get(subject, [])
-        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
-        return _record(*stored[end - 1]) if end else None
+        stored = self._upto(subject, upto)
+        return stored[-1].record() if stored else None
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
+    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
-        return {
-            subject: _record(*self._stored[subject][-1])
-            for subject in subjects
-            if self._stored.get(subject)
-        }
-
-    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        await asyncio.sleep(0)
-        lasts = [(s.name, held[-1]) for s, held in self._stored.items() if branch.holds(s.name)]
-        found = sorted((Stored(name, *last) for name, last in lasts), key=_stored_at)
-        for start in range(0, len(found), _PAGE):
-            yield found[start : start + _PAGE]
+        found = [stored[-1] for s, stored in self._stored.items() if branch.holds(s.name)]
+        for page in _pages(sorted(found, key=_seq)):
+            yield page
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
         await asyncio.sleep(0)
-        for subject, stored in self._stored.items():
-            if subject.shard == shard:
-                place = bisect_left(stored, seq, key=_seq)
-                if place < len(stored) and stored[place][0] == seq:
-                    return Stored(subject.name, *stored[place])
-        return None
+        return next((each for each in self._of(shard) if each.seq == seq), None)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         await asyncio.sleep(0)
-        held = [stored for s, stored in self._stored.items() if s.shard == shard]
-        later = [seq for stored in held for seq, at, _ in stored if _parsed(at) > time]
-        return min(later) - 1 if later else self._heads[shard]
+        later = (e.seq for e in self._of(shard) if dt.datetime.fromisoformat(e.time) > time)
+        return next(later, self._heads[shard] + 1) - 1
 
     async def barrier(self, shard: int) -> None:
         """There is nobody to disagree."""
@@ -191,17 +166,25 @@ class MemoryLog:
 
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
-        time = dt.datetime.now(dt.UTC).isoformat()
-        stored = (seq, time, pack(drafts))
+        stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), pack(drafts))
         previous = self._last.get(subject, 0)
         self._stored[subject].append(stored)
         self._last[subject] = seq
         for on_record in list(self._followers.get(subject, ())):
-            on_record(_record(*stored)._replace(previous=previous))
+            on_record(stored.record(previous))
         return seq
 
+    def _of(self, shard: int) -> list[Stored]:
+        """All that a shard stores, in order."""
+        held = (stored for subject, stored in self._stored.items() if subject.shard == shard)
+        return list(heapq.merge(*held, key=_seq))
+
+    def _upto(self, subject: Subject, upto: int | None) -> list[Stored]:
+        stored = self._stored.get(subject, [])
+        return stored if upto is None else stored[: bisect_right(stored, upto, key=_seq)]
+
     def _drop(self, subject: Subject, before: int) -> None:
-        kept = [stored for stored in self._stored.get(subject, ()) if stored[0] >= before]
+        kept = [stored for stored in self._stored.get(subject, ()) if stored.seq >= before]
         if kept:
             self._stored[subject] = kept
         else:
@@ -209,14 +192,14 @@ class MemoryLog:
             self._last.pop(subject, None)
 
     def _info(self, shard: int) -> StreamInfo:
-        held = {s: stored for s, stored in self._stored.items() if s.shard == shard and stored}
+        held = self._of(shard)
         return StreamInfo(
             name=self.namespace.stream(shard),
             shard=shard,
-            messages=sum(len(stored) for stored in held.values()),
-            bytes=sum(len(data) for stored in held.values() for _, _, data in stored),
-            subjects=len(held),
-            first_seq=min((stored[0][0] for stored in held.values()), default=0),
+            messages=len(held),
+            bytes=sum(len(each.data) for each in held),
+            subjects=len({each.subject for each in held}),
+            first_seq=held[0].seq if held else 0,
             last_seq=self._heads[shard],
             replicas=1,
             leader=None,
@@ -224,17 +207,9 @@ class MemoryLog:
         )
 
 
-def _seq(stored: tuple[int, str, bytes]) -> int:
-    return stored[0]
-
-
-def _parsed(time: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(time)
-
-
-def _stored_at(stored: Stored) -> int:
+def _seq(stored: Stored) -> int:
     return stored.seq
 
 
-def _record(seq: int, time: str, data: bytes) -> Record:
-    return Record(seq, unpack(data, seq, time))
+def _pages(found: list[Stored]) -> Iterator[list[Stored]]:
+    return (found[start : start + _PAGE] for start in range(0, len(found), _PAGE))

@@ -100,12 +100,8 @@ class PastLog(Relay):
                 found.update(stored.subject for stored in page)
         return dict(found)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """What there is now says nothing of the moment."""
-        return {}
-
-    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """As `lasts`."""
+    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """Yield nothing: what there is now says nothing of the moment."""
         nothing: tuple[list[Stored], ...] = ()
         for page in nothing:
             yield page

@@ -29,10 +29,6 @@ class Relay:
     def namespace(self) -> Namespace:
         return self.below.namespace
 
-    @namespace.setter
-    def namespace(self, namespace: Namespace) -> None:
-        self.below.namespace = namespace
-
     @property
     def epoch(self) -> int:
         return self.below.epoch
@@ -61,11 +57,8 @@ class Relay:
     ) -> Record | None:
         return await self.below.last(subject, strong=strong, upto=upto)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        return await self.below.lasts(subjects)
-
-    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return self.below.newest(branch)
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        return self.below.lasts(branch)
 
     async def barrier(self, shard: int) -> None:
         await self.below.barrier(shard)

@@ -76,10 +76,6 @@ class StandbyLog(Relay):
     def namespace(self) -> Namespace:
         return self._namespace
 
-    @namespace.setter
-    def namespace(self, namespace: Namespace) -> None:
-        self._namespace = namespace
-
     @property
     def epoch(self) -> int:
         """Grows when the log is reached."""

@@ -218,10 +218,7 @@ class JetStreamLog:
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         return await self._scanners[shard].sequence_at(time)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        return await self._readers[subjects[0].shard].lasts(subjects) if subjects else {}
-
-    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         return self._scanners[branch.shard].newest(branch.matching)
 
     async def barrier(self, shard: int) -> None:
