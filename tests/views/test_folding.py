@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -118,8 +119,7 @@ async def test_sequences_let_go_of_their_pages_before_anything_is_deferred() -> 
 async def test_what_cannot_be_read_is_raised_or_spared() -> None:
     log = await logged([0, 1, 0])
     broken = log.namespace.subject("updates", "s0")
-    seq, time, _ = log._stored[broken][1]
-    log._stored[broken][1] = (seq, time, b"\xff")
+    log._stored[broken][1] = msgspec.structs.replace(log._stored[broken][1], data=b"\xff")
     with pytest.raises(LogCorrupt) as error:
         await folded(log, folding_of(log, await log.counts(0)))
     assert (error.value.stream, error.value.sequence) == (broken.name, seq)
