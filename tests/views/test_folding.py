@@ -119,7 +119,8 @@ async def test_sequences_let_go_of_their_pages_before_anything_is_deferred() -> 
 async def test_what_cannot_be_read_is_raised_or_spared() -> None:
     log = await logged([0, 1, 0])
     broken = log.namespace.subject("updates", "s0")
-    log._stored[broken][1] = msgspec.structs.replace(log._stored[broken][1], data=b"\xff")
+    stored = log._stored[broken][1]
+    seq, log._stored[broken][1] = stored.seq, msgspec.structs.replace(stored, data=b"\xff")
     with pytest.raises(LogCorrupt) as error:
         await folded(log, folding_of(log, await log.counts(0)))
     assert (error.value.stream, error.value.sequence) == (broken.name, seq)
