@@ -13,10 +13,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "agentlist"
-version = 1
-latest_only = False
-
 LISTED: Final = "agent.listed"
 
 

@@ -11,11 +11,6 @@ import msgspec
 
 from foldlog.kind import Kind
 from foldlog_projections import latest
-from foldlog_projections.latest import apply, initial
-
-name = "agentshares"
-version = 1
-latest_only = True
 
 SHARED: Final = "agent.shared"
 REVOKED: Final = "agent.revoked"
@@ -30,19 +25,6 @@ class Shared(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     writable: bool = False
     ttl: float = 0.0
-
-
-__all__ = [
-    "REVOKED",
-    "SHARED",
-    "Shared",
-    "apply",
-    "initial",
-    "kind",
-    "latest_only",
-    "name",
-    "version",
-]
 
 
 class Revoked(msgspec.Struct, frozen=True):

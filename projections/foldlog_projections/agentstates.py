@@ -17,10 +17,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 
-name = "agentstates"
-version = 1
-latest_only = False
-
 TURNED: Final = "agent.turned"
 
 

@@ -10,10 +10,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_pairs
 
-name = "bindings"
-version = 1
-latest_only = False
-
 
 class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     """`binding.saved`: a RemoteBinding."""

@@ -16,10 +16,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "blobs"
-version = 1
-latest_only = False
-
 BEGUN: Final = "blob.begun"
 CLAIMED: Final = "blob.claimed"
 RELEASED: Final = "blob.released"

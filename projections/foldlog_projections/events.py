@@ -9,11 +9,6 @@ import msgspec
 from foldlog import codec
 from foldlog.kind import Content, Kind
 from foldlog_projections import sequence
-from foldlog_projections.sequence import apply, initial
-
-name = "events"
-version = 1
-latest_only = False
 
 
 class EventSaved(msgspec.Struct, frozen=True):
@@ -33,9 +28,6 @@ def _identity(event: EventSaved, body: bytes) -> str:
     return codec.fingerprint(
         (event.trace_id, event.ts, event.kind, event.node_name, event.node_id, content)
     )
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -34,11 +34,14 @@ class Projection(Protocol[S]):
     `latest_only`: each envelope replaces the whole state, so the last one alone loads it. `apply`
     may change and return the state it is given; the caller keeps only what it returns.
 
+    `family`: the subjects that it folds, those of a kind of that name.
+
     Optional: `replaces(envelope) -> Replaced | None`, the key that an envelope replaces, None for
     nothing. Of one writer's envelopes with the same key, the one drafted last stands.
     """
 
     name: str
+    family: str
     version: int
     latest_only: bool
 

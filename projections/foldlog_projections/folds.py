@@ -21,6 +21,20 @@ last: Final[Fold[Recorded | None]] = Fold(
 """The last record alone. `store.view` gives it, or None."""
 
 
+class AllRecords:
+    """All records of a family, in order: for pages and watchers of kinds that fold otherwise."""
+
+    name = "records"
+    version = 1
+    latest_only = False
+    replaces = None
+    initial = staticmethod(sequence.initial)
+    apply = staticmethod(sequence.apply)
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+
+
 def last_by(field: str) -> Fold[dict[Any, Recorded]]:
     """The last record of each value of a field, in the order in which the values came first.
 

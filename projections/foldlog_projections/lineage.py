@@ -11,10 +11,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "lineage"
-version = 1
-latest_only = False
-
 BEGAN: Final = "session.began"
 FORKED: Final = "session.forked"
 ENDED: Final = "fork.ended"

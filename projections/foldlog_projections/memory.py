@@ -8,20 +8,12 @@ import msgspec
 
 from foldlog.kind import Content, Kind
 from foldlog_projections import latest
-from foldlog_projections.latest import apply, initial
-
-name = "memory"
-version = 1
-latest_only = True
 
 
 class MemorySaved(msgspec.Struct, frozen=True):
     """`memory.saved`: a memory's state."""
 
     state: Content[Any]
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

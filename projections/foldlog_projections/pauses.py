@@ -11,10 +11,6 @@ from foldlog.envelope import Recorded, content_id, upsert_id
 from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "pauses"
-version = 1
-latest_only = False
-
 
 class PauseSaved(msgspec.Struct, frozen=True):
     """`pause.saved`: a planner's state. It expires `ttl` seconds after the log recorded it."""

@@ -8,11 +8,6 @@ import msgspec
 
 from foldlog.kind import Content, Kind, content_digest
 from foldlog_projections import sequence
-from foldlog_projections.sequence import apply, initial
-
-name = "planner"
-version = 1
-latest_only = False
 
 
 class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,9 +22,6 @@ class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     token_estimate: int | None = None
     error: Content[str | None] = None
     extra: Content[Any] = {}
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -11,10 +11,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_pairs
 
-name = "routes"
-version = 1
-latest_only = False
-
 
 class Route(msgspec.Struct, frozen=True):
     """Where a binding stands: its trace, and its key there."""

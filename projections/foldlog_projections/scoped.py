@@ -12,26 +12,9 @@ import msgspec
 
 from foldlog.kind import Kind
 from foldlog_projections import latest
-from foldlog_projections.latest import apply, initial
-
-name = "scoped"
-version = 1
-latest_only = True
 
 WRITTEN: Final = "scoped.written"
 DELETED: Final = "scoped.deleted"
-
-__all__ = [
-    "DELETED",
-    "WRITTEN",
-    "Written",
-    "apply",
-    "initial",
-    "kind",
-    "latest_only",
-    "name",
-    "version",
-]
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,10 +18,6 @@ import msgspec
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 
-name = "scopes"
-version = 1
-latest_only = False
-
 WRITTEN: Final = "scope.written"
 DELETED: Final = "scope.deleted"
 LINKED: Final = "scope.linked"

@@ -17,10 +17,6 @@ from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 from foldlog_projections.kept import as_type
 
-name = "session"
-version = 1
-latest_only = False
-
 CONTEXT: Final = "context.changed"
 QUEUED: Final = "patch.queued"
 DECIDED: Final = "patch.decided"

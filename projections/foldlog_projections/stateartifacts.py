@@ -8,11 +8,6 @@ import msgspec
 
 from foldlog.kind import Kind
 from foldlog_projections import latest
-from foldlog_projections.latest import apply, initial
-
-name = "stateartifacts"
-version = 1
-latest_only = True
 
 NAMED: Final = "stateartifact.named"
 
@@ -22,9 +17,6 @@ class Named(msgspec.Struct, frozen=True):
 
     sha256: str
     codec: str
-
-
-__all__ = ["NAMED", "Named", "apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -17,10 +17,6 @@ from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
 from foldlog_projections.kept import as_type
 
-name = "states"
-version = 2
-latest_only = False
-
 SAVED: Final = "state.saved"
 OWNED: Final = "execution.owned"
 REWOUND: Final = "execution.rewound"

@@ -8,11 +8,6 @@ import msgspec
 
 from foldlog.kind import Content, Kind, field_id
 from foldlog_projections import feed
-from foldlog_projections.feed import apply, initial
-
-name = "steering"
-version = 1
-latest_only = False
 
 
 class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,9 +21,6 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str
     created_at: str
     trace_id: str | None = None
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -15,10 +15,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "tasks"
-version = 1
-latest_only = False
-
 
 class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     """`task.saved`: a TaskState. Times are ISO 8601."""

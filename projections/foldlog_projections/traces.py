@@ -12,10 +12,6 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.kept import as_type
 
-name = "traces"
-version = 1
-latest_only = False
-
 
 class TraceSaved(msgspec.Struct, frozen=True):
     """`trace.saved`: a trajectory of this trace was saved; `content` is its digest."""

@@ -8,20 +8,12 @@ import msgspec
 
 from foldlog.kind import Content, Kind
 from foldlog_projections import latest
-from foldlog_projections.latest import apply, initial
-
-name = "trajectory"
-version = 1
-latest_only = True
 
 
 class TrajectorySaved(msgspec.Struct, frozen=True):
     """`trajectory.saved`: a trajectory, serialised."""
 
     trajectory: Content[Any]
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -8,11 +8,6 @@ import msgspec
 
 from foldlog.kind import Content, Kind, field_id
 from foldlog_projections import feed
-from foldlog_projections.feed import apply, initial
-
-name = "updates"
-version = 1
-latest_only = False
 
 
 class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,9 +22,6 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_id: str | None = None
     step_index: int | None = None
     total_steps: int | None = None
-
-
-__all__ = ["apply", "initial", "kind", "latest_only", "name", "version"]
 
 
 kind = Kind(

@@ -191,7 +191,10 @@ class Kind(Generic[S]):
         self.latest_only = bool(getattr(fold, "latest_only", False))
         self.initial: Callable[[], S] = fold.initial
         self.apply: Callable[[S, Recorded], S] = fold.apply
-        for function in ("keep", "restore", "replaces"):
+        self.replaces: Callable[[Recorded], Hashable | None] | None = getattr(
+            fold, "replaces", None
+        )
+        for function in ("keep", "restore"):
             if (found := getattr(fold, function, None)) is not None:
                 setattr(self, function, found)
 

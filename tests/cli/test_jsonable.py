@@ -83,5 +83,5 @@ def test_records_become_their_fields() -> None:
         "node_id": None,
         "payload": {"raw": "data:application/octet-stream;base64,"},
     }
-    report = foldlog.RebuildReport(1, 2, {"events": 1}, (), (), False, 0.5)
+    report = foldlog.RebuildReport(1, 2, {"events": 1}, (), 0.5)
     assert jsonable(report)["projections"] == {"events": 1}

@@ -47,7 +47,7 @@ async def cut_short(work: Any) -> None:
 async def test_a_content_goes_with_the_last_of_those_who_need_it(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
-    stores = [BlobStore(each, each._blobs) for each in (store, await reopen())]
+    stores = [BlobStore(each, each._raw_blobs) for each in (store, await reopen())]
     names = {await stores[number % 2].claim(claim(number), DATA, SHA256) for number in range(4)}
     assert await blob_names(store) == names
     [name] = names
@@ -63,7 +63,7 @@ async def test_a_content_goes_with_the_last_of_those_who_need_it(
 async def test_whoever_claims_and_releases_at_once_finds_the_bytes(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
-    stores = [BlobStore(each, each._blobs) for each in (store, await reopen())]
+    stores = [BlobStore(each, each._raw_blobs) for each in (store, await reopen())]
 
     async def claim_and_release(number: int) -> None:
         blobs = stores[number % 2]

@@ -140,10 +140,10 @@ async def test_what_is_not_gone_is_named(
 ) -> None:
     """The proof finds what a clearing that does less would leave behind."""
     await fill(store, "session")
-    snapshots = store.hot_views._snapshots
+    snapshots = store.hot_views.snapshots
     assert snapshots is not None
     subject = store.subject("updates", "session")
-    await snapshots._store.put(subject, 0, b"a snapshot")
+    await snapshots.store.put(subject, 0, b"a snapshot")
 
     async def nothing(*args: object, **kwargs: object) -> None:
         return None
@@ -159,7 +159,7 @@ async def test_what_is_not_gone_is_named(
             monkeypatch.setattr(store.log, "purge", nothing)
             expected = "updates.session at sequence"
         case "snapshots":
-            monkeypatch.setattr(snapshots._store, "purge", nothing)
+            monkeypatch.setattr(snapshots.store, "purge", nothing)
             expected = "the snapshot of"
         case "bytes":
             monkeypatch.setattr(store._blobs._stored, "delete", nothing)

@@ -16,7 +16,10 @@ import msgspec
 
 from foldlog import AppendConflict, AppendUnknown, FoldlogError, Store, codec
 from foldlog.envelope import Recorded
-from foldlog.store.payloads import EventSaved, PauseSaved, TaskSaved, load
+from foldlog.store.payloads import load
+from foldlog_projections.events import EventSaved
+from foldlog_projections.pauses import PauseSaved
+from foldlog_projections.tasks import TaskSaved
 
 Outcome = Literal["pending", "ok", "refused", "unknown"]
 
@@ -167,7 +170,7 @@ def token_of(family: str, envelope: Recorded) -> str:
     """The token of what an envelope saves."""
     match family:
         case "memory":
-            return str(codec.decode(envelope.payload)["token"])
+            return str(codec.decode(envelope.payload)["state"]["token"])
         case "tasks":
             return str(load(TaskSaved, envelope.payload).description)
         case "pauses" if envelope.type == "pause.saved":

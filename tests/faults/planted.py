@@ -11,17 +11,17 @@ from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import msgspec
-from foldlog.store.journal import Journal
 
 from foldlog.envelope import Recorded
 from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable
 from foldlog.log.jetstream.publisher import Publisher
 from foldlog.log.port import Append, Record
+from foldlog.store.core import Core
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog.views.views import Views
-from foldlog_projections import pauses
 from foldlog_projections.fold import Folded
+from foldlog_projections.pauses import kind as pauses
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.port import SimulatedLog
 from tests.faults.simulation.stream import Stored, Stream
@@ -147,26 +147,25 @@ def a_log_that_ignores_expectations() -> AbstractContextManager[Any]:
 
 @planted("resumed")
 def a_resume_without_compare_and_set() -> AbstractContextManager[Any]:
-    async def append(
-        self: Journal, subject: Subject, drafts: Any, head: int, *, also: Any = ()
-    ) -> int:
-        (seq,) = await self.log.append([Append(subject, tuple(drafts))])
-        return seq
+    async def append(self: Core, appends: Sequence[Append]) -> list[int]:
+        return await self.forked_log.append(
+            [msgspec.structs.replace(each, expect=None) for each in appends]
+        )
 
-    return patch.object(Journal, "compare_and_append", append)
+    return patch.object(Core, "append_atomically", append)
 
 
 @planted("resumed")
 def a_resume_that_tells_nobody() -> AbstractContextManager[Any]:
-    compare, due = Journal.compare_and_append, _every(3)
+    compare, due = Core.append_atomically, _every(3)
 
-    async def append(self: Journal, subject: Subject, drafts: Any, head: int, **more: Any) -> int:
-        seq = await compare(self, subject, drafts, head, **more)
+    async def append(self: Core, appends: Sequence[Append]) -> list[int]:
+        seqs = await compare(self, appends)
         if due():
-            raise AppendConflict(subject.name, head, seq)
-        return seq
+            raise AppendConflict(appends[0].subject.name, appends[0].expect or 0, seqs[0])
+        return seqs
 
-    return patch.object(Journal, "compare_and_append", append)
+    return patch.object(Core, "append_atomically", append)
 
 
 @planted("resumed")

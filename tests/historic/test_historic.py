@@ -14,7 +14,7 @@ from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.port import Append
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections import updates
+from foldlog_projections.updates import kind as updates
 from tests.historic.stored import HERE, answers, expected, holding, loaded, logs, messages
 from tests.support.stores import fresh_namespace
 
@@ -54,6 +54,10 @@ class Count:
 
     def apply(self, state: int, envelope: Any, /) -> int:
         return state + 1
+
+
+def kind_of(fold: Any) -> foldlog.Kind[Any]:
+    return foldlog.Kind(fold.name, of=foldlog.kinds.planner, fold=fold)
 
 
 def in_cents(payload: Any) -> Any:
@@ -111,7 +115,7 @@ async def test_a_stored_log_reads_as_it_did_from_a_server(path: Path, embedded_p
 async def test_a_chain_brings_every_version_to_the_newest(registry: foldlog.Upcasters) -> None:
     registry.register(TYPE, 1)(in_cents)
     registry.register(TYPE, 2)(with_currency)
-    async with foldlog.memory_store(log=loaded(CHAIN), projections=[Prices()]) as store:
+    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Prices())]) as store:
         prices = await store.view("prices", "agent")
         assert prices == {"search USD": 55, "fetch USD": 150, "search EUR": 12}
         assert (await store.rebuild("prices")).differing == ()
@@ -132,7 +136,7 @@ async def test_a_missing_step_is_an_error_that_says_what_and_where(
     steps = {1: in_cents, 2: with_currency}
     for each in given:
         registry.register(TYPE, each)(steps[each])
-    async with foldlog.memory_store(log=loaded(CHAIN), projections=[Count()]) as store:
+    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Count())]) as store:
         with pytest.raises(foldlog.MissingUpcaster) as error:
             await store.view("count", "agent")
         found = error.value
@@ -155,7 +159,7 @@ async def test_what_an_upcaster_raises_is_told_with_its_position(
         return payload["nothing"]
 
     registry.register(TYPE, 2)(with_currency)
-    async with foldlog.memory_store(log=loaded(CHAIN), projections=[Prices()]) as store:
+    async with foldlog.memory_store(log=loaded(CHAIN), kinds=[kind_of(Prices())]) as store:
         with pytest.raises(
             foldlog.LogCorrupt, match=r"upcaster from tool.priced version 1"
         ) as error:

@@ -1,4 +1,4 @@
-"""Rebuilding beside what is served: compared, switched at the end, gone on with after a kill."""
+"""Rebuilding beside what is served: compared, and put in its place at the end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 import foldlog
 from foldlog import StateUpdate, UpdateType
 from foldlog.log.memory import MemoryLog
-from foldlog.store.rebuild import Rebuild
 from foldlog.store.refolds import RebuildProgress
 from foldlog.views.snapshot import DUE_ENVELOPES
-from foldlog_projections import tasks, updates
+from foldlog_projections.tasks import kind as tasks
+from foldlog_projections.updates import kind as updates
 
 LONG = DUE_ENVELOPES + 200
 
@@ -61,14 +61,6 @@ async def log() -> MemoryLog:
 async def store(log: MemoryLog) -> AsyncIterator[foldlog.Store]:
     async with foldlog.memory_store(log=log) as store:
         yield store
-
-
-def editions(log: MemoryLog, family: str = "updates") -> set[str]:
-    from foldlog.log.snapshots import edition_of
-
-    return {
-        edition_of(where) for subject, where in log.snapshots.stored if subject.family == family
-    }
 
 
 # --- comparing ----------------------------------------------------------------------------------
@@ -147,7 +139,7 @@ async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store)
     assert "index.task-1" in difference.first
 
 
-async def test_what_was_wrong_in_memory_never_comes_into_the_new_edition(
+async def test_what_was_wrong_in_memory_is_never_kept(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snapshots fall due between the switch and the moment in which memory is let go of."""
@@ -203,25 +195,24 @@ async def test_views_that_are_written_to_all_the_while_do_not_differ(store: fold
 # --- beside, and only then instead --------------------------------------------------------------
 
 
-async def test_reads_go_on_and_are_switched_at_the_end(
+async def test_a_rebuild_writes_the_snapshots_that_are_due(
     store: foldlog.Store, log: MemoryLog
 ) -> None:
     await save_updates(store, LONG)
     await store.list_updates("s")
-    await wait_for_snapshots(store)
-    assert editions(log) == {""}
-    seen: list[set[str]] = []
-
-    def on_progress(progress: RebuildProgress) -> None:
-        seen.append(editions(log))
-
-    await store.rebuild(on_progress=on_progress)
-    assert all("" in each for each in seen)
-    assert editions(log) == {"v1~1"}
-    await store.rebuild("updates")
-    assert editions(log) == {"v1~2"}
+    await store.hot_views.drop()
+    await store.hot_views.drop_snapshots()
+    await store.rebuild()
+    written = dict(log.snapshots.stored)
+    assert {subject.family for subject, _ in written} == {"updates"}
     async with foldlog.memory_store(log=log) as other:
+        snapshots = other.hot_views.snapshots
+        assert snapshots is not None
+        restored = await snapshots.load(updates, store.subject(updates, "s"))
+        assert restored is not None
         assert len(await other.list_updates("s", limit=LONG + 1)) == LONG
+        await other.rebuild()
+    assert log.snapshots.stored == written  # those that are right are not written again
 
 
 async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: MemoryLog) -> None:
@@ -232,14 +223,12 @@ async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: Memo
     log._stored[subject].append((log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record"))
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
-    assert "" in editions(log)
     assert store.hot_views.is_hot(store.subject(updates, "s"))
 
 
-async def test_another_version_is_built_beside_the_old_one(
+async def test_a_rebuild_by_another_version_replaces_its_snapshots(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A projection that computes something else is told apart from one that was served wrongly."""
     for n in range(LONG):
         await store.save_task(
             foldlog.TaskState(
@@ -253,7 +242,6 @@ async def test_another_version_is_built_beside_the_old_one(
         )
     await store.list_tasks("s")
     await wait_for_snapshots(store)
-    assert editions(log, "tasks") == {""}
     await store.close()
 
     def apply(state: dict[str, Any], envelope: Any, /) -> dict[str, Any]:
@@ -265,15 +253,14 @@ async def test_another_version_is_built_beside_the_old_one(
     monkeypatch.setattr(tasks, "apply", apply)
     monkeypatch.setattr(tasks, "version", 2)
     async with foldlog.memory_store(log=log) as newer:
-        report = await newer.rebuild("tasks")
-        assert report.differing == ()
-        [changed] = report.changed
-        assert (changed.view, changed.served.version, changed.rebuilt.version) == ("tasks/s", 1, 2)
-        assert "state.t3" in changed.first
-        assert editions(log, "tasks") == {"v2~1"}
+        # What another version has stored is none that this one serves.
+        assert (await newer.rebuild("tasks")).differing == ()
+        snapshots = newer.hot_views.snapshots
+        assert snapshots is not None
+        restored = await snapshots.load(tasks, store.subject(tasks, "s"))
+        assert restored is not None
+        assert "t3" not in restored.folded.state
         assert len(await newer.list_tasks("s")) == 6
-        # Nothing is left of the other version to compare with.
-        assert (await newer.verify("tasks")).changed == ()
 
 
 async def test_a_watcher_sees_neither_gap_nor_repeat_across_a_rebuild(
@@ -294,26 +281,6 @@ async def test_a_watcher_sees_neither_gap_nor_repeat_across_a_rebuild(
         assert again.folded is not stale
 
 
-async def test_a_process_that_was_hot_goes_on_in_the_edition_of_anothers_rebuild(
-    store: foldlog.Store, log: MemoryLog
-) -> None:
-    await save_updates(store, LONG)
-    await store.list_updates("s")
-    await wait_for_snapshots(store)
-    async with foldlog.memory_store(log=log) as other:
-        await other.rebuild()
-    await save_updates(store, LONG, first=LONG)
-    await store.list_updates("s")
-    await wait_for_snapshots(store)
-    assert editions(log) == {"v1~1"}
-    async with foldlog.memory_store(log=log) as third:
-        snapshots = third.hot_views.snapshots
-        assert snapshots is not None
-        restored = await snapshots.load(updates, store.subject(updates, "s"))
-        assert restored is not None
-        assert len(restored.folded.seen) > LONG
-
-
 # --- interrupted --------------------------------------------------------------------------------
 
 
@@ -321,70 +288,33 @@ class Interrupted(Exception):
     """What stands for a kill: nothing of the rebuild runs afterwards."""
 
 
-def interrupting(after: int) -> Any:
-    def on_progress(progress: RebuildProgress) -> None:
-        if progress.done >= after:
-            raise Interrupted
-
-    return on_progress
-
-
-async def test_what_was_cut_short_goes_on_where_it_was(
+async def test_one_that_was_cut_short_leaves_all_as_it_was_read(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foldlog.log.memory._PAGE", 50)
-    for session in "abcdefgh":
-        await save_updates(store, 300, session)
-    whole = await store.rebuild("updates")
-    rebuild = Rebuild(store, recorded_every=100)
-    with pytest.raises(Interrupted):
-        await rebuild.rebuild("updates", on_progress=interrupting(5))
-    scanned: list[int] = []
-    scan = log.scan
-
-    def noted(shard: int, *, after: int = 0) -> Any:
-        scanned.append(after)
-        return scan(shard, after=after)
-
-    monkeypatch.setattr(log, "scan", noted)
-    async with foldlog.memory_store(log=log) as other:
-        again = await other.rebuild("updates")
-    assert again.is_resumed
-    assert scanned[0] > 0
-    assert again[:5] == whole[:5]
-    # That one is over; the next begins anew.
-    assert not (await store.rebuild("updates")).is_resumed
-
-
-async def test_another_version_does_not_go_on_with_it(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
     for session in "abcd":
-        await save_updates(store, 30, session)
-    rebuild = Rebuild(store, recorded_every=1)
-    monkeypatch.setattr("foldlog.log.memory._PAGE", 10)
+        await save_updates(store, LONG, session)
+
+    def interrupt(progress: RebuildProgress) -> None:
+        if progress.done >= 2:
+            raise Interrupted
+
     with pytest.raises(Interrupted):
-        await rebuild.rebuild("updates", on_progress=interrupting(2))
-    monkeypatch.setattr(updates, "version", 2)
-    report = await store.rebuild("updates")
-    assert not report.is_resumed
-    assert report.views == 4
+        await store.rebuild("updates", on_progress=interrupt)
+    async with foldlog.memory_store(log=log) as other:
+        for session in "abcd":
+            assert len(await other.list_updates(session, limit=LONG + 1)) == LONG
+        assert (await other.verify("updates")).is_good
+        report = await other.rebuild("updates")
+    assert (report.views, report.envelopes) == (4, 4 * LONG)
 
 
-async def test_one_of_two_rebuilds_at_once_gives_way(
-    store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("foldlog.log.memory._PAGE", 10)
+async def test_two_rebuilds_at_once_give_the_same(store: foldlog.Store, log: MemoryLog) -> None:
     for session in "abcd":
         await save_updates(store, 30, session)
     async with foldlog.memory_store(log=log) as other:
-        first = Rebuild(store, recorded_every=1).rebuild("updates")
-        second = Rebuild(other, recorded_every=1).rebuild("updates")
-        results = await asyncio.gather(first, second, return_exceptions=True)
-    won = [each for each in results if isinstance(each, foldlog.RebuildReport)]
-    lost = [each for each in results if isinstance(each, foldlog.ConfigurationError)]
-    assert (len(won), len(lost)) == (1, 1)
-    assert won[0].views == 4
+        one, two = await asyncio.gather(store.rebuild("updates"), other.rebuild("updates"))
+    assert one[:4] == two[:4]
     assert (await store.verify()).is_good
 
 

@@ -28,10 +28,10 @@ async def test_what_is_written_while_a_scope_is_cleared_stays_whole_or_goes_whol
     await scoped.write_many(ONE, {"a": 1, "b": 2})
     interfering = [("a", 3), ("c", 4)]
 
-    async def interfered(journal: Any, projection: Any, *names: str, **options: Any) -> Any:
-        if projection.name == "scopes" and interfering:
+    async def interfered(store: Any, key: Any, **options: Any) -> Any:
+        if key.kind.name == "scopes" and interfering:
             await scoped.write(ONE, *interfering.pop())
-        return await clear_view(journal, projection, *names, **options)
+        return await clear_view(store, key, **options)
 
     monkeypatch.setattr(scopes_module, "clear_view", interfered)
     await scoped.clear(ONE)

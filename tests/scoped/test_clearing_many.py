@@ -7,16 +7,12 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from foldlog.store.absent import AbsentLog, Nothing
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
-from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
-from foldlog.store.clearing import bury, clear_view
-from foldlog.store.scopes import clear_scope
-from foldlog.subjects import Namespace
+from foldlog.store.tombstones import bury, clear_view
 from tests.conftest import OpenStore
 
 ONE = Scope.session("s1")
@@ -142,31 +138,6 @@ async def test_a_clearing_that_is_interfered_with_purges_the_scope_once(
     await store.scoped.clear(ONE)
     assert asked == ["Branch", "Subject", "Subject", "Subject"]  # the keys, "a", "c", the index
     assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
-
-
-async def test_a_clearing_purges_where_the_keys_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = MemoryLog(Namespace(shards=4))
-    scope = next(each for each in map(Scope.custom, "abcdefg") if shard_of(real, each))
-    async with foldlog.memory_store(log=real) as store:
-        await store.scoped.write_many(scope, {"a": 1, "b": 2})
-    log: Any = AbsentLog(Nothing(LogUnavailable("not yet"), Namespace()))
-    log.blobs, log.snapshots = real.blobs, real.snapshots
-    async with foldlog.memory_store(log=log) as store:
-        settle = store.settle
-
-        async def reached() -> None:
-            if store.forked_log.namespace.shards == 1:
-                log.reached(real, owned=False)
-            await settle()
-
-        monkeypatch.setattr(store, "settle", reached)
-        await clear_scope(store, store._blobs, scope.subject_key)
-    held = await real.counts(shard_of(real, scope))
-    assert [held[name] for name in sorted(held) if ".scoped." in name] == [1, 1]
-
-
-def shard_of(log: MemoryLog, scope: Scope) -> int:
-    return log.namespace.subject("scopes", scope.subject_key).shard
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

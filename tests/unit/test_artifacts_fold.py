@@ -31,7 +31,7 @@ def delete(id: str, saved: str, artifact: str = "a") -> Recorded:
 
 
 def state(*log: Recorded) -> dict[str, Held]:
-    return fold(artifacts, log).state
+    return fold(artifacts.kind, log).state
 
 
 def blobs(*log: Recorded) -> list[str]:

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, upsert_id
-from foldlog_projections import bindings, pauses, routes, tasks, traces
+from foldlog_projections import bindings, pauses
 from foldlog_projections.bindings import Key
 from foldlog_projections.fold import clearing, fold, start, step
-from foldlog_projections.registry import FAMILIES, KINDS as PROJECTIONS
+from foldlog_projections.registry import FAMILIES, KINDS
+from foldlog_projections.routes import kind as routes
+from foldlog_projections.tasks import kind as tasks
+from foldlog_projections.traces import kind as traces
 
 
 def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:
@@ -55,7 +58,7 @@ def saved(projection: Any, id: str, *, seq: int = 1) -> Recorded:
     return envelope(id, PAYLOADS.get(projection.name), seq=seq, type=type)
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+@pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
 def test_an_id_takes_effect_once(projection: Any) -> None:
     one = saved(projection, "1")
     folded = fold(projection, [one])
@@ -64,7 +67,7 @@ def test_an_id_takes_effect_once(projection: Any) -> None:
     assert (len(folded.seen), repr(folded.state)) == before
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda p: p.name)
+@pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
 def test_a_cleared_subject_refuses_what_it_held(projection: Any) -> None:
     late = saved(projection, "1")
     folded = fold(projection, [late])
@@ -137,26 +140,26 @@ def test_routes_remember_first_place_and_last_save() -> None:
 def test_a_terminal_mark_ends_a_binding_until_it_is_saved_again() -> None:
     key = {"context_id": None, "task_id": "t"}
     saved, ended = envelope("1", key), envelope("2", key, type=bindings.TERMINAL)
-    assert fold(bindings, [ended]).state == {}
-    assert fold(bindings, [saved, ended]).state[Key(None, "t")].ended
+    assert fold(bindings.kind, [ended]).state == {}
+    assert fold(bindings.kind, [saved, ended]).state[Key(None, "t")].ended
     again = envelope("3", key)
-    assert not fold(bindings, [saved, ended, again]).state[Key(None, "t")].ended
+    assert not fold(bindings.kind, [saved, ended, again]).state[Key(None, "t")].ended
 
 
 def test_a_consumed_pause_comes_back_only_with_new_content() -> None:
     first, second = upsert_id(b"first"), upsert_id(b"second")
     log = [envelope(first), envelope(second), envelope("c", type=pauses.CONSUMED)]
-    assert fold(pauses, log[:2]).state.waiting == log[1]
-    assert fold(pauses, log).state.waiting is None
+    assert fold(pauses.kind, log[:2]).state.waiting == log[1]
+    assert fold(pauses.kind, log).state.waiting is None
     for late in (upsert_id(b"first"), upsert_id(b"second")):
-        assert fold(pauses, [*log, envelope(late)]).state.waiting is None
+        assert fold(pauses.kind, [*log, envelope(late)]).state.waiting is None
     third = envelope(upsert_id(b"third"))
-    assert fold(pauses, [*log, third]).state.waiting == third
+    assert fold(pauses.kind, [*log, third]).state.waiting == third
 
 
 @given(st.data())
 def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject) -> None:
-    projection = data.draw(st.sampled_from(PROJECTIONS))
+    projection = data.draw(st.sampled_from(KINDS))
     ids = data.draw(st.lists(st.sampled_from("abcdef"), max_size=20))
     log = [saved(projection, id, seq=n) for n, id in enumerate(ids, 1)]
     cut = data.draw(st.integers(0, len(log)))
@@ -168,4 +171,4 @@ def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject
 
 
 def test_families_are_named_for_their_projection() -> None:
-    assert set(FAMILIES) == {projection.name for projection in PROJECTIONS}
+    assert set(FAMILIES) == {projection.name for projection in KINDS}

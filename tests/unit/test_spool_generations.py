@@ -8,14 +8,28 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.store.spool import outbox
 from foldlog.store.store import StoreOptions
 from tests.support.build import event, task, trajectory, update
-from tests.support.flaky import FlakyLog, spooling
+from tests.support.flaky import FlakyLog, Spooling, spooling
 
 
 def others(log: FlakyLog) -> foldlog.Store:
     """A store of another process, which the outage does not concern."""
     return foldlog.Store(log, log.blobs, StoreOptions())
+
+
+@pytest.fixture(autouse=True)
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing is appended while another store clears, unless a test says so."""
+    monkeypatch.setattr(outbox, "_FIRST_PAUSE", 60)
+
+
+async def up_for_others(process: Spooling) -> None:
+    """Bring the log back, when the process has just found it away."""
+    with pytest.raises(foldlog.LogUnavailable):
+        await process.outbox.settle()
+    process.log.state = "up"
 
 
 async def test_what_was_spooled_before_a_clearing_is_refused(
@@ -28,7 +42,7 @@ async def test_what_was_spooled_before_a_clearing_is_refused(
         await process.store.save_update(update("late"))
         await process.store.save_task(task())
         await process.store.save_update(update("late", "other"))
-        process.log.state = "up"
+        await up_for_others(process)
         await others(process.log).clear_session("session")
         await process.drained()
         assert process.counts == (0, 3, 1, 2)
@@ -48,7 +62,7 @@ async def test_a_trace_that_was_cleared_is_told_by_its_own_tombstone(tmp_path: P
         process.log.state = "away"
         await process.store.save_event(event("trace", 2.0))
         await process.store.save_trajectory("trace", "session", trajectory("late"))
-        process.log.state = "up"
+        await up_for_others(process)
         await others(process.log).clear_session("session")
         await process.drained()
         assert process.counts == (0, 3, 0, 3)
@@ -63,7 +77,7 @@ async def test_an_atomic_block_is_refused_as_a_whole(tmp_path: Path) -> None:
         async with process.store.atomic():
             await process.store.save_update(update("late"))
             await process.store.save_update(update("late", "other"))
-        process.log.state = "up"
+        await up_for_others(process)
         await others(process.log).clear_session("session")
         await process.drained()
         assert process.counts == (0, 2, 0, 2)

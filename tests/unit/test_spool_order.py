@@ -30,6 +30,27 @@ async def test_a_later_save_never_overtakes_one_that_fails(tmp_path: Path) -> No
         assert found.description == "done"
 
 
+async def test_a_sequence_stands_in_the_order_of_calls_though_the_first_failed(
+    tmp_path: Path,
+) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+        log.gate, log.state = asyncio.Event(), "not stored"
+        saves = [asyncio.create_task(process.store.save_update(update("0")))]
+        await asyncio.sleep(0)
+        log.state = "up"
+        saves += [
+            asyncio.create_task(process.store.save_update(update(f"{n}"))) for n in range(1, 4)
+        ]
+        await asyncio.sleep(0)
+        log.gate.set()
+        await asyncio.gather(*saves)
+        await process.drained()
+        log.get_round_to_it()
+        found = await process.store.list_updates("session", consistency="strong")
+        assert [u.update_id for u in found] == ["0", "1", "2", "3"]
+
+
 async def test_saves_of_one_subject_go_together(tmp_path: Path) -> None:
     log = FlakyLog()
     async with spooling(tmp_path, log) as process:

@@ -13,7 +13,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, OnRecord, Record, Unfollow
 from foldlog.subjects import Subject
 from foldlog.views import Views
-from foldlog_projections import updates
+from foldlog_projections.updates import kind as updates
 
 
 class Log(MemoryLog):
@@ -32,11 +32,13 @@ class Log(MemoryLog):
     def epoch(self) -> int:
         return self.missed
 
-    def read(self, subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+    def read(
+        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+    ) -> Any:
         self.reads += 1
         if self.away:
             raise LogUnavailable("away")
-        return super().read(subject, after=after, strong=strong)
+        return super().read(subject, after=after, upto=upto, strong=strong)
 
     def restore(self, subject: Subject, kept: int) -> None:
         """Be as after `kept` records, all of `subject`: an older backup was put back."""

@@ -15,8 +15,8 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.views import Views
 from foldlog.views.view import EMPTY_BYTES, View
-from foldlog_projections import updates
 from foldlog_projections.fold import clearing
+from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, read, save, subject
 
 
@@ -100,8 +100,8 @@ async def test_a_view_that_is_evicted_waits_for_no_snapshot() -> None:
     for key in ("a", "b", "c", "d"):
         await save(log, *(f"{n}" for n in range(1100)), key=key)
         await read(views, key=key)
-    assert views._snapshots is not None
-    assert len(views._snapshots._waiting) <= 1
+    assert views.snapshots is not None
+    assert len(views.snapshots._waiting) <= 1
     log.push = dropped
     await views.close()
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 import foldlog
@@ -244,4 +245,4 @@ async def test_what_no_writer_has_signed_is_known_by_its_id(
 
 
 def saved(n: int, id: str) -> Draft:
-    return draft("memory.saved", bytes([0x81, 0xA1, 0x6E, n]), id=id)
+    return draft("memory.saved", msgspec.msgpack.encode({"state": {"n": n}}), id=id)

@@ -18,7 +18,9 @@ from foldlog.subjects import Subject
 from foldlog.views import Consistency, Views, views as views_module
 from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
-from foldlog_projections import memory, tasks, updates
+from foldlog_projections.memory import kind as memory
+from foldlog_projections.tasks import kind as tasks
+from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, read, save, subject
 
 
@@ -120,11 +122,59 @@ async def test_concurrent_readers_share_one_hydration(log: Log, views: Views) ->
     assert log.reads == 1
 
 
-async def test_strong_readers_of_a_cold_view_each_ask_the_log(log: Log, views: Views) -> None:
+async def test_strong_readers_share_what_is_read_after_all_of_them_came(
+    log: Log, views: Views
+) -> None:
     await save(log, "1")
-    found = await asyncio.gather(*(read(views, "strong") for _ in range(3)))
-    assert found == [["1"]] * 3
-    assert log.reads == 3
+    found = await asyncio.gather(*(read(views, "strong") for _ in range(5)))
+    assert found == [["1"]] * 5
+    assert log.reads == 2  # the others came while the first was reading
+
+
+async def test_a_strong_read_sees_what_was_stored_before_it_though_another_reads_already(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await read(views)
+    log.push = dropped
+    reached, go = asyncio.Event(), asyncio.Event()
+    unhindered = log.read
+
+    async def slow(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        pages = [page async for page in unhindered(subject, after=after, strong=strong)]
+        monkeypatch.setattr(log, "read", unhindered)
+        reached.set()
+        await go.wait()
+        for page in pages:
+            yield page
+
+    monkeypatch.setattr(log, "read", slow)
+    first = asyncio.create_task(read(views, "strong"))
+    await reached.wait()
+    await save(log, "1")
+    second = asyncio.create_task(read(views, "strong"))
+    await asyncio.sleep(0)
+    go.set()
+    assert await second == ["1"]
+    await first
+
+
+async def test_those_who_wait_for_a_read_that_fails_fail_with_it(
+    log: Log, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    async def away(subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
+        nonlocal reads
+        reads += 1
+        for _ in range(10):
+            await asyncio.sleep(0)
+        raise LogUnavailable("away")
+        yield
+
+    monkeypatch.setattr(log, "read", away)
+    found = await asyncio.gather(*(read(views) for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in found] == [LogUnavailable] * 5
+    assert reads == 2
 
 
 async def test_a_cancelled_hydration_is_taken_over(log: Log, views: Views) -> None:
@@ -290,17 +340,77 @@ async def test_the_view_used_least_recently_goes_first(log: Log) -> None:
     await views.close()
 
 
-async def test_a_watched_view_stays_until_nobody_watches_it(log: Log) -> None:
+async def test_a_watcher_of_a_view_that_was_evicted_goes_on(log: Log) -> None:
     views = Views(log, max_hot_bytes=int(1.5 * EMPTY_BYTES))
     await save(log, "1", key="a")
     async with aclosing(views.watch(updates, subject("a"), None)) as items:
         await anext(items)
+        waiting = asyncio.ensure_future(anext(items))
         for key in ("b", "c"):
             await read(views, key=key)
-        assert len(views) == 2
-        assert views.is_hot(subject("a"))
+        assert not views.is_hot(subject("a"))
+        await save(log, "2", key="a")
+        assert (await waiting).id == "2"
     await read(views, key="d")
     assert (len(views), log.followed) == (1, 1)
+    await views.close()
+
+
+async def test_a_watcher_that_does_not_read_takes_no_memory(log: Log) -> None:
+    views = Views(log, max_hot_bytes=20 * EMPTY_BYTES)
+    ids = [f"{n}" for n in range(2000)]
+    async with aclosing(views.watch(updates, subject(), None)) as items:
+        await save(log, ids[0])
+        assert (await anext(items)).id == ids[0]
+        most = 0
+        for id in ids[1:]:
+            await save(log, id, size=1000)
+            most = max(most, sum(view.bytes for view in views._hot))
+            await asyncio.sleep(0)
+        assert most < 25 * EMPTY_BYTES
+        assert [(await anext(items)).id for _ in ids[1:]] == ids[1:]
+    await views.close()
+    assert log.followed == 0
+
+
+async def test_what_was_pushed_ahead_is_counted(log: Log, views: Views) -> None:
+    await save(log, "0")
+    await read(views)
+    before = views._hot.bytes
+    log.push = dropped
+    await save(log, "1")
+    log.push = lambda on_record, record: on_record(record)
+    for n in range(2, 50):
+        await save(log, f"{n}", size=10_000)
+    assert views._hot.bytes > before + 48 * 10_000
+    assert len(await read(views)) == 50
+    whole = Views(log)
+    await read(whole)
+    assert views._hot.bytes == whole._hot.bytes
+    await whole.close()
+
+
+async def test_an_append_whose_outcome_is_unknown_unsettles_every_view_of_its_subject(
+    log: Log,
+) -> None:
+    class Own:
+        name, version, latest_only, family = "own", 1, False, "updates"
+
+        def initial(self) -> int:
+            return 0
+
+        def apply(self, state: int, envelope: Recorded, /) -> int:
+            return state + 1
+
+    own = Own()
+    views = Views(log, own=[own])
+    for projection in (updates, own):
+        await views.read(projection, subject(), "session")
+    log.push = dropped
+    await save(log, "1")
+    views.unsettled(subject())
+    assert await read(views) == ["1"]
+    assert (await views.read(own, subject(), "session")).state == 1
     await views.close()
 
 
@@ -317,10 +427,9 @@ async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
 
     def add(key: str) -> View[Any]:
         view = Watched(updates, subject(key), hot.account)
-        view.hydrated = asyncio.get_running_loop().create_future()
-        view.hydrated.set_result(None)
+        view.looked = 1
         hot.add(view)
-        hot.settle(view)
+        hot.touch(view)
         return view
 
     added = [add(str(n)) for n in range(1000)]

@@ -133,7 +133,7 @@ class LogBackend:
 
     async def commits(self, scope: str) -> AsyncGenerator[Commit]:
         """See the protocol. Reads the scope's subject from its beginning."""
-        async with aclosing(self._read(start(agentstates), scope, 0)) as commits:
+        async with aclosing(self._read(start(agentstates.kind), scope, 0)) as commits:
             async for _, commit in commits:
                 if commit is not None:
                     yield commit
@@ -141,7 +141,7 @@ class LogBackend:
     async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
         """See the protocol. Ends when the store is closed: StoreClosed."""
         subject = self._journal.subject(agentstates.kind, self._name, scope)
-        folded, reached = start(agentstates), 0
+        folded, reached = start(agentstates.kind), 0
         async with aclosing(self._journal.hot_views.advances(agentstates.kind, subject)) as heads:
             async for head in heads:
                 since = head if since is None else since
@@ -217,7 +217,7 @@ def _folded(folded: Folded[AgentState], envelope: Recorded, subject: Subject) ->
     """Fold an envelope in, and return the turn that it completes."""
     before = dict(folded.state.entries)
     try:
-        if not step(agentstates, folded, envelope):
+        if not step(agentstates.kind, folded, envelope):
             return None
     except msgspec.MsgspecError as fault:
         raise LogCorrupt(subject.name, envelope.seq, str(fault)) from fault

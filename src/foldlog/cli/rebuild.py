@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
-from foldlog.cli.output import console, print_json
+from foldlog.cli.output import print_json
 from foldlog.cli.progress import progress_bar
 from foldlog.cli.refolding import Projection, advancing, show_refolded
 
@@ -18,7 +18,5 @@ async def rebuild(target: Target, projection: Projection = None) -> int:
     if target.json:
         print_json(report)
     else:
-        if report.is_resumed:
-            console().print("went on with a rebuild that was cut short\n")
         show_refolded(report)
     return 1 if report.differing else 0

@@ -38,9 +38,6 @@ def show_refolded(report: RebuildReport | VerifyReport) -> None:
     out.print(f"\n{views:,} views from {report.envelopes:,} envelopes in {report.seconds:.2f} s")
     for each in report.differing:
         out.print(f"differs: {_words(each)}", style="red")
-    for each in report.changed:
-        was, now = each.served.version, each.rebuilt.version
-        out.print(f"version {was} -> {now}: {_words(each)}")
 
 
 def _words(difference: Difference) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from foldlog.subjects import Subject
@@ -30,21 +30,12 @@ def slot(edition: str, number: int) -> Slot:
     return f"{edition}{_APART}{number}" if edition else number
 
 
-def edition_of(slot: Slot) -> str:
-    """The edition of what stands somewhere."""
-    return str(slot).rpartition(_APART)[0]
-
-
 class SnapshotStore(Protocol):
     """Numbered bytes for each subject of the log, which is also what closes them."""
 
     @property
     def max_bytes(self) -> int:
         """How large a head or a part may be."""
-        ...
-
-    def reach(self, subject: Subject) -> int:
-        """Up to which sequence the subject's shard is known to go, without asking anybody."""
         ...
 
     async def identity(self, subject: Subject) -> str:
@@ -96,27 +87,15 @@ class SnapshotStore(Protocol):
         """
         ...
 
-    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
-        """Remove those snapshots of a family whose edition is one of `which`.
-
-        Costs as `names`, errors as `purge`.
-        """
-        ...
-
 
 class MemorySnapshots:
     """Snapshots that last as long as the object."""
 
     max_bytes = MAX_BYTES
-    reached = 0
 
     def __init__(self) -> None:
         self.stored: dict[tuple[Subject, Slot], bytes] = {}
         self._identity = secrets.token_hex(8)
-
-    def reach(self, subject: Subject) -> int:
-        """A log in memory has no blocks to load, however long it is."""
-        return self.reached
 
     async def identity(self, subject: Subject) -> str:
         return self._identity
@@ -147,11 +126,6 @@ class MemorySnapshots:
         await asyncio.sleep(0)
         head = slot(edition, 0)
         return {s.name for s, stored in self.stored if s.family == family and stored == head}
-
-    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
-        await asyncio.sleep(0)
-        keys = {key for key in self.stored if key[0].family == family}
-        self._remove({key for key in keys if which(edition_of(key[1]))})
 
     def _remove(self, keys: set[tuple[Subject, Slot]]) -> None:
         for key in keys:

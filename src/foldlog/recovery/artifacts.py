@@ -159,9 +159,9 @@ class ArtifactBackend:
             named = await self._named(claim.id) if claim.id in referred else None
             return named is not None and named.sha256 == sha256
 
-        users = {stateartifacts.name: is_used}
+        users = {stateartifacts.kind.name: is_used}
         collected = await self._blobs.collect(contents, users, older_than=older_than)
-        removed = [claim.id for claim, _ in collected if claim.family == stateartifacts.name]
+        removed = [claim.id for claim, _ in collected if claim.family == stateartifacts.kind.name]
         return Garbage(tuple(removed), sum(freed for _, freed in collected))
 
     async def _referred_to(self) -> set[str]:
@@ -198,7 +198,7 @@ class ArtifactBackend:
 
 
 def _claim(artifact_id: str) -> Claim:
-    return Claim(stateartifacts.name, (), artifact_id)
+    return Claim(stateartifacts.kind.name, (), artifact_id)
 
 
 @restoring

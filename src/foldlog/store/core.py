@@ -205,8 +205,8 @@ class Core:
             await self._outbox.settle()
 
     @asynccontextmanager
-    async def gather_appends(self) -> AsyncIterator[None]:
-        """Make the appends of a block one append: see `Primitives.atomic`."""
+    async def _gather_appends(self) -> AsyncIterator[None]:
+        """Make the appends of a block one append: see `atomic`."""
         if self._open_gathering() is not None:
             yield
             return

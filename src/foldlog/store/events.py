@@ -22,8 +22,9 @@ from foldlog.store.payloads import dump_native, encode, finite, load, mapping
 from foldlog.store.planner import PlannerEvents
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, refold
-from foldlog_projections import events, sequence, steering, tasks, updates
+from foldlog_projections import events, steering, tasks, updates
 from foldlog_projections.events import EventSaved
+from foldlog_projections.folds import AllRecords
 from foldlog_projections.steering import SteeringSaved
 from foldlog_projections.tasks import TaskSaved
 from foldlog_projections.updates import UpdateSaved
@@ -147,7 +148,7 @@ class Events(PlannerEvents, Lineages):
     async def _session_records(self, session_id: str, consistency: Consistency) -> list[Recorded]:
         # The view of tasks keeps the last save of each; here every one counts.
         subject = self.subject(tasks.kind, session_id)
-        envelopes = (await refold(self.forked_log, sequence, subject)).folded.state
+        envelopes = (await refold(self.forked_log, AllRecords(tasks.kind.family), subject)).state
         items = list(tasks.each_whole(envelopes))
         for kind in (updates.kind, steering.kind):
             folded = await self.read(kind, session_id, consistency=consistency)
@@ -160,7 +161,7 @@ class Events(PlannerEvents, Lineages):
         origin = (await self.lineage_of(session_id, consistency)).shared
         while origin is not None:
             subject = self.subject(events.kind, f"{SESSION_PREFIX}{origin.session_id}")
-            items += (await refold(self.origin_log(origin), events.kind, subject)).folded.state
+            items += (await refold(self.origin_log(origin), events.kind, subject)).state
             origin = (await self.lineage_of(origin.session_id, consistency)).shared
         return items
 

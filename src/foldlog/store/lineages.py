@@ -50,7 +50,7 @@ class Lineages(Primitives):
         if began is None:
             return set()
         subject = self.subject(traces.kind, began.session_id)
-        return set((await refold(self.origin_log(began), traces.kind, subject)).folded.state)
+        return set((await refold(self.origin_log(began), traces.kind, subject)).state)
 
     async def relatives(self, session_id: str) -> list[str]:
         """All sessions that may share what this one holds, itself not among them.

@@ -33,7 +33,7 @@ from foldlog.store.guards import drafting
 from foldlog.store.operation import nothing, operation
 from foldlog.views import Consistency
 from foldlog_projections.fold import Folded
-from foldlog_projections.folds import every
+from foldlog_projections.folds import AllRecords
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
@@ -256,7 +256,7 @@ class Primitives(Core):
         """
         if self.past is not None:
             raise ReadOnlyStore("atomic")
-        block = self.gather_appends()
+        block = self._gather_appends()
         return block if self.calls.is_plain else self.calls.block(block)
 
     def kind(self, name: str) -> Kind[Any]:
@@ -411,24 +411,7 @@ class Decided(NamedTuple):
 
 def _sequence_of(kind: Kind[Any]) -> Any:
     """The kind itself if it keeps every record; else a view beside it that does."""
-    if isinstance(kind.initial(), Items):
-        return kind
-    return _sequences.setdefault(kind.family, _Every(kind.family))
+    return kind if isinstance(kind.initial(), Items) else AllRecords(kind.family)
 
-
-class _Every:
-    """All records of a family, in order: what `items` and `watch` of any other fold read."""
-
-    name = "every"
-    version = 1
-    latest_only = False
-    initial = staticmethod(every.initial)
-    apply = staticmethod(every.apply)
-
-    def __init__(self, family: str) -> None:
-        self.family = family
-
-
-_sequences: Final[dict[str, _Every]] = {}
 
 __all__ = ["Item", "Primitives"]

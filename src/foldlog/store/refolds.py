@@ -4,19 +4,19 @@ verifying alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from foldlog.errors import ConfigurationError, LogCorrupt
 from foldlog.log.port import Log
-from foldlog.store.build import Made
 from foldlog.views import Views
-from foldlog.views.folding import Folding, Whole
-from foldlog.views.refolding import refolded
+from foldlog.views.comparison import Difference
+from foldlog.views.fold import Fold
+from foldlog.views.refolding import Refolded, Refolding
 from foldlog.views.served import Served
 from foldlog_projections.fold import Projection
-from foldlog_projections.own import family_of
 from foldlog_projections.registry import FAMILIES
 
 
@@ -38,13 +38,21 @@ class RebuildProgress(NamedTuple):
 OnProgress = Callable[[RebuildProgress], None]
 
 
+class Compared(NamedTuple):
+    """A view that was folded anew: how it differs from what is served, and how many of its
+    envelopes a snapshot covers that does not.
+    """
+
+    fold: Fold[Any]
+    differing: list[Difference]
+    covered: int
+
+
 class Refolds:
     """Every view of some projections, folded anew beside those that are served.
 
-    `made` is what was done so far, with what it gave.
-
     Args:
-        spare: told of a record that cannot be read, which is then passed over. None: it is raised.
+        spare: called with what cannot be read, which is then passed over. None: it is raised.
     """
 
     def __init__(
@@ -62,89 +70,73 @@ class Refolds:
         self._spare = spare
         self._folds: dict[str, list[Projection[Any]]] = {}
         for each in projections:
-            self._folds.setdefault(family_of(each), []).append(each)
-        self._counts: list[dict[str, int]] = []
-        self._is_finished: Callable[[str], bool] = lambda name: False
-        self._last = ("", "")
-        self.made = Made()
-        self.total = 0
-        self.of_records = 0
+            self._folds.setdefault(each.family, []).append(each)
+        self._total = self._of_records = self._records = 0
+        self.views = Counter[str]()
+        self.envelopes = 0
+        self.differing: list[Difference] = []
 
-    def resume(self, made: Made, is_finished: Callable[[str], bool]) -> None:
-        """Go on where another has been: subjects that are finished are passed over."""
-        self.made = made
-        self._is_finished = is_finished
-        self._served.differing += made.differing
-        self._served.changed += made.changed
-
-    async def look(self) -> None:
-        """See what there is to do. Errors as `Log.counts`."""
-        await self._served.look()
-        done = sum(self.made.views.values())
-        self.total, self.of_records = done, self.made.records
-        for shard in range(self._log.namespace.shards):
-            counts = {
-                name: count
-                for name, count in (await self._log.counts(shard)).items()
-                if _family(name) in self._folds and not self._is_finished(name)
-            }
-            self._counts.append(counts)
-            self.of_records += sum(counts.values())
-            self.total += sum(len(self._folds[_family(name)]) for name in counts)
-
-    async def shard(self, shard: int) -> AsyncGenerator[list[Whole]]:
-        """Fold a shard; yield subjects when they are whole and compared, in between also none.
+    async def shards(self) -> AsyncGenerator[tuple[int, Refolded, list[Compared]]]:
+        """Yield each subject when it was folded and compared, with its shard.
 
         Raises:
             LogUnavailable: the log could not be read.
             LogCorrupt: a record cannot be read, and none is spared.
         """
-        folding = Folding(
-            self._log.namespace,
-            shard,
-            self._counts[shard],
+        await self._served.look()
+        shards = range(self._log.namespace.shards)
+        counts = [await self._counts(shard) for shard in shards]
+        self._of_records = sum(sum(each.values()) for each in counts)
+        self._total = sum(len(self._folds[_family(name)]) for each in counts for name in each)
+        refolding = Refolding(
+            self._log,
             lambda family: self._folds.get(family, ()),
             keeps=self._served.is_hot,
             spare=self._spare,
         )
+        for shard in shards:
+            async with aclosing(refolding.shard(shard, counts[shard])) as pages:
+                async for page in pages:
+                    for whole in page:
+                        yield shard, whole, await self._compared(whole)
+                    if not page:
+                        self._tell("", "")
 
-        async def prepare(names: set[str]) -> None:
-            await self._served.prepare(folding, names)
+    async def _counts(self, shard: int) -> dict[str, int]:
+        counts = await self._log.counts(shard)
+        return {name: count for name, count in counts.items() if _family(name) in self._folds}
 
-        after = self.made.after if shard == self.made.shard else 0
-        begun = self.made.records, self.made.envelopes
-        async with aclosing(
-            refolded(self._log, folding, after=after, prepare=prepare)
-        ) as all_wholes:
-            async for wholes in all_wholes:
-                for whole in wholes:
-                    await self._take(whole)
-                self.made.shard, self.made.after = shard, folding.floor - 1
-                self.made.differing = self._served.differing
-                self.made.changed = self._served.changed
-                yield wholes
-                self._tell(begun[0] + folding.tally.records, begun[1] + folding.tally.envelopes)
-        self.made.shard, self.made.after = shard + 1, 0
-
-    async def _take(self, whole: Whole) -> None:
-        made = self.made
-        for view in whole.views:
+    async def _compared(self, whole: Refolded) -> list[Compared]:
+        compared: list[Compared] = []
+        for fold in whole.folds:
+            found: tuple[list[Difference], int] = [], 0
             try:
-                await self._served.compare_hot(view)
+                found = await self._served.compare(fold)
             except LogCorrupt as error:  # as far as reads come it is served
                 if self._spare is None:
                     raise
                 self._spare(error)
-            made.views[view.projection.name] = made.views.get(view.projection.name, 0) + 1
-            self._last = view.projection.name, "/".join(whole.subject.keys)
-        made.records += whole.records
-        made.envelopes += whole.envelopes
+            self.differing += found[0]
+            self.views[fold.projection.name] += 1
+            compared.append(Compared(fold, *found))
+        self._records += whole.records
+        self.envelopes += whole.envelopes
+        if whole.folds:
+            self._tell(whole.folds[-1].projection.name, "/".join(whole.subject.keys))
+        return compared
 
-    def _tell(self, records: int, envelopes: int) -> None:
+    def _tell(self, projection: str, key: str) -> None:
         if self._on_progress is not None:
-            done = sum(self.made.views.values())
             self._on_progress(
-                RebuildProgress(done, self.total, envelopes, *self._last, records, self.of_records)
+                RebuildProgress(
+                    self.views.total(),
+                    self._total,
+                    self.envelopes,
+                    projection,
+                    key,
+                    self._records,
+                    self._of_records,
+                )
             )
 
 

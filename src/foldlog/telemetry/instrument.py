@@ -106,7 +106,7 @@ def _measure_reads_and_groups(
     def on_read(projection: str, source: str) -> None:
         reads.add(1, {**about, "projection": projection, "source": source})
 
-    store.hot_views.observe(on_read)
+    store.hot_views.on_read = on_read
     records = instruments.histogram(metrics.GROUP_RECORDS)
     size = instruments.histogram(metrics.GROUP_SIZE)
     seconds = instruments.histogram(metrics.GROUP_DURATION)

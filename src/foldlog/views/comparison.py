@@ -1,17 +1,17 @@
-"""Two folds of one subject: what they count, their digests, and where they first differ. Pure."""
+"""Two folds of one subject: where they first differ, and what to show of them. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Set
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog_projections.fold import Folded
-from foldlog_projections.items import PAGE, Items, between
+from foldlog.views.fold import Fold
+from foldlog_projections.items import PAGE, Items
 
 _DIGEST_BYTES: Final = 8
 _SHOWN: Final = 60
@@ -19,11 +19,10 @@ _NOTHING: Final = object()
 
 
 class Side(NamedTuple):
-    """One of two folds: the envelopes in effect, a digest of ids and state, and its version."""
+    """One of two folds: the envelopes that it has, and a digest of ids and state."""
 
     envelopes: int
     digest: str
-    version: int
 
 
 class Difference(NamedTuple):
@@ -38,59 +37,33 @@ class Difference(NamedTuple):
     first: str
 
 
-def side(folded: Folded[Any], version: int) -> Side:
-    """What stands for a fold where it is shown."""
-    return Side(len(folded.seen), digest(folded), version)
+def difference(served: Fold[Any] | None, rebuilt: Fold[Any], first: str) -> Difference:
+    """What to show of two folds that differ. None: nothing could be served."""
+    name = f"{rebuilt.projection.name}/{'/'.join(rebuilt.subject.keys)}"
+    return Difference(name, _side(served), _side(rebuilt), first)
 
 
-def digest(folded: Folded[Any]) -> str:
-    """A digest of a fold: of the ids in effect in order, of what is refused, and of the state."""
-    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    hashed.update("\n".join(folded.seen).encode("utf-8", "surrogatepass"))
-    hashed.update(repr((folded.cleared_at, sorted(folded.refused))).encode())
-    state = folded.state
-    if isinstance(state, Items):
-        hashed.update(repr((state.marks, _listed(state))).encode())
-    else:
-        hashed.update(repr(plain(state)).encode("utf-8", "surrogatepass"))
-    return hashed.hexdigest()
-
-
-def prefix(folded: Folded[Items], count: int) -> Folded[Items]:
-    """The fold of a sequence as it was after its first `count` envelopes: what of it is here.
-
-    Where `count` fills no page, what comes after the last full one has to be.
-    """
-    state = folded.state
-    full, rest = divmod(count, PAGE)
-    items = Items(state.marks[:full], between(state.places, 0, count))
-    for number in range(len(items.marks)):  # fewer, if the fold is shorter than that
-        page = state.page(number)
-        if page is not None and len(page) == PAGE:
-            items.fill(number, page)
-    if rest and full < len(state.marks):
-        items.extend((state.page(full) or [])[:rest])
-    ids = dict(zip(islice(folded.seen, count), range(count), strict=False))
-    return Folded(items, ids, folded.refused, folded.cleared_at)
-
-
-def first_difference(served: Folded[Any], rebuilt: Folded[Any]) -> str | None:
-    """Where two folds differ first, in words; None if they do not.
+def first_difference(served: Fold[Any], rebuilt: Fold[Any]) -> str | None:
+    """Where two folds of one subject, up to one sequence, differ first, in words; None if nowhere.
 
     Of a sequence only those pages are compared that both have in memory.
     """
-    for ordinal, (old, new) in enumerate(zip_longest(served.seen, rebuilt.seen)):
-        if old != new:
-            return _words(f"envelope {ordinal}", _named(old), _named(new))
-    if served.cleared_at != rebuilt.cleared_at:
-        return _words("cleared at sequence", served.cleared_at, rebuilt.cleared_at)
-    if served.refused != rebuilt.refused:
-        return _words("refused ids", len(served.refused), len(rebuilt.refused))
-    if isinstance(served.state, Items) and isinstance(rebuilt.state, Items):
-        return _of_items(served.state, rebuilt.state)
-    if _is_equal(served.state, rebuilt.state):
+    old, new = served.folded, rebuilt.folded
+    if not rebuilt.projection.latest_only:  # one has the end of the subject only
+        for ordinal, (one, other) in enumerate(zip_longest(old.seen, new.seen)):
+            if one != other:
+                return _words(f"envelope {ordinal}", _named(one), _named(other))
+        if old.cleared_at != new.cleared_at:
+            return _words("cleared at sequence", old.cleared_at, new.cleared_at)
+        if old.refused != new.refused:
+            return _words("refused ids", len(old.refused), len(new.refused))
+        if old.newest != new.newest:
+            return _words("replaced keys", len(old.newest), len(new.newest))
+    if isinstance(old.state, Items) and isinstance(new.state, Items):
+        return _of_items(old.state, new.state)
+    if _is_equal(old.state, new.state):
         return None
-    return _of_values(plain(served.state), plain(rebuilt.state), "state")
+    return _of_values(plain(old.state), plain(new.state), "state")
 
 
 def plain(value: Any) -> Any:
@@ -110,6 +83,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(each) for each in value]
     return {name: plain(each) for name, each in vars(value).items()} or repr(value)
+
+
+def _side(fold: Fold[Any] | None) -> Side:
+    if fold is None:
+        return Side(0, "")
+    folded, state = fold.folded, fold.folded.state
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    hashed.update("\n".join(folded.seen).encode("utf-8", "surrogatepass"))
+    hashed.update(repr((folded.cleared_at, sorted(folded.refused))).encode())
+    shown = (state.marks, _listed(state)) if isinstance(state, Items) else plain(state)
+    hashed.update(repr(shown).encode("utf-8", "surrogatepass"))
+    return Side(len(folded.seen), hashed.hexdigest())
 
 
 def _is_equal(old: Any, new: Any) -> bool:

@@ -12,15 +12,14 @@ from foldlog.views.view import Key, View
 class Hot:
     """The hot views by `View.key`. Every method takes a time that does not depend on their number.
 
-    A view is *idle* if it was hydrated and nobody watches it: then it may go. What is watched
-    cannot go, and so is not counted in `bytes`.
+    `bytes` is what the hydrated ones take, by estimate: those may go. The others are being loaded,
+    or watched by somebody who does not read just now.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._views: dict[Key, View[Any]] = {}
-        self._idle: OrderedDict[Key, View[Any]] = OrderedDict()
-        self._watched: set[Key] = set()
+        self._hydrated: OrderedDict[Key, View[Any]] = OrderedDict()
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -40,45 +39,35 @@ class Hot:
 
     def account(self, view: View[Any], growth: int) -> None:
         """Note by how many bytes a view's memory has changed."""
-        if view.key not in self._watched:
+        if view.key in self._hydrated:
             self.bytes += growth
 
     def touch(self, view: View[Any]) -> None:
-        """Note that an idle view is used just now."""
-        if view.key in self._idle:
-            self._idle.move_to_end(view.key)
-
-    def settle(self, view: View[Any]) -> None:
-        """Note whether a view is idle, after what decides that has changed."""
+        """Note that a hydrated view is used just now."""
         if self._views.get(view.key) is not view:
             return
-        if view.watchers and view.key not in self._watched:
-            self._watched.add(view.key)
-            self.bytes -= view.bytes
-        elif not view.watchers and view.key in self._watched:
-            self._watched.remove(view.key)
-            self.bytes += view.bytes
-        if view.is_hydrated and not view.watchers:
-            self._idle[view.key] = view
+        if view.key in self._hydrated:
+            self._hydrated.move_to_end(view.key)
         else:
-            self._idle.pop(view.key, None)
+            self._hydrated[view.key] = view
+            self.bytes += view.bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether the views are too large, all together."""
+        """Whether the views take more memory than they may."""
         return self.bytes > self._max_bytes
 
     def surplus(self, keep: View[Any] | None) -> View[Any] | None:
-        """The idle view that was used least recently, while all together are too large.
+        """The view that was used least recently, while the views take more than they may.
 
         `keep` stays, whatever its size: somebody is reading it.
         """
         if not self.is_full:
             return None
-        view = next(iter(self._idle.values()), None)
+        view = next(iter(self._hydrated.values()), None)
         if view is not None and view is keep:
-            self._idle.move_to_end(view.key)
-            view = next(iter(self._idle.values()))
+            self._hydrated.move_to_end(view.key)
+            view = next(iter(self._hydrated.values()))
         return None if view is keep else view
 
     def remove(self, view: View[Any]) -> bool:
@@ -86,10 +75,7 @@ class Hot:
         if self._views.get(view.key) is not view:
             return False
         del self._views[view.key]
-        self._idle.pop(view.key, None)
-        if view.key in self._watched:
-            self._watched.remove(view.key)
-        else:
+        if self._hydrated.pop(view.key, None) is not None:
             self.bytes -= view.bytes
         view.detach()
         return True

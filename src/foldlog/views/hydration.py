@@ -1,8 +1,7 @@
-"""How a view comes by what it lacks: from the log, and where that is long, from its snapshot."""
+"""How a view gets what it lacks: from the log, and where that is long, from its snapshot."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -14,10 +13,11 @@ from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Log
 from foldlog.upcasting import UPCASTERS
+from foldlog.views.fold import continues, precedes
 from foldlog.views.latest import read_latest
 from foldlog.views.snapshot import MIN_LONG, Restored
 from foldlog.views.snapshots import Snapshots
-from foldlog.views.view import View, continues, precedes
+from foldlog.views.view import View
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
 
@@ -26,13 +26,13 @@ Choose = Callable[[Folded[Items]], Sequence[int]]
 
 
 class Hydration:
-    """Reads the log for views. Holds no resources of its own."""
+    """Reads the log for views, one reader a view at a time. Holds no resources of its own."""
 
     def __init__(self, log: Log, snapshots: Snapshots | None) -> None:
         self._log = log
         self._snapshots = snapshots
 
-    async def catch_up(self, view: View[Any], *, strong: bool = True) -> None:
+    async def look(self, view: View[Any], *, strong: bool = True) -> None:
         """Read the log from where the view stands to the head, as of now.
 
         Raises:
@@ -41,29 +41,26 @@ class Hydration:
         """
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         view.enter(epoch)
-        # A replica that lags proves nothing of what this view has read before.
-        proven = strong or view.ground is None or epoch == view.checked_epoch
+        # Since pushes may have been missed, the log may have been restored or replaced: what this
+        # view has applied last must still be there. A replica that lags proves nothing.
+        ground = view.last if epoch != view.checked_epoch else None
         if view.projection.latest_only:
-            await self._read_last(view, strong)
-        elif view.ground is None:
+            await self._read_latest(view, strong)
+        elif not view.applied:
             await self._read_cold(view, strong)
         else:
-            # Since pushes may have been missed, the log may have been restored or replaced: what
-            # this view has applied last must still be there.
-            unproven = view.ground if strong and epoch != view.checked_epoch else None
-            await self._read_on(view, unproven, strong)
-        _settle(view)
-        view.checked(at, epoch if proven else view.checked_epoch)
+            await self._read_on(view, ground if strong else None, strong)
+        view.checked(at, epoch if strong or ground is None else view.checked_epoch)
         if strong and view.applied < heard == view.known_head:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied
-        if self._snapshots is not None:
-            self._snapshots.offer(view)
 
     async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
-        """Return the envelopes that `choose` wants, having loaded what of them is absent.
+        """Return the envelopes that `choose` wants, having loaded the pages that are absent.
 
-        Errors as `catch_up`.
+        Raises:
+            LogCorrupt: the log does not have them as the indexes say, and was not cleared.
+            Others as `look`.
         """
         while True:
             items = view.folded.state
@@ -71,56 +68,52 @@ class Hydration:
             missing = items.missing(ordinals)
             if not missing:
                 return items.take(ordinals)
-            await self._fill(view, items, ordinals)
+            for first, last in _runs(missing):
+                if not await self._fill(view, items, first, last):
+                    await self.look(view)
+                    if view.folded.state is items:
+                        raise LogCorrupt(
+                            view.subject.name,
+                            items.marks[first],
+                            "what follows is not what its snapshot says; a rebuild accepts the log",
+                        )
+                    break
 
-    async def complete(self, view: View[Any]) -> None:
-        """Load whatever is absent. Errors as `catch_up`."""
-        if isinstance(view.folded.state, Items) and view.folded.state.absent:
-            await self.take(view, _everything)
-
-    async def _read_last(self, view: View[Any], strong: bool) -> None:
-        ground = view.ground  # before the await: pushes go on meanwhile
-        log = self._log
+    async def _read_latest(self, view: View[Any], strong: bool) -> None:
+        ground = view.last  # before the await: pushes go on meanwhile
         latest = await read_latest(
-            log, view.projection, view.subject, strong=strong, unless=view.applied
+            self._log, view.projection, view.subject, strong=strong, unless=view.applied
         )
         if strong and ground is not None and not precedes(ground, latest.last):
-            _begin_anew(view, ground)
+            view.reset()
+            view.adopt_latest(latest)
+            _settle(view, ground)
         view.adopt_latest(latest)
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
-        """Read from the beginning; where there is more than a little, look for a snapshot.
-
-        In a long log, before anything is read: what is spread over it costs most of all.
-        """
+        """Read from the beginning; where there is more than a little, look for a snapshot."""
         restored: Restored[Any] | None = None
-        # A view that somebody reads goes on from where it is.
-        looked = self._snapshots is None or view.is_hydrated
-        if not looked and self._snapshots is not None and self._snapshots.may_spare(view.subject):
-            restored = await self._restored(view, lightly=True)
-        if restored is None:
-            async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
-                async for records in pages:
-                    view.apply(records)
-                    if not looked and len(view.folded.seen) >= MIN_LONG:
-                        looked = True
-                        restored = await self._restored(view)
-                        if restored is not None:
-                            break
+        looked = self._snapshots is None
+        async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
+            async for records in pages:
+                view.apply(records)
+                if not looked and len(view.folded.seen) >= MIN_LONG:
+                    looked = True
+                    restored = await self._restored(view)
+                    if restored is not None:
+                        break
         if restored is not None:
             view.adopt(restored)
             seen = view.folded.seen
             await self._read_on(view, restored.ground, strong)
-            _settle(view)
             if view.folded.seen is not seen and self._snapshots is not None:
                 self._snapshots.discard(view.subject)  # it was cleared since
 
-    async def _restored(self, view: View[Any], *, lightly: bool = False) -> Restored[Any] | None:
+    async def _restored(self, view: View[Any]) -> Restored[Any] | None:
         """The view's snapshot, if it is ahead of the view. One of before a clearing goes."""
         if self._snapshots is None:
             return None
-        load = self._snapshots.load
-        restored = await load(view.projection, view.subject, lightly=lightly)
+        restored = await self._snapshots.load(view.projection, view.subject)
         if restored is None:
             return None
         if restored.folded.cleared_at < view.folded.cleared_at:
@@ -133,50 +126,23 @@ class Hydration:
 
         What proves the ground is the first record of the same read.
         """
-        beginnings = view.beginnings
         after = view.applied if unproven is None else unproven.seq - 1
+        ground = unproven
         async with aclosing(self._log.read(view.subject, after=after, strong=strong)) as pages:
             async for records in pages:
-                if unproven is not None:
-                    if not continues(unproven, records[0], within=view.applied < unproven.seq):
+                if ground is not None:
+                    if not continues(ground, records[0], within=view.applied < ground.seq):
                         break
-                    unproven = None
-                if view.beginnings != beginnings:
-                    break  # another reader has begun anew: these records are not the next
+                    ground = None
                 view.apply(records)
-        if unproven is not None:
-            _begin_anew(view, unproven)
-        if view.beginnings != beginnings:
+        if ground is not None:
+            view.reset()
             await self._read_on(view, None, strong)
-        elif unproven is not None:  # another reader has taken the view further
-            await self._read_on(view, view.ground, strong)
+            _settle(view, ground)
 
-    async def _fill(self, view: View[Items], items: Items, ordinals: Sequence[int]) -> None:
-        """Load what is absent, one reader at a time: what one has loaded, the next one finds.
-
-        Raises:
-            LogCorrupt: the log does not have them as the indexes say, and was not cleared.
-        """
-        view.filling = view.filling or asyncio.Lock()
-        async with view.filling:
-            for first, last in _runs(items.missing(ordinals)):
-                if not await self._fill_run(view, items, first, last):
-                    break
-            else:
-                return
-            await self.catch_up(view)
-            if view.folded.state is items:
-                raise LogCorrupt(
-                    view.subject.name,
-                    items.marks[first],
-                    "what follows is not what its snapshot says; a rebuild accepts the log",
-                )
-
-    async def _fill_run(self, view: View[Items], items: Items, first: int, last: int) -> bool:
+    async def _fill(self, view: View[Items], items: Items, first: int, last: int) -> bool:
         """Load the pages from `first` to `last`; False if the log does not have them."""
         seen = view.folded.seen
-        if view.folded.state is not items:
-            return False
         number, page = first, list[Recorded]()
         after = items.marks[first] - 1
         async with aclosing(self._log.read(view.subject, after=after)) as pages:
@@ -206,10 +172,6 @@ def _brought_up(view: View[Any], envelope: Recorded) -> Recorded:
         raise LogCorrupt(view.subject.name, envelope.seq, str(error)) from error
 
 
-def _everything(folded: Folded[Items]) -> range:
-    return range(len(folded.state))
-
-
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Ascending numbers as runs without a gap, first and last of each."""
     runs: list[tuple[int, int]] = []
@@ -221,18 +183,11 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _begin_anew(view: View[Any], ground: Position) -> None:
-    if view.ground == ground:  # else another reader has found out, and begun anew
-        view.doubt = ground
-        view.reset()
-
-
-def _settle(view: View[Any]) -> None:
+def _settle(view: View[Any], ground: Position) -> None:
     """Tell a log that was rewound from one whose subject was cleared, now that all of it is read.
 
     What stood before a clearing may be gone, though it is not the clearing that comes first: a
     late writer's record may stand between the two.
     """
-    ground, view.doubt = view.doubt, None
-    if ground is not None and view.folded.cleared_at <= ground.seq:
+    if view.folded.cleared_at <= ground.seq:
         raise LogRewound(view.subject.name, ground.seq, f"{ground.id!r:.80} was read there")

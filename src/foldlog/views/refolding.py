@@ -1,92 +1,229 @@
-"""Folding all subjects of a shard from the log, beside whatever is served meanwhile."""
+"""Folding all subjects of a shard from the log, in one scan, within bounded memory.
+
+A scan brings the records of all subjects in the order of the log. A subject's folds are in memory
+from its first record to its last, which is known by count. Where what was written side by side is
+more than may be, sequences let go of their pages; where that is not enough, the folds begun last
+are given up, and made in another scan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+import msgspec
+
+from foldlog.envelope import FORKED, unpack
 from foldlog.errors import LogCorrupt
-from foldlog.log.port import Log
-from foldlog.views.folding import Apart, Folding, Whole
-from foldlog.views.view import View
+from foldlog.log.port import Log, Record, Stored
+from foldlog.subjects import Subject
+from foldlog.views.fold import Fold
+from foldlog_projections.fold import Projection
+from foldlog_projections.items import Items
 
-Prepare = Callable[[set[str]], Awaitable[None]]
-"""Called with the names of subjects before their first record is folded."""
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""What the folds in memory may take, by estimate."""
+
+_ENVELOPE_BYTES: Final = 500
+_ID_BYTES: Final = 250
+_EMPTY_BYTES: Final = 1000
+
+_MOST_SEEN: Final = 1024
+"""Ids that a fold of which the last envelope stands needs at most."""
+
+FoldsOf = Callable[[str], Sequence[Projection[Any]]]
+"""The projections of a family, by its name; none for a family without views."""
 
 
-async def refolded(
-    log: Log, folding: Folding, *, after: int = 0, prepare: Prepare | None = None
-) -> AsyncGenerator[list[Whole]]:
-    """Yield, after each page of the log, the subjects that are whole with it.
+@dataclass(slots=True)
+class Refolded:
+    """A subject and its folds.
 
-    `after`: the sequence after which the first pass begins.
-
-    Raises:
-        LogUnavailable: the log could not be read.
-        LogCorrupt: a record cannot be read, and the folding does not spare it.
+    `records` went into the folds; `expected` says how many the log counted. Fewer are there where
+    some were purged meanwhile, or cannot be read. `seq` is where the last one stands.
     """
-    start: int | None = after
-    while start is not None:
-        async for whole in _pass(log, folding, start, prepare):
-            yield whole
-        yield folding.rest()
-        start = folding.next_pass()
-    while folding.apart:
-        read = await _read(log, folding, folding.apart[0])
-        del folding.apart[0]
-        yield [read]
+
+    subject: Subject
+    folds: list[Fold[Any]]
+    expected: int
+    first: int
+    records: int = 0
+    envelopes: int = 0
+    seq: int = 0
+    bytes: int = _EMPTY_BYTES
+
+    def advance(self, record: Record) -> None:
+        """Fold a record into each fold.
+
+        Raises:
+            LogCorrupt: one of them fails on it; the others have it.
+        """
+        self.records += 1
+        self.envelopes += len(record.envelopes)
+        self.seq = record.seq
+        failure: LogCorrupt | None = None
+        for fold in self.folds:
+            try:
+                fold.advance(record)
+            except LogCorrupt as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def shrink(self) -> None:
+        """Let go of what the log has, and can be done without."""
+        for fold in self.folds:
+            if isinstance(fold.folded.state, Items):
+                if fold.folded.state.release():
+                    self.bytes = _EMPTY_BYTES + _ID_BYTES * self.envelopes
+            elif fold.projection.latest_only and len(fold.folded.seen) > _MOST_SEEN:
+                fold.folded.seen.clear()
+                self.bytes = _EMPTY_BYTES
 
 
-async def _read(log: Log, folding: Folding, apart: Apart) -> Whole:
-    """Fold one subject by reading it: the log brings along what it shares with another."""
-    subject, expected, _ = apart
-    views = [View(each, subject, _unaccounted) for each in folding.folds_of(subject.family)]
-    records = envelopes = 0
-    try:
-        async with aclosing(log.read(subject)) as pages:
+@dataclass(frozen=True, slots=True)
+class Refolding:
+    """How the subjects of a log are folded.
+
+    Args:
+        keeps: whether the pages of a subject's sequences stay in memory, however many there are.
+        spare: called with what cannot be read, which is then passed over. None: it is raised.
+    """
+
+    log: Log
+    folds_of: FoldsOf
+    keeps: Callable[[Subject], bool] = lambda subject: False
+    spare: Callable[[LogCorrupt], None] | None = None
+    max_bytes: int = MAX_BYTES
+
+    async def shard(self, shard: int, counts: Mapping[str, int]) -> AsyncGenerator[list[Refolded]]:
+        """Yield, after each page of the log, the subjects whose last record was on it.
+
+        Args:
+            counts: how many records each subject holds, by name. Others are passed over.
+
+        Raises:
+            LogUnavailable: the log could not be read.
+            LogCorrupt: a record cannot be read, and none is to be spared.
+        """
+        after = 0
+        while counts:
+            forks: list[Refolded] = []
+            deferred: dict[str, int] = {}
+            async with aclosing(self._scanned(shard, after, counts, forks, deferred)) as pages:
+                async for whole in pages:
+                    yield whole
+            for fork in forks:  # no scan brings what a fork shares with its origin
+                yield [await self._read(fork)]
+            counts = {name: counts[name] for name in deferred}
+            after = min(deferred.values(), default=1) - 1
+
+    async def _scanned(
+        self,
+        shard: int,
+        after: int,
+        counts: Mapping[str, int],
+        forks: list[Refolded],
+        deferred: dict[str, int],
+    ) -> AsyncGenerator[list[Refolded]]:
+        """One scan. `deferred` gets the first records of subjects that are left to another."""
+        left = dict(counts)
+        opened: dict[str, Refolded] = {}
+        size = 0
+        async with aclosing(self._pages(shard, after)) as pages:
             async for page in pages:
-                records += len(page)
-                envelopes += sum(len(record.envelopes) for record in page)
-                for record in page:
+                whole: list[Refolded] = []
+                for stored in page:
+                    name = stored.subject
+                    if name not in left:
+                        continue
                     try:
-                        folding.advance(subject, views, record)
+                        record = _record(stored)
+                        subject = opened.get(name)
+                        if subject is None:
+                            subject = self._opened(shard, name, record, left[name])
+                            if record.envelopes[0].type == FORKED:
+                                forks.append(subject)
+                                del left[name]
+                                continue
+                            opened[name] = subject
+                        grown = len(stored.data) + _ENVELOPE_BYTES * len(record.envelopes)
+                        subject.bytes += grown
+                        size += grown
+                        subject.advance(record)
                     except LogCorrupt as error:
-                        _spare(folding, error)
-    except LogCorrupt as error:
-        _spare(folding, error)
-    folding.tally.records += expected
-    folding.tally.envelopes += envelopes
-    seq = max((view.applied for view in views), default=0)
-    return Whole(subject, views, max(records, expected), expected, envelopes, seq)
+                        self._spare(error)
+                    if (subject := opened.get(name)) and subject.records == subject.expected:
+                        size -= subject.bytes - _EMPTY_BYTES
+                        whole.append(subject)
+                        del opened[name], left[name]
+                if size > self.max_bytes:
+                    self._make_room(opened, left, deferred)
+                    size = sum(each.bytes - _EMPTY_BYTES for each in opened.values())
+                yield whole
+        yield list(opened.values())  # what was purged meanwhile, or cannot be read
 
+    async def _pages(self, shard: int, after: int) -> AsyncGenerator[list[Stored]]:
+        """All that is stored after a sequence, but for what cannot be read and is spared."""
+        while True:
+            try:
+                async with aclosing(self.log.scan(shard, after=after)) as pages:
+                    async for page in pages:
+                        yield page
+                        after = page[-1].seq
+                return
+            except LogCorrupt as error:
+                self._spare(error)
+                after = error.sequence
 
-def _spare(folding: Folding, error: LogCorrupt) -> None:
-    if folding.spare is None:
-        raise error
-    folding.spare(error)
+    def _make_room(
+        self, opened: dict[str, Refolded], left: dict[str, int], deferred: dict[str, int]
+    ) -> None:
+        for each in opened.values():
+            if not self.keeps(each.subject):
+                each.shrink()
+        size = sum(each.bytes for each in opened.values())
+        while size > self.max_bytes // 2 and len(opened) > 1:
+            name, last = opened.popitem()
+            size -= last.bytes
+            deferred[name] = last.first
+            del left[name]
 
-
-def _unaccounted(view: View[Any], by: int) -> None:
-    """One at a time: they need no bound."""
-
-
-async def _pass(
-    log: Log, folding: Folding, start: int, prepare: Prepare | None
-) -> AsyncGenerator[list[Whole]]:
-    after: int | None = start
-    while after is not None:
+    async def _read(self, fork: Refolded) -> Refolded:
+        """Fold a fork by reading it: the log brings along what it shares."""
         try:
-            async with aclosing(log.scan(folding.shard, after=after)) as pages:
+            async with aclosing(self.log.read(fork.subject)) as pages:
                 async for page in pages:
-                    after = page[-1].seq
-                    if prepare is not None and (names := folding.unopened(page)):
-                        await prepare(names)
-                    yield folding.take(page)
-            after = None
+                    for record in page:
+                        try:
+                            fork.advance(record)
+                        except LogCorrupt as error:
+                            self._spare(error)
         except LogCorrupt as error:
-            if folding.spare is None:
-                raise
-            # Only the scan itself raises here: what `take` cannot read it spares.
-            folding.spare(error)
-            after = error.sequence
+            self._spare(error)
+        fork.records = max(fork.records, fork.expected)
+        return fork
+
+    def _opened(self, shard: int, name: str, record: Record, expected: int) -> Refolded:
+        subject = self.log.namespace.parse(name)
+        if subject is None:
+            keys = record.envelopes[-1].keys
+            if not keys:
+                raise LogCorrupt(name, record.seq, "no keys")
+            subject = Subject(name, shard, tuple(keys))
+        folds = [Fold(each, subject) for each in self.folds_of(subject.family)]
+        return Refolded(subject, folds, expected, record.seq)
+
+    def _spare(self, error: LogCorrupt) -> None:
+        if self.spare is None:
+            raise error
+        self.spare(error)
+
+
+def _record(stored: Stored) -> Record:
+    try:
+        return Record(stored.seq, unpack(stored.data, stored.seq, stored.time))
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(stored.subject, stored.seq, str(error)) from error

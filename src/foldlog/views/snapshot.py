@@ -20,8 +20,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.envelope import Position, Recorded
+from foldlog.envelope import Position
 from foldlog.errors import AppendFailed
+from foldlog.subjects import escape
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection, Replaced
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
@@ -29,7 +30,7 @@ from foldlog_projections.kept import Kept
 
 S = TypeVar("S")
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Grows with every change of what heads and parts look like."""
 
 PART_BYTES: Final = 256 * 1024
@@ -43,14 +44,6 @@ MIN_LONG: Final = PAGE
 DUE_ENVELOPES: Final = 1024
 DUE_BYTES: Final = 1024 * 1024
 """A snapshot is due when as much is to be read that it does not cover."""
-
-DUE_SPAN: Final = 32 * 1024
-"""A snapshot is due when its view spans as many sequences that it does not cover: the server loads
-every block of the log between a subject's first record and its last that it has not at hand, and
-holds up whoever appends meanwhile. Such a snapshot also holds the latest envelopes."""
-
-CONTENT_BYTES: Final = 128 * 1024
-"""What these may take together: more is left to the log."""
 
 
 class Unusable(Exception):
@@ -67,24 +60,17 @@ class Sealed(NamedTuple):
 class Restored(NamedTuple, Generic[S]):
     """A fold as a snapshot has it. It stands while the log holds `ground`.
 
-    `state_bytes`: what the state took there. `edition`: where it was found.
+    `state_bytes`: what the state took there.
     """
 
     folded: Folded[S]
     ground: Position
     sealed: tuple[Sealed, ...]
     state_bytes: int
-    edition: str = ""
-
-
-class Whole(Recorded, array_like=True, frozen=True, gc=False):
-    """An envelope as a snapshot holds it."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full;
-    `content` is what a sequence ends with, from the beginning of a page on. `newest` is the fold's.
-    """
+    """The head; `refused` are the fold's hashes, joined; `rest` is the part that is not full."""
 
     format: int
     identity: str
@@ -97,7 +83,6 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     parts: list[Sealed]
     rest: bytes
     state: bytes
-    content: list[Whole] = []
     newest: list[tuple[Replaced, str, int]] = []
 
 
@@ -118,38 +103,25 @@ _head_decoder: Final = msgspec.msgpack.Decoder(Head)
 _part_decoder: Final = msgspec.msgpack.Decoder(Part)
 
 
-def is_due(envelopes: int, size: int, span: int = 0) -> bool:
-    """Whether so many envelopes, of `size` bytes and over `span` sequences, are worth one."""
-    if span >= DUE_SPAN:
-        return envelopes > 0
+def is_due(envelopes: int, size: int) -> bool:
+    """Whether so many envelopes, of `size` bytes, are worth a snapshot."""
     return envelopes >= DUE_ENVELOPES or (size >= DUE_BYTES and envelopes >= PAGE)
 
 
-def content_of(folded: Folded[Any], span: int) -> list[Recorded]:
-    """The envelopes of a sequence that its snapshot is to hold itself."""
-    if span < DUE_SPAN or not isinstance(folded.state, Items):
-        return []
-    return folded.state.newest(CONTENT_BYTES)
+def slot_of(projection: Projection[Any]) -> str:
+    """Where a projection's snapshots stand beside others of the same subject."""
+    return "" if projection.family == projection.name else escape(projection.name)
 
 
-def covered(folded: Folded[Any], content: Sequence[Recorded]) -> int:
-    """How many envelopes a snapshot with this content covers; 0 where there can be none."""
-    items = folded.state
-    if content or not isinstance(items, Items):
-        return len(folded.seen)
-    full = len(items) // PAGE
-    return full * PAGE if full and items.page(full - 1) is not None else 0
-
-
-class Draft:
+class Sealing:
     """A snapshot in the making: first each of `parts` is to be stored, then `head`.
 
-    It is of the fold as it was when the draft was made; the fold may go on meanwhile.
+    It is of the fold as it was when this was made; the fold may go on meanwhile. `covered` is how
+    many of its envelopes the snapshot covers; 0 if there can be none.
 
     Args:
         ground: where the last envelope stands that was applied.
         sealed: the parts that are stored already.
-        content: see `content_of`.
 
     Raises:
         AppendFailed: the projection cannot keep the state.
@@ -162,7 +134,6 @@ class Draft:
         ground: Position,
         sealed: tuple[Sealed, ...],
         identity: str,
-        content: Sequence[Recorded] = (),
     ) -> None:
         self.covered = len(folded.seen)
         self.ground = ground
@@ -171,10 +142,11 @@ class Draft:
         state = b""
         if isinstance(folded.state, Items):
             self._items = folded.state
-            if not content:
-                self.covered -= self.covered % PAGE
-                last = self._items.page(self.covered // PAGE - 1) if self.covered else None
-                assert last is not None, "see `covered`"
+            self.covered -= self.covered % PAGE
+            last = self._items.page(self.covered // PAGE - 1) if self.covered else None
+            if last is None:
+                self.covered = 0
+            else:
                 self.ground = last[-1].position
         elif isinstance(projection, Kept):
             try:
@@ -195,7 +167,6 @@ class Draft:
             parts=[],
             rest=b"",
             state=state,
-            content=[Whole(*msgspec.structs.astuple(each)) for each in content],
             newest=[(*key, n) for key, n in folded.newest.items()],
         )
 
@@ -252,40 +223,6 @@ def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head |
     return head if found == expected else None
 
 
-def read_other_head(data: bytes, projection: Projection[Any], identity: str) -> Head | None:
-    """The head of a snapshot of the same log by another version of a projection, if it is one."""
-    try:
-        head = _head_of(data)
-    except Unusable:
-        return None
-    if head is None or head.version == projection.version:
-        return None
-    expected = (FORMAT, identity, projection.name)
-    return head if (head.format, head.identity, head.projection) == expected else None
-
-
-class Foreign:
-    """What stands for another version of a projection where its snapshots are restored.
-
-    A state that is no sequence comes as MessagePack's own types.
-    """
-
-    latest_only = False
-
-    def __init__(self, head: Head) -> None:
-        self.name = head.projection
-        self.version = head.version
-        if head.state:
-            vars(self).update(keep=msgspec.msgpack.encode, restore=msgspec.msgpack.decode)
-
-    def initial(self) -> Any:
-        """Nothing: nothing is ever folded."""
-
-    def apply(self, state: Any, envelope: Any, /) -> Any:
-        """The same: nothing is ever folded."""
-        return state
-
-
 def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]) -> Restored[S]:
     """The fold that a snapshot holds.
 
@@ -309,8 +246,7 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
         raise Unusable(str(error)) from error
     if len(folded.seen) != len(ids):
         raise Unusable("an id stands in it twice")
-    size = len(head.state) + sum(len(each.payload) for each in head.content)
-    return Restored(folded, head.ground, tuple(head.parts), size)
+    return Restored(folded, head.ground, tuple(head.parts), len(head.state))
 
 
 def _head_of(data: bytes) -> Head | None:
@@ -344,29 +280,11 @@ def _state(projection: Projection[Any], head: Head, parts: list[Part], length: i
             place = places.setdefault(key, array(ORDINAL))
             place.extend(_little_endian(array(ORDINAL, ordinals)))
     items = Items(chain.from_iterable(part.marks for part in parts), places)
-    _put(items, [Recorded(*msgspec.structs.astuple(each)) for each in head.content], length)
     if len(items) != length:
         raise Unusable("its pages and its ids differ in number")
     if not length:
         raise Unusable("it covers nothing")
     return items
-
-
-def _put(items: Items, content: list[Recorded], length: int) -> None:
-    """Put in the envelopes with which a sequence of this length ends.
-
-    Raises:
-        Unusable: they do not begin where a page does.
-    """
-    if not content:
-        return
-    begin, full = length - len(content), len(items.marks)
-    if begin < 0 or begin % PAGE:
-        raise Unusable("its content and its ids differ in number")
-    for number in range(begin // PAGE, full):
-        items.fill(number, content[:PAGE])
-        content = content[PAGE:]
-    items.extend(content)
 
 
 def _little_endian(place: array[int]) -> array[int]:

@@ -1,4 +1,4 @@
-"""Loading and writing snapshots: loading when a long view is cold, writing behind everybody's back.
+"""Loading and writing snapshots: loading when a long view is cold, writing in the background.
 
 Nobody ever waits for a snapshot to be written, and nothing fails because one is not there. What
 cannot be loaded is done without; what cannot be written is tried again when more has gathered.
@@ -11,8 +11,7 @@ import functools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from foldlog.envelope import CLEARED
@@ -21,9 +20,9 @@ from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
 from foldlog.views import snapshot
-from foldlog.views.editions import Editions
-from foldlog.views.snapshot import Draft, Restored, Unusable
-from foldlog.views.view import Key, View, continues
+from foldlog.views.fold import continues
+from foldlog.views.snapshot import Restored, Sealing, Unusable
+from foldlog.views.view import Key, View
 from foldlog_projections.fold import Projection
 
 S = TypeVar("S")
@@ -41,110 +40,56 @@ _log: Final = logging.getLogger("foldlog")
 
 
 class Snapshots:
-    """The snapshots of one store's views. Lives as long as they do."""
+    """The snapshots of one store's views. Lives as long as they do. `store` is where they are."""
 
     def __init__(self, log: Log, store: SnapshotStore) -> None:
+        self.store = store
         self._log = log
-        self._store = store
-        self.editions = Editions(log.namespace, store)
         self._waiting: OrderedDict[Key, View[Any] | None] = OrderedDict()
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        self._changing = asyncio.Lock()
+        self._writing = asyncio.Lock()
         self._closing = False
         self._reported: set[Subject | None] = set()
 
-    @property
-    def store(self) -> SnapshotStore:
-        """Where they are kept."""
-        return self._store
-
-    def may_spare(self, subject: Subject) -> bool:
-        """Whether a subject may have a snapshot however short it is: its records may be spread."""
-        return self._store.reach(subject) > snapshot.DUE_SPAN
-
-    async def load(
-        self, projection: Projection[S], subject: Subject, *, lightly: bool = False
-    ) -> Restored[S] | None:
+    async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
 
-        `lightly`: with one request where there is none, by which one may be missed that was
-        written since others have rebuilt.
         It stands only while the log holds its `ground`: that is for the caller to see.
         """
         if not snapshot.is_keepable(projection):
             return None
+        slot = snapshot.slot_of(projection)
         try:
-            edition = self.editions.last_known(projection)
-            if lightly:
-                (data,) = await self._store.get(subject, [0], edition)
-                if data is None:
-                    return None
-                current = await self.editions.current(projection)
-            else:
-                # Both at once: which edition it is rarely changes.
-                current, (data,) = await asyncio.gather(
-                    self.editions.current(projection), self._store.get(subject, [0], edition)
-                )
-            if current != edition:
-                (data,) = await self._store.get(subject, [0], current)
+            (data,) = await self.store.get(subject, [0], slot)
             if data is None:
                 return None
-            head = snapshot.read_head(data, projection, await self._store.identity(subject))
+            head = snapshot.read_head(data, projection, await self.store.identity(subject))
             if head is None:
                 return None
-            parts = await self._store.get(subject, range(1, len(head.parts) + 1), current)
+            parts = await self.store.get(subject, range(1, len(head.parts) + 1), slot)
             restoring = functools.partial(snapshot.restore, projection, head, parts)
             size = len(head.state) + len(head.rest) + sum(len(part or b"") for part in parts)
             is_large = size > _RESTORED_IN_A_THREAD
-            restored = await asyncio.to_thread(restoring) if is_large else restoring()
-            return restored._replace(edition=current)
+            return await asyncio.to_thread(restoring) if is_large else restoring()
         except LogUnavailable as error:
             _log.info("no snapshot of %s: %s", subject.name, error)
         except Unusable as error:
             self._report(subject, f"{error}; folding the log, and replacing it when it is due")
         return None
 
-    async def load_other(
-        self, projection: Projection[Any], subject: Subject
-    ) -> tuple[int, Restored[Any]] | None:
-        """Return what another version of a projection has, and which version.
+    async def names(self, projection: Projection[Any]) -> set[str]:
+        """Return the names of the subjects of which a projection has snapshots.
 
-        Of a state that is no sequence: in MessagePack's own types. Errors as `SnapshotStore.get`.
+        For operators. Errors as `SnapshotStore.get`.
         """
-        identity = await self._store.identity(subject)
-        for edition in await self.editions.of_other_versions(projection):
-            (data,) = await self._store.get(subject, [0], edition)
-            head = None if data is None else snapshot.read_other_head(data, projection, identity)
-            if head is None:
-                continue
-            try:
-                parts = await self._store.get(subject, range(1, len(head.parts) + 1), edition)
-                return head.version, snapshot.restore(snapshot.Foreign(head), head, parts)
-            except Unusable:
-                continue
-        return None
-
-    async def keep(self, view: View[Any], edition: str) -> None:
-        """Write the snapshot of a view that nobody reads yet into an edition, if it is due.
-
-        Raises:
-            LogUnavailable: it may be written or not. Where it is refused, a line is logged.
-        """
-        if not (
-            snapshot.is_keepable(view.projection)
-            and snapshot.is_due(view.unsaved, view.unsaved_bytes)  # not for each that is spread
-        ):
-            return
-        view.edition = edition
-        try:
-            await self._write_into(view)
-        except (AppendFailed, ConfigurationError) as error:
-            self._report(view.subject, str(error))
+        if not snapshot.is_keepable(projection):
+            return set()
+        return await self.store.names(projection.family, snapshot.slot_of(projection))
 
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span) and snapshot.is_keepable(
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes) and snapshot.is_keepable(
             view.projection
         ):
             self._wait(view.key, view)
@@ -158,28 +103,42 @@ class Snapshots:
         """Have a snapshot removed, some time, that no view will use."""
         self._wait(subject, None)
 
-    @asynccontextmanager
-    async def resting(self) -> AsyncGenerator[None]:
-        """Have none written behind anybody's back meanwhile."""
-        self._enter_loop()
-        async with self._changing:
-            yield
-
-    async def forget(self, subject: Subject) -> None:
-        """Remove the snapshot of a subject.
+    async def write(self, view: View[Any]) -> None:
+        """Write the snapshot of a view now, if it is due and can be kept.
 
         Raises:
-            LogUnavailable: it may still be there; forgetting again is safe.
+            LogUnavailable: it may be written or not. Where it is refused, a line is logged.
+        """
+        if not snapshot.is_keepable(view.projection):
+            return
+        try:
+            await self._write(view)
+        except AppendFailed as error:
+            self._report(view.subject, str(error))
+        except ConfigurationError as error:
+            self._report(None, str(error))
+
+    async def settle(self) -> None:
+        """Return when the snapshot is written that is being written now, if any."""
+        self._enter_loop()
+        async with self._writing:
+            return
+
+    async def forget(self, subject: Subject) -> None:
+        """Remove the snapshots of a subject.
+
+        Raises:
+            LogUnavailable: one may still be there; forgetting again is safe.
         """
         self._waiting.pop(subject, None)
-        await self._store.purge(subject)
+        await self.store.purge(subject)
 
     async def forget_all(self, family: str | None = None) -> None:
         """Remove all snapshots, or those of one family. Errors as `forget`."""
         self._waiting.clear()
         self._enter_loop()
-        async with self._changing:  # what is being written now goes as well
-            await self._store.purge_all(family)
+        async with self._writing:
+            await self.store.purge_all(family)
 
     async def close(self) -> None:
         """Write what waits if that takes no time to speak of, and let go of the rest."""
@@ -207,7 +166,7 @@ class Snapshots:
         """Leave behind what belongs to another event loop: a log in memory serves any."""
         if self._writer is None or self._writer.get_loop() is asyncio.get_running_loop():
             return
-        self._writer, self._hurry, self._changing = None, asyncio.Event(), asyncio.Lock()
+        self._writer, self._hurry, self._writing = None, asyncio.Event(), asyncio.Lock()
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -215,15 +174,11 @@ class Snapshots:
             subject = key if isinstance(key, Subject) else key[0]
             began = time.monotonic()
             try:
-                async with self._changing:
+                async with self._writing:
                     if view is None:
-                        await self._store.purge(subject)
+                        await self.store.purge(subject)
                     else:
-                        await self._write(view)
-            except AppendFailed as error:
-                self._report(subject, str(error))
-            except ConfigurationError as error:
-                self._report(None, str(error))
+                        await self.write(view)
             except FoldlogError as error:
                 _log.info("no snapshot of %s: %s", subject.name, error)
             await self._rest((time.monotonic() - began) * (1 / _SHARE - 1))
@@ -236,54 +191,45 @@ class Snapshots:
             return
 
     async def _write(self, view: View[Any]) -> None:
-        edition = await self.editions.current(view.projection)
-        if edition != view.edition:  # what was stored is no part of what is read now
-            view.edition, view.sealed = edition, ()
-        await self._write_into(view)
-
-    async def _write_into(self, view: View[Any]) -> None:
-        identity = await self._store.identity(view.subject)
-        folded, ground = view.folded, view.ground
-        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes, view.span):
+        identity = await self.store.identity(view.subject)
+        folded, ground = view.folded, view.last
+        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
             return  # it was cleared meanwhile
-        content = snapshot.content_of(folded, view.span)
-        covered = snapshot.covered(folded, content)
-        if covered == 0 or covered <= len(folded.seen) - view.unsaved:
-            view.pass_over()  # what is new is too large for the head, and no full page
-            return
         seen = folded.seen
-        draft = Draft(view.projection, folded, ground, view.sealed, identity, content)
-        view.saved(draft.covered, draft.ground.seq)
-        for number, data in draft.parts():
+        made = Sealing(view.projection, folded, ground, view.sealed, identity)
+        if made.covered <= len(seen) - view.unsaved:
+            return  # no page is full that was not
+        view.saved(made.covered)
+        for number, data in made.parts():
             await self._put(view, number, data)
-        await self._put(view, 0, draft.head())
+        await self._put(view, 0, made.head())
         if view.folded.seen is seen:
-            view.sealed = draft.sealed
+            view.sealed = made.sealed
         try:
-            stands = await self._stands(draft, view.subject)
+            stands = await self._stands(made, view.subject)
         except LogUnavailable:
             self.discard(view.subject)  # nobody knows whether it stands
             raise
         if not stands:
-            await self._store.purge(view.subject)
+            await self.store.purge(view.subject)
 
     async def _put(self, view: View[Any], number: int, data: bytes) -> None:
-        if len(data) > self._store.max_bytes:
+        if len(data) > self.store.max_bytes:
             # What it does not cover must have doubled before it is worth another attempt.
             view.postpone()
-            raise AppendFailed(f"{len(data)} bytes; a message holds {self._store.max_bytes}")
-        await self._store.put(view.subject, number, data, view.edition)
+            raise AppendFailed(f"{len(data)} bytes; a message holds {self.store.max_bytes}")
+        await self.store.put(view.subject, number, data, snapshot.slot_of(view.projection))
 
-    async def _stands(self, draft: Draft, subject: Subject) -> bool:
+    async def _stands(self, made: Sealing, subject: Subject) -> bool:
         """Whether what was written is of what the log holds, and was not cleared before it came.
 
         Whoever clears the subject after this removes the snapshot too.
         """
-        async with aclosing(self._log.read(subject, after=draft.ground.seq - 1)) as pages:
+        async with aclosing(self._log.read(subject, after=made.ground.seq - 1)) as pages:
             async for records in pages:
                 first = records[0]
                 return (
-                    continues(draft.ground, first, within=True)
+                    continues(made.ground, first, within=True)
                     and first.envelopes[0].type != CLEARED
                 )
         return False

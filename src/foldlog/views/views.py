@@ -10,10 +10,10 @@ What a read promises (ADR 0003):
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from asyncio import get_running_loop
-from collections.abc import AsyncGenerator, Callable, Container, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
@@ -24,10 +24,10 @@ from foldlog.subjects import Subject
 from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
-from foldlog.views.view import View, key_of
+from foldlog.views.view import Key, View, key_of
+from foldlog.views.watching import Watching
 from foldlog_projections.fold import Folded, Projection
-from foldlog_projections.items import PAGE, Items
-from foldlog_projections.own import family_of
+from foldlog_projections.items import Items
 
 Consistency = Literal["linearizable", "strong", "session", "eventual"]
 CONSISTENCIES: Final = get_args(Consistency)
@@ -37,22 +37,20 @@ TRUST_SECONDS: Final = 5.0
 
 DEFAULT_MAX_HOT_BYTES: Final = 256 * 1024 * 1024
 
-_AHEAD: Final = 8 * PAGE
-"""Envelopes that a watcher who catches up has loaded at once."""
-
 S = TypeVar("S")
 
 Source = Literal["hit", "catch-up", "hydration"]
 """How a read is answered: from memory, after asking the log for what is new, or from the log."""
 
 OnRead = Callable[[str, Source], None]
-"""Hears the name of the projection that is read, and the source."""
-
-_log: Final = logging.getLogger("foldlog")
+"""Called before each read with the name of the projection, and the source."""
 
 
 class Views:
     """The views over one log. Lives as long as its store.
+
+    `snapshots` are those of these views, if there are to be any; `on_read`, if set, is called
+    before each read.
 
     Args:
         snapshots: where snapshots of long folds are kept. None: nowhere.
@@ -74,24 +72,33 @@ class Views:
         live: bool = True,
         own: Iterable[Projection[Any]] = (),
     ) -> None:
+        self.live = live
+        self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
+        self.on_read: OnRead | None = None
+        self.closed = False
         self._log = log
         self._loop = loop
-        self._live = live
         self._beside: dict[str, list[str]] = {}
         for each in own:
-            self._beside.setdefault(family_of(each), []).append(each.name)
+            self._beside.setdefault(each.family, []).append(each.name)
         self._hot = Hot(max_hot_bytes)
-        self._snapshots = Snapshots(log, snapshots) if snapshots is not None else None
         self._relief: asyncio.Task[None] | None = None
-        self._hydration = Hydration(log, self._snapshots)
+        self._hydration = Hydration(log, self.snapshots)
+        self._watching = Watching(self)
         self._rewound: LogRewound | None = None
-        self.closed = False
+
+    def use_snapshots(self, store: SnapshotStore) -> None:
+        """Have views that are loaded from now on look for snapshots there."""
+        self.snapshots = Snapshots(self._log, store)
+        self._hydration = Hydration(self._log, self.snapshots)
 
     def __len__(self) -> int:
         return len(self._hot)
 
+    # --- whom the log serves --------------------------------------------------------------------
+
     def check(self) -> None:
-        """Refuse whom the log cannot serve.
+        """Refuse a caller that the log cannot serve.
 
         Raises:
             StoreClosed: the log was let go of.
@@ -114,18 +121,32 @@ class Views:
                 "one store per event loop, so call foldlog.connect() in this one too"
             )
 
+    def check_read(self) -> None:
+        """As `check`, and refuse reads of a log that was found rewound, until `drop`.
+
+        Raises:
+            LogRewound: it was.
+        """
+        self.check()
+        if self._rewound is not None:
+            found = self._rewound
+            raise LogRewound(found.stream, found.sequence, found.reason)
+
+    # --- reading --------------------------------------------------------------------------------
+
     async def read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> Folded[S]:
         """Return the fold of `subject`. Use it before the next await; never change it.
 
         Raises:
+            ConfigurationError: the consistency is unknown, or another event loop runs.
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
-            LogRewound: the log was restored or replaced under this store. From then on no read
-                answers, until `drop`: what was told before is no longer so.
+            LogRewound: the log came back without what it held; until `drop`, nothing is read.
         """
-        view = await self._read(projection, subject, consistency)
-        await self._hydration.complete(view)
+        view: View[Any] = await self._read(projection, subject, consistency)
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
         return view.folded
 
     async def select(
@@ -143,7 +164,7 @@ class Views:
         items = view.folded.state
         if not items.absent:
             return items.take(choose(view.folded))
-        return await self._hydration.take(view, choose)
+        return await self.take(view, choose)
 
     async def read_at(
         self, projection: Projection[S], subject: Subject, consistency: Consistency = "strong"
@@ -159,19 +180,9 @@ class Views:
     def current(self, subject: Subject) -> Folded[Any] | None:
         """The fold of `subject`, if it is hot and nothing of it is known to be missing."""
         view = self._hot.get(subject)
-        if view is None or not view.is_hydrated or not self._is_current(view):
+        if view is None or not view.is_hydrated or not self.is_current(view):
             return None
         return view.folded
-
-    @property
-    def snapshots(self) -> Snapshots | None:
-        """The snapshots of these views, if there are to be any."""
-        return self._snapshots
-
-    def use_snapshots(self, store: SnapshotStore) -> None:
-        """Have views that are loaded from now on look for snapshots there."""
-        self._snapshots = Snapshots(self._log, store)
-        self._hydration = Hydration(self._log, self._snapshots)
 
     def peek(self, projection: Projection[S], subject: Subject) -> View[S] | None:
         """The view as it is, if it is hot. Use it before the next await; never change it."""
@@ -183,20 +194,16 @@ class Views:
         view = self._hot.get(subject)
         return view is not None and view.is_hydrated
 
+    # --- what is known to have changed ----------------------------------------------------------
+
     def acked(self, subject: Subject, seq: int) -> None:
         """Have later `session` reads of `subject` see what was stored at `seq`."""
-        view = self._hot.get(subject)
-        if view is not None:
+        for view in self._of(subject):
             view.acked(seq)
-        for name in self._beside.get(subject.family, ()):
-            view = self._hot.get((subject, name))
-            if view is not None:
-                view.acked(seq)
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
-        view = self._hot.get(subject)
-        if view is not None:
+        for view in self._of(subject):
             view.unsettle(time.monotonic())
 
     def wake(self) -> None:
@@ -204,123 +211,117 @@ class Views:
         for view in self._hot:
             view.wake()
 
-    async def watch(
-        self, projection: Projection[Items], subject: Subject, since_id: str | None
-    ) -> AsyncGenerator[Recorded]:
-        """Yield the envelopes of `subject` in log order, then each new one, without end.
-
-        Starts after the envelope `since_id`, or at the beginning if that is None or unknown. An
-        outage of the log is waited out; what was stored meanwhile follows.
-
-        Raises:
-            LogCorrupt, StoreClosed: the log cannot be read any more.
-        """
-        self._check_read()
-        view = self._view(projection, subject)
-        wake = asyncio.Event()
-        view.watchers.add(wake)
-        self._hot.settle(view)
-        seen: dict[str, int] | None = None
-        last = -1
-        cleared_at = 0
-        force = True
-
-        def following(folded: Folded[Items]) -> range:
-            nonlocal seen, last, cleared_at
-            if folded.seen is not seen:  # the first look, or it was cleared, or folded anew
-                goes_on = seen is None or folded.cleared_at == cleared_at
-                last = folded.seen.get(since_id or "", -1) if goes_on else -1
-                seen, cleared_at = folded.seen, folded.cleared_at
-            return range(last + 1, min(last + 1 + _AHEAD, len(folded.state)))
-
-        try:
-            while True:
-                found = await self._followed(view, wake, following, force=force)
-                for envelope in found:
-                    if view.folded.seen is not seen:
-                        break
-                    last += 1
-                    since_id = envelope.id
-                    yield envelope
-                if not (found or self._live):
-                    return
-                force = not found and not await _woken(wake, TRUST_SECONDS)
-        finally:
-            view.watchers.discard(wake)
-            self._hot.settle(view)
-            await self._abandon(view)
-
-    async def advances(self, projection: Projection[Any], subject: Subject) -> AsyncGenerator[int]:
-        """Yield how far the fold of `subject` has come: now, and whenever that is further.
-
-        An outage of the log is waited out. Errors as `watch`.
-        """
-        self._check_read()
-        view = self._view(projection, subject)
-        wake = asyncio.Event()
-        view.watchers.add(wake)
-        self._hot.settle(view)
-        reached, force = -1, True
-        try:
-            while True:
-                await self._followed(view, wake, None, force=force)
-                has_moved = view.applied != reached
-                if has_moved:
-                    reached = view.applied
-                    yield reached
-                if not (has_moved or self._live):
-                    return
-                force = not has_moved and not await _woken(wake, TRUST_SECONDS)
-        finally:
-            view.watchers.discard(wake)
-            self._hot.settle(view)
-            await self._abandon(view)
-
     @property
     def lag(self) -> int:
         """By how many sequences the view that is most behind lacks what it has heard of."""
         return max((view.known_head - view.applied for view in self._hot), default=0)
 
-    def observe(self, on_read: OnRead) -> None:
-        """Have `on_read` called before each read. Until then nothing is spent on it."""
-        read = self._read
+    # --- watching -------------------------------------------------------------------------------
 
-        async def observed(
-            projection: Projection[S], subject: Subject, consistency: Consistency
-        ) -> View[S]:
-            on_read(projection.name, self._source(projection, subject, consistency))
-            return await read(projection, subject, consistency)
+    def watch(
+        self, projection: Projection[Items], subject: Subject, since_id: str | None
+    ) -> AsyncGenerator[Recorded]:
+        """See `Watching.watch`."""
+        return self._watching.watch(projection, subject, since_id)
 
-        vars(self)["_read"] = observed  # in front of the method
+    def advances(self, projection: Projection[Any], subject: Subject) -> AsyncGenerator[int]:
+        """See `Watching.advances`."""
+        return self._watching.advances(projection, subject)
+
+    # --- for those who watch --------------------------------------------------------------------
+
+    def view(self, projection: Projection[S], subject: Subject) -> View[S]:
+        """The view of a subject, cold if nobody has read it yet."""
+        view = self._hot.get(key_of(projection, subject))
+        if view is None:
+            view = View(projection, subject, self._hot.account)
+            self._hot.add(view)
+        return view
+
+    def is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
+        """Whether a hydrated view answers reads of that consistency as it is."""
+        if not self.live:
+            return True
+        is_current = view.is_trusted if consistency == "eventual" else view.is_current
+        return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
+
+    def holds(self, view: View[Any]) -> bool:
+        """Whether reads are answered from that view: it was not evicted."""
+        return self._hot.get(view.key) is view
+
+    @property
+    def trust_seconds(self) -> float:
+        """How long pushes are trusted without a look at the log."""
+        return TRUST_SECONDS
+
+    async def refresh(self, view: View[Any], consistency: Consistency) -> None:
+        """Have a view read from the log what a read that begins now is owed. Errors as `read`."""
+        arrived = view.looks
+        async with self._alone(view):
+            if view.is_hydrated:
+                is_strong = consistency == "strong"
+                if view.looked > arrived if is_strong else self.is_current(view, consistency):
+                    return  # what another has read in the meantime is enough
+            if view.failed is not None and view.failed[0] > arrived:
+                raise view.failed[1]
+            view.looks = number = view.looks + 1
+            try:
+                if view.unfollow is None:
+                    view.unfollow = await self._log.follow(view.subject, self._hints(view.key))
+                is_weak = consistency == "eventual" and view.is_hydrated
+                await self._hydration.look(view, strong=not is_weak)
+            except LogRewound as error:
+                self._rewound = error
+                raise
+            except LogUnavailable as error:
+                view.failed = number, error
+                raise
+            view.looked = number
+            self._hot.touch(view)
+            if self.snapshots is not None:
+                self.snapshots.offer(view)
+
+    async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
+        """See `Hydration.take`."""
+        if not view.folded.state.missing(choose(view.folded)):
+            return view.folded.state.take(choose(view.folded))
+        async with self._alone(view):
+            found = await self._hydration.take(view, choose)
+        if self._hot.is_full:
+            await self._evict(keep=view)
+        return found
+
+    async def abandon(self, view: View[Any]) -> None:
+        """Let go of a view that nobody got to read and nobody waits for."""
+        if not (view.is_hydrated or view.readers or view.watchers):
+            await self._release(view)
+
+    # --- letting go -----------------------------------------------------------------------------
 
     async def forget(self, subject: Subject) -> None:
-        """Remove the snapshot of a subject that was cleared. Errors as `Snapshots.forget`."""
-        if self._snapshots is not None:
-            await self._snapshots.forget(subject)
+        """Remove the snapshots of a subject that was cleared. Errors as `Snapshots.forget`."""
+        if self.snapshots is not None:
+            await self.snapshots.forget(subject)
 
     async def drop(self, names: Container[str] | None = None) -> None:
         """Forget every view, or those of projections by name; reads fold the log anew, as it is.
 
-        What they held may be wrong, and no snapshot of it is written from here on. A view that
-        somebody watches begins anew; the watcher goes on after what it has seen last.
+        What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
+        on after what it has seen last.
         """
         self._rewound = None
         for view in self._hot:
-            if not view.is_hydrated or (names is not None and view.projection.name not in names):
-                continue
-            if view.watchers:
-                view.reset()
-                view.wake()
-            else:
-                if self._snapshots is not None:
-                    self._snapshots.withdraw(view)
+            if view.is_hydrated and (names is None or view.projection.name in names):
                 view.postpone()  # what is about to write its snapshot finds none due
-                await self._release(view)
+                await self._cool(view)
+                view.wake()
+        if self.snapshots is not None:
+            await self.snapshots.settle()
 
     async def drop_snapshots(self, family: str | None = None) -> None:
         """Remove all snapshots, or those of one family. Errors as `Snapshots.forget`."""
-        if self._snapshots is not None:
-            await self._snapshots.forget_all(family)
+        if self.snapshots is not None:
+            await self.snapshots.forget_all(family)
 
     async def close(self) -> None:
         """Forget everything; watchers end with StoreClosed."""
@@ -332,30 +333,10 @@ class Views:
                 view.wake()
                 await self._release(view)
         finally:
-            if self._snapshots is not None:
-                await self._snapshots.close()
+            if self.snapshots is not None:
+                await self.snapshots.close()
 
-    def _source(
-        self, projection: Projection[Any], subject: Subject, consistency: Consistency
-    ) -> Source:
-        view = self._hot.get(key_of(projection, subject))
-        if view is None or not view.is_hydrated:
-            return "hydration"
-        hit = consistency in ("session", "eventual") and self._is_current(view, consistency)
-        return "hit" if hit else "catch-up"
-
-    def _is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
-        if not self._live:
-            return True
-        is_current = view.is_trusted if consistency == "eventual" else view.is_current
-        return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
-
-    def _view(self, projection: Projection[S], subject: Subject) -> View[S]:
-        view = self._hot.get(key_of(projection, subject))
-        if view is None:
-            view = View(projection, subject, self._hot.account)
-            self._hot.add(view)
-        return view
+    # --- private --------------------------------------------------------------------------------
 
     async def _read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
@@ -363,110 +344,90 @@ class Views:
         if consistency not in CONSISTENCIES:
             known = ", ".join(CONSISTENCIES)
             raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
-        self._check_read()
+        self.check_read()
+        if self.on_read is not None:
+            self.on_read(projection.name, self._source(projection, subject, consistency))
         if consistency == "linearizable":
             await self._log.barrier(subject.shard)
             consistency = "strong"
-        view = self._view(projection, subject)
-        try:
-            if not view.is_hydrated:
-                await self._hydrate(view, consistency)
-                self._hot.settle(view)
-            elif not self._is_current(view, consistency) or (
-                consistency == "strong" and self._live
-            ):
-                await self._hydration.catch_up(view, strong=consistency != "eventual")
-        except LogRewound as error:
-            self._rewound = error
-            raise
-        if self._rewound is not None:
-            self._check_read()  # another reader has found out meanwhile
+        view = self.view(projection, subject)
+        if (
+            not view.is_hydrated
+            or (consistency == "strong" and self.live)
+            or not self.is_current(view, consistency)
+        ):
+            await self.refresh(view, consistency)
+            if self._rewound is not None:
+                self.check_read()  # another reader has found out meanwhile
         self._hot.touch(view)
         if self._hot.is_full:
             await self._evict(keep=view)
         return view
 
-    def _check_read(self) -> None:
-        self.check()
-        if self._rewound is not None:
-            found = self._rewound
-            raise LogRewound(found.stream, found.sequence, found.reason)
+    def _source(
+        self, projection: Projection[Any], subject: Subject, consistency: Consistency
+    ) -> Source:
+        view = self._hot.get(key_of(projection, subject))
+        if view is None or not view.is_hydrated:
+            return "hydration"
+        is_hit = consistency in ("session", "eventual") and self.is_current(view, consistency)
+        return "hit" if is_hit else "catch-up"
 
-    async def _hydrate(self, view: View[Any], consistency: Consistency) -> None:
-        """Load a cold view; concurrent readers of it share the first one's load."""
-        view.loaders += 1
+    def _of(self, subject: Subject) -> Iterator[View[Any]]:
+        """The hot views of a subject: its family's own, and those of users' projections."""
+        view = self._hot.get(subject)
+        if view is not None:
+            yield view
+        for name in self._beside.get(subject.family, ()):
+            view = self._hot.get((subject, name))
+            if view is not None:
+                yield view
+
+    @asynccontextmanager
+    async def _alone(self, view: View[Any]) -> AsyncIterator[None]:
+        """Be the only one who reads the log for a view."""
+        view.readers += 1
+        lock = view.lock = view.lock or asyncio.Lock()
         try:
-            while view.hydrated is not None and not view.hydrated.done():
-                # Not the future itself: one reader's cancellation must not become another's.
-                await asyncio.wait([view.hydrated])
-            if view.hydrated is None:
-                await self._load(view)
-            elif consistency == "strong" or not self._is_current(view, consistency):
-                # What another has loaded may be older than this read.
-                await self._hydration.catch_up(view)
+            async with lock:
+                yield
         finally:
-            view.loaders -= 1
-            await self._abandon(view)
+            view.readers -= 1
+            if not view.readers:
+                view.lock = None  # a log in memory serves one event loop after another
+            await self.abandon(view)
 
-    async def _abandon(self, view: View[Any]) -> None:
-        """Let go of a view that nobody got to read and nobody waits for."""
-        if not (view.is_hydrated or view.loaders or view.watchers):
-            await self._release(view)
-
-    async def _load(self, view: View[Any]) -> None:
-        loading = view.hydrated = asyncio.get_running_loop().create_future()
-        try:
-            if view.unfollow is None:
-                view.unfollow = await self._log.follow(view.subject, self._hints(view))
-            await self._hydration.catch_up(view)
-        except BaseException:
-            view.hydrated = None
-            raise
-        finally:
-            loading.set_result(None)
-
-    def _hints(self, view: View[Any]) -> OnRecord:
-        snapshots = self._snapshots
-
+    def _hints(self, key: Key) -> OnRecord:
         def hint(record: Record) -> None:
+            view = self._hot.get(key)
+            if view is None:
+                return
+            if not view.is_hydrated and not view.readers:
+                view.acked(record.seq)  # it was evicted, and is watched
+                return
             view.hint(record, self._log.epoch)
-            if snapshots is not None:
-                snapshots.offer(view)
+            if self.snapshots is not None:
+                self.snapshots.offer(view)
             if self._hot.is_full and (self._relief is None or self._relief.done()):
                 relief = self._evict(keep=None)
                 self._relief = asyncio.get_running_loop().create_task(relief, name="foldlog evict")
 
         return hint
 
-    async def _followed(
-        self, view: View[Any], wake: asyncio.Event, choose: Choose | None, *, force: bool
-    ) -> list[Recorded]:
-        """What of a watched view comes next, however long it takes until the log is there.
-
-        Without `choose` nothing does: the view is current.
-        """
-        while not self.closed:
-            self._check_read()
-            try:
-                if not view.is_hydrated:
-                    await self._hydrate(view, "session")
-                elif force or not self._is_current(view):
-                    await self._hydration.catch_up(view)
-                return [] if choose is None else await self._hydration.take(view, choose)
-            except LogRewound as error:
-                self._rewound = error
-                raise
-            except LogUnavailable as error:
-                _log.info("watching %s: %s; waiting for the log", view.subject.name, error)
-                await _woken(wake, TRUST_SECONDS)
-                force = True
-        raise StoreClosed
-
     async def _evict(self, keep: View[Any] | None) -> None:
         while (view := self._hot.surplus(keep)) is not None:
-            if self._snapshots is not None:
-                self._snapshots.withdraw(view)
+            await self._cool(view)
+
+    async def _cool(self, view: View[Any]) -> None:
+        """Let go of a view's fold; those who watch it are still told when there is more."""
+        if self.snapshots is not None:
+            self.snapshots.withdraw(view)
+        if not view.watchers:
             await self._release(view)
+        elif self._hot.remove(view):
+            cold = self.view(view.projection, view.subject)
+            cold.watchers, cold.known_head = view.watchers, view.known_head
+            cold.unfollow, view.unfollow = view.unfollow, None
 
     async def _release(self, view: View[Any]) -> None:
         if self._hot.remove(view) and view.unfollow is not None:
@@ -474,12 +435,5 @@ class Views:
             await unfollow()
 
 
-async def _woken(wake: asyncio.Event, timeout: float) -> bool:
-    """Wait to be woken; False if that did not happen in time."""
-    try:
-        async with asyncio.timeout(timeout):
-            await wake.wait()
-    except TimeoutError:
-        return False
-    wake.clear()
-    return True
+def _everything(folded: Folded[Items]) -> range:
+    return range(len(folded.state))

@@ -78,6 +78,7 @@ class _Life:
     ) -> None:
         self._loop = loop
         self._rng = random.Random(seed)
+        random.seed(seed)  # by which decisions that meet each other pause
         self._faults = drawn(self._rng) if faults is None else faults
         self._make = make
         self._keys = self._rng.choice([1, 2, 3])

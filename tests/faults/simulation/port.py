@@ -23,13 +23,13 @@ from foldlog.log import port
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, LogInfo, OnRecord, Record, Unfollow
 from foldlog.subjects import Branch, Namespace, Subject
-from foldlog_projections.registry import PROJECTIONS
+from foldlog_projections.registry import KINDS
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import REPLICAS, Stored, Stream
 
 TIMEOUT = 5.0
 _ROUND_TRIP = 0.002
-LATEST = {projection.name for projection in PROJECTIONS if projection.latest_only}
+LATEST = {projection.name for projection in KINDS if projection.latest_only}
 
 
 class SimulatedLog:

@@ -12,8 +12,8 @@ from foldlog.log import memory as memory_module
 from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Subject
 from foldlog.views import Views, snapshot
-from foldlog_projections import updates
 from foldlog_projections.items import PAGE
+from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, read, save, subject
 
 LONG = 3 * PAGE + 10

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 from foldlog.log.snapshots import MemorySnapshots
 from foldlog.views import Views
-from foldlog_projections import updates
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
+from foldlog_projections.updates import kind as updates
 from tests.views.snapshots.conftest import CountingLog, latest, save_long, snapshot_of
 from tests.views.support import read, save, subject
 

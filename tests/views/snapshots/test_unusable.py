@@ -13,9 +13,9 @@ from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Subject
 from foldlog.upcasting import UPCASTERS
 from foldlog.views import Views, snapshot
-from foldlog_projections import updates
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
+from foldlog_projections.updates import kind as updates
 from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
 from tests.views.support import Log, read, save, subject
 

@@ -161,7 +161,8 @@ class Appender:
 
         def end(task: asyncio.Task[None]) -> None:
             self._exclusive_tasks.discard(task)
-            self._end(waiting, StoreClosed())
+            error = None if task.cancelled() else task.exception()
+            self._end(waiting, error or StoreClosed())
 
         task.add_done_callback(end)
 

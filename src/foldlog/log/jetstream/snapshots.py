@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from foldlog.log.jetstream import streams
 from foldlog.log.jetstream.connection import ReplyLost, status_of
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.packing import OVERHEAD
-from foldlog.log.snapshots import Slot, edition_of, slot
+from foldlog.log.snapshots import Slot, slot
 from foldlog.subjects import Subject, snapshot
 
 _PATIENCE: Final = 1.0
@@ -46,10 +46,6 @@ class JetStreamSnapshots:
     def max_bytes(self) -> int:
         """See the port."""
         return self._log.connection.max_payload - OVERHEAD
-
-    def reach(self, subject: Subject) -> int:
-        """See the port."""
-        return self._log.known(subject.shard)
 
     async def identity(self, subject: Subject) -> str:
         """See the port: the incarnation of the subject's shard."""
@@ -109,12 +105,6 @@ class JetStreamSnapshots:
     async def names(self, family: str, edition: str = "") -> set[str]:
         """See the port."""
         return {name for _, name in await self._slots(family, slot(edition, 0))}
-
-    async def purge_editions(self, family: str, which: Callable[[str], bool]) -> None:
-        """See the port."""
-        for where, name in await self._slots(family, "*"):
-            if which(edition_of(where)):
-                await self._side.purge(snapshot(name, where))
 
     async def _slots(self, family: str, matching: Slot) -> list[tuple[str, str]]:
         """What is stored of a family in the slots that match, each with its subject's name."""

@@ -91,7 +91,7 @@ class ShortTermMemory:
             try:
                 self._state = MemoryState.from_dict(saved)
             except (TypeError, ValueError) as fault:
-                raise LogCorrupt(projection.name, 0, f"{self.key!r:.80}: {fault}") from fault
+                raise LogCorrupt(projection.kind.name, 0, f"{self.key!r:.80}: {fault}") from fault
         self._schedule()
 
     async def add_turn(self, turn: ConversationTurn) -> None:

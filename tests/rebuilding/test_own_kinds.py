@@ -1,10 +1,8 @@
-"""Projections of users' own get what the built-in ones get."""
+"""Kinds of users' own that fold the records of others get what the built-in ones get."""
 
 from __future__ import annotations
 
-import asyncio
 from importlib import metadata
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,17 +11,17 @@ import pytest
 import foldlog
 from foldlog import codec
 from foldlog.log.memory import MemoryLog
-from foldlog.store import own
-from foldlog_projections import events
+from foldlog.store import kinds as chosen
+from foldlog_projections.events import kind as events
 from tests.conftest import OpenStore
-from tests.rebuilding.test_rebuild import LONG, editions, wait_for_snapshots
+from tests.rebuilding.test_rebuild import LONG, wait_for_snapshots
 from tests.support.build import event, update
 
 
 class Costs:
     """What the events of a trace say that each tool has cost: calls and tokens."""
 
-    name = "tool costs"
+    name = "tool_costs"
     version = 1
     family = "events"
     latest_only = False
@@ -46,66 +44,74 @@ class KeptCosts(Costs):
     restore = staticmethod(msgspec.msgpack.decode)
 
 
+def kind_of(fold: Any) -> foldlog.Kind[Any]:
+    return foldlog.Kind(fold.name, of=events, fold=fold, version=fold.version)
+
+
 def call(n: int, tokens: int = 1) -> foldlog.StoredEvent:
     return event(ts=float(n), node_name=f"tool-{n % 2}", payload={"tokens": tokens})
 
 
 @pytest.fixture(params=[Costs, KeptCosts])
 def costs(request: pytest.FixtureRequest) -> Any:
-    return request.param()
+    return kind_of(request.param())
 
 
 async def test_a_view_of_ones_own_is_read_by_name(reopen: OpenStore) -> None:
-    store, other = await reopen(projections=[Costs()]), await reopen(projections=[Costs()])
-    assert await store.view("tool costs", "trace") == {}
+    store, other = await reopen(kinds=[kind_of(Costs())]), await reopen(kinds=[kind_of(Costs())])
+    assert await store.view("tool_costs", "trace") == {}
     await store.save_events([call(n) for n in range(5)])
     expected = {"tool-0": [3, 3], "tool-1": [2, 2]}
-    assert await store.view("tool costs", "trace") == expected
-    assert await other.view("tool costs", "trace", consistency="strong") == expected
+    assert await store.view("tool_costs", "trace") == expected
+    assert await other.view("tool_costs", "trace", consistency="strong") == expected
     await other.save_event(call(5, tokens=40))
-    assert (await store.view("tool costs", "trace", consistency="strong"))["tool-1"] == [3, 42]
+    assert (await store.view("tool_costs", "trace", consistency="strong"))["tool-1"] == [3, 42]
     assert len(await store.load_history("trace")) == 6
-    assert (await store.view("tool costs", "another")) == {}
+    assert (await store.view("tool_costs", "another")) == {}
 
 
 async def test_what_a_caller_does_to_a_state_stays_with_the_caller(costs: Any) -> None:
-    async with foldlog.memory_store(projections=[costs]) as store:
+    async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_event(call(1))
-        state = await store.view("tool costs", "trace")
+        state = await store.view("tool_costs", "trace")
         state["tool-1"][0] = 99
-        assert await store.view("tool costs", "trace") == {"tool-1": [1, 1]}
+        assert await store.view("tool_costs", "trace") == {"tool-1": [1, 1]}
 
 
 async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> None:
-    async with foldlog.memory_store(projections=[costs]) as store:
+    async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_events([call(n) for n in range(10)])
         await store.load_history("trace")
-        await store.view("tool costs", "trace")
+        await store.view("tool_costs", "trace")
         report = await store.rebuild()
-        assert report.projections["tool costs"] == report.projections["events"] == 1
+        assert report.projections["tool_costs"] == report.projections["events"] == 1
         assert report.differing == ()
-        await store.view("tool costs", "trace")
+        await store.view("tool_costs", "trace")
         view = store.hot_views.peek(costs, store.subject(events, "trace"))
         assert view is not None
         view.folded.state["tool-0"][1] = 7
-        [difference] = (await store.verify("tool costs")).differing
-        assert difference.view == "tool costs/trace"
+        [difference] = (await store.verify("tool_costs")).differing
+        assert difference.view == "tool_costs/trace"
         assert difference.first == "state.tool-0[1]: 7 was served, 5 is in the log"
-        assert (await store.rebuild("tool costs")).differing == (difference,)
-        assert (await store.view("tool costs", "trace"))["tool-0"] == [5, 5]
+        assert (await store.rebuild("tool_costs")).differing == (difference,)
+        assert (await store.view("tool_costs", "trace"))["tool-0"] == [5, 5]
+
+
+def slots(log: MemoryLog) -> set[tuple[str, str]]:
+    return {(subject.family, str(where)) for subject, where in log.snapshots.stored}
 
 
 async def test_one_that_can_be_kept_has_snapshots_with_its_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    log, costs = MemoryLog(), KeptCosts()
-    async with foldlog.memory_store(log=log, projections=[costs]) as store:
+    log, costs = MemoryLog(), kind_of(KeptCosts())
+    async with foldlog.memory_store(log=log, kinds=[costs]) as store:
         for n in range(LONG):  # one by one, so that each has a record of its own
             await store.save_event(call(n))
-        state = await store.view("tool costs", "trace")
+        state = await store.view("tool_costs", "trace")
         await store.load_history("trace")
         await wait_for_snapshots(store)
-    assert editions(log, "events") == {"", "u~tool=20costs"}
+    assert {where.rpartition("~")[0] for _, where in slots(log)} == {"", "tool_costs"}
     applied: list[int] = []
 
     class Watched(KeptCosts):
@@ -113,43 +119,47 @@ async def test_one_that_can_be_kept_has_snapshots_with_its_version(
             applied.append(envelope.seq)
             return super().apply(state, envelope)
 
-    async with foldlog.memory_store(log=log, projections=[Watched()]) as store:
-        assert await store.view("tool costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[kind_of(Watched())]) as store:
+        assert await store.view("tool_costs", "trace") == state
         assert len(applied) < LONG  # the rest came with the snapshot
         watched = Watched()
     monkeypatch.setattr(Watched, "version", 2)
     applied.clear()
-    async with foldlog.memory_store(log=log, projections=[watched]) as store:
-        assert await store.view("tool costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[kind_of(watched)]) as store:
+        assert await store.view("tool_costs", "trace") == state
         assert len(applied) >= LONG
-        report = await store.rebuild("tool costs")
-        assert (report.differing, report.changed) == ((), ())
-        assert editions(log, "events") == {"", "u~tool=20costs~v2~1"}
+        report = await store.rebuild("tool_costs")
+        assert report.differing == ()
+        await store.close()
+    applied.clear()
+    async with foldlog.memory_store(log=log, kinds=[kind_of(watched)]) as store:
+        assert await store.view("tool_costs", "trace") == state
+        assert len(applied) < LONG  # the rebuild has written the snapshot of this version
 
 
 async def test_ones_own_views_travel_in_time(costs: Any) -> None:
-    async with foldlog.memory_store(projections=[costs]) as store:
+    async with foldlog.memory_store(kinds=[costs]) as store:
         await store.save_event(call(1))
         moment = await store.position()
         await store.save_event(call(2))
         async with store.at(moment) as past:
-            assert await past.view("tool costs", "trace") == {"tool-1": [1, 1]}
-        assert await store.view("tool costs", "trace") == {"tool-1": [1, 1], "tool-0": [1, 1]}
+            assert await past.view("tool_costs", "trace") == {"tool-1": [1, 1]}
+        assert await store.view("tool_costs", "trace") == {"tool-1": [1, 1], "tool-0": [1, 1]}
 
 
 async def test_views_of_ones_own_are_evicted_like_others(costs: Any) -> None:
-    async with foldlog.memory_store(projections=[costs], max_hot_bytes=0) as store:
+    async with foldlog.memory_store(kinds=[costs], max_hot_bytes=0) as store:
         for n in range(20):
             await store.save_event(event(f"trace-{n}", node_name="t", payload={"tokens": n}))
-            assert await store.view("tool costs", f"trace-{n}") == {"t": [1, n]}
+            assert await store.view("tool_costs", f"trace-{n}") == {"t": [1, n]}
         assert (await store.health()).hot_views <= 1
 
 
 async def test_what_a_projection_raises_is_told_with_its_position() -> None:
-    async with foldlog.memory_store(projections=[Costs()]) as store:
+    async with foldlog.memory_store(kinds=[kind_of(Costs())]) as store:
         await store.save_event(event(payload={"no": "tokens"}))
-        with pytest.raises(foldlog.LogCorrupt, match=r"tool costs, event.saved: KeyError"):
-            await store.view("tool costs", "trace")
+        with pytest.raises(foldlog.LogCorrupt, match=r"tool_costs, event.saved: KeyError"):
+            await store.view("tool_costs", "trace")
         assert len(await store.load_history("trace")) == 1
         [finding] = (await store.verify()).findings
         assert finding.sequence == 1
@@ -168,15 +178,15 @@ class Failing(Costs):
 
 async def test_one_that_fails_in_any_way_breaks_no_save_and_no_other_view() -> None:
     """It was hot when the envelope came on which it fails, and so was one beside it."""
-    async with foldlog.memory_store(projections=[Failing(), Costs()]) as store:
+    async with foldlog.memory_store(kinds=[kind_of(Failing()), kind_of(Costs())]) as store:
         await store.save_event(call(1))
-        for name in ("failing", "tool costs"):
+        for name in ("failing", "tool_costs"):
             assert await store.view(name, "trace") == {"tool-1": [1, 1]}
         await store.save_event(call(2, tokens=0))
         await store.save_event(call(3))
         with pytest.raises(foldlog.LogCorrupt, match=r"failing, event.saved: RuntimeError"):
             await store.view("failing", "trace")
-        assert await store.view("tool costs", "trace") == {"tool-1": [2, 2], "tool-0": [1, 0]}
+        assert await store.view("tool_costs", "trace") == {"tool-1": [2, 2], "tool-0": [1, 0]}
         report = await store.verify()
         assert report.differing == ()
         [finding] = report.findings
@@ -190,23 +200,22 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
         raise KeyError("tokens")
 
     log = MemoryLog()
-    async with foldlog.memory_store(log=log, projections=[KeptCosts()]) as store:
+    async with foldlog.memory_store(log=log, kinds=[kind_of(KeptCosts())]) as store:
         for n in range(LONG):
             await store.save_event(call(n))
-        state = await store.view("tool costs", "trace")
+        state = await store.view("tool_costs", "trace")
         await wait_for_snapshots(store)
     monkeypatch.setattr(KeptCosts, "restore", staticmethod(fails))
-    async with foldlog.memory_store(log=log, projections=[Costs()]) as store:
-        assert await store.view("tool costs", "trace") == state
-    async with foldlog.memory_store(log=log, projections=[KeptCosts()]) as store:
+    async with foldlog.memory_store(log=log, kinds=[kind_of(Costs())]) as store:
+        assert await store.view("tool_costs", "trace") == state
+    async with foldlog.memory_store(log=log, kinds=[kind_of(KeptCosts())]) as store:
         snapshots = store.hot_views.snapshots
         assert snapshots is not None
         subject = store.subject(events, "trace")
-        assert await snapshots.load(KeptCosts(), subject) is None
+        assert await snapshots.load(kind_of(KeptCosts()), subject) is None
         monkeypatch.setattr(KeptCosts, "keep", staticmethod(fails))
         report = await store.rebuild()
-        assert report.projections["tool costs"] == 1
-        assert editions(log, "events") == {"v1~1"}
+        assert report.projections["tool_costs"] == 1
         # What writes snapshots behind everybody's back goes on, too.
         assert len(await store.load_history("trace")) == LONG
         await wait_for_snapshots(store)
@@ -216,70 +225,87 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
 async def test_a_built_in_view_is_read_the_same_way() -> None:
     async with foldlog.memory_store() as store:
         await store.save_update(update("u"))
-        [envelope] = await store.view("updates", "session")
-        assert envelope.id == "u"
+        [saved] = await store.view("updates", "session")
+        assert saved.update_id == "u"
         with pytest.raises(foldlog.ConfigurationError, match="weather"):
             await store.view("weather", "session")
         with pytest.raises(foldlog.InvalidId):
             await store.view("updates", "")
 
 
-def broken(**attributes: Any) -> Any:
-    values = {"name": "n", "version": 1, "family": "events", "latest_only": False}
-    return SimpleNamespace(**(values | {"initial": dict, "apply": max} | attributes))
+def refused(**arguments: Any) -> Any:
+    return lambda: foldlog.Kind(**{"name": "n", "keys": ("k",), "fold": foldlog.every} | arguments)
+
+
+class Saved(msgspec.Struct, frozen=True):
+    text: foldlog.Content[str]
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (refused(name=""), "name"),
+        (refused(name="a b"), "name"),
+        (refused(version=0), "version"),
+        (refused(version="2"), "version"),
+        (refused(keys=()), "key"),
+        (refused(owner="weather"), "owner"),
+        (refused(fold=None), "initial"),
+        (refused(records={"a type": Saved}), "type"),
+        (refused(records={"n.saved": dict}), "struct"),
+        (refused(of=events, records={"n.saved": Saved}), "events"),
+    ],
+)
+def test_what_is_no_kind_is_refused(make: Any, word: str) -> None:
+    with pytest.raises(foldlog.ConfigurationError, match=word):
+        make()
+
+
+def kind(name: str = "n", type: str = "n.saved") -> foldlog.Kind[Any]:
+    return foldlog.Kind(name, keys=("k",), records={type: Saved}, fold=foldlog.every)
 
 
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ([broken(name="")], "name"),
-        ([broken(name="events")], "two projections"),
-        ([broken(), broken()], "two projections"),
-        ([broken(version=0)], "version"),
-        ([broken(version="2")], "version"),
-        ([broken(family="weather")], "family"),
-        ([broken(latest_only=None)], "latest_only"),
-        ([broken(apply=None)], "apply"),
-        (["a name"], "name"),
+        ([kind("events")], "two kinds"),
+        ([kind(), kind(type="other.saved")], "two kinds"),
+        ([kind(), kind("other")], "n.saved is a record of n"),
+        ([kind(type="task.saved")], "task.saved is a record of tasks"),
+        ([foldlog.Kind("costs", of=kind(), fold=foldlog.every)], "not given"),
+        (["a name"], "no foldlog.Kind"),
+        ([Costs()], "no foldlog.Kind"),
         ("a name", "list"),
         (7, "list"),
     ],
 )
-def test_what_is_no_projection_is_refused(given: Any, word: str) -> None:
+def test_kinds_that_do_not_go_together_are_refused(given: Any, word: str) -> None:
     with pytest.raises(foldlog.ConfigurationError, match=word):
-        foldlog.memory_store(projections=given)
+        foldlog.memory_store(kinds=given)
     with pytest.raises(foldlog.ConfigurationError, match=word):
-        foldlog.connect(projections=given)
+        foldlog.connect(kinds=given)
 
 
-def test_installed_packages_bring_projections(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = metadata.EntryPoint("costs", f"{__name__}:Costs", own.GROUP)
-    missing = metadata.EntryPoint("missing", "no_such_module:x", own.GROUP)
+COSTS = kind_of(Costs())
+
+
+def test_installed_packages_bring_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = metadata.EntryPoint("costs", f"{__name__}:COSTS", chosen.GROUP)
+    missing = metadata.EntryPoint("missing", "no_such_module:x", chosen.GROUP)
     found: list[metadata.EntryPoint] = [entry]
 
     def entry_points(*, group: str) -> list[metadata.EntryPoint]:
-        assert group == "foldlog.projections"
+        assert group == "foldlog.kinds"
         return found
 
-    monkeypatch.setattr(own.metadata, "entry_points", entry_points)
-    own._installed.cache_clear()
+    monkeypatch.setattr(chosen.metadata, "entry_points", entry_points)
+    chosen._installed.cache_clear()
     try:
-        assert [each.name for each in own.own_projections(None)] == ["tool costs"]
-        assert [each.name for each in own.own_projections([broken()])] == ["tool costs", "n"]
+        assert [each.name for each in chosen.chosen_kinds(None)] == ["tool_costs"]
+        assert [each.name for each in chosen.chosen_kinds([kind()])] == ["tool_costs", "n"]
         found[:] = [missing]
-        own._installed.cache_clear()
+        chosen._installed.cache_clear()
         with pytest.raises(foldlog.ConfigurationError, match="no_such_module"):
             foldlog.memory_store()
     finally:
-        own._installed.cache_clear()
-
-
-def test_a_class_is_made_a_projection() -> None:
-    """An entry point names a module, an object, or a class without arguments."""
-
-    async def read() -> Any:
-        async with foldlog.memory_store(projections=[Costs]) as store:
-            await store.save_event(call(1))
-            return await store.view("tool costs", "trace")
-
-    assert asyncio.run(read()) == {"tool-1": [1, 1]}
+        chosen._installed.cache_clear()

@@ -1,0 +1,138 @@
+"""Watching views: what comes next of one, for as long as somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from foldlog.envelope import Recorded
+from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.subjects import Subject
+from foldlog.views.hydration import Choose
+from foldlog.views.view import View
+from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.items import PAGE, Items
+
+if TYPE_CHECKING:
+    from foldlog.views.views import Views
+
+_AHEAD: Final = 8 * PAGE
+"""Envelopes that a watcher who catches up has loaded at once."""
+
+_log: Final = logging.getLogger("foldlog")
+
+
+class Watching:
+    """The watchers of some views.
+
+    A watcher that does not read costs its subscription: its view may be evicted as any other, and
+    is loaded again when the watcher comes back.
+    """
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+
+    async def watch(
+        self, projection: Projection[Items], subject: Subject, since_id: str | None
+    ) -> AsyncGenerator[Recorded]:
+        """Yield the envelopes of `subject` in log order, then each new one, without end.
+
+        Starts after the envelope `since_id`, or at the beginning if that is None or unknown. An
+        outage of the log is waited out; what was stored meanwhile follows.
+
+        Raises:
+            LogCorrupt, StoreClosed: the log cannot be read any more.
+        """
+        seen: dict[str, int] | None = None
+        last = -1
+        cleared_at = 0
+
+        def following(folded: Folded[Items]) -> range:
+            nonlocal seen, last, cleared_at
+            if folded.seen is not seen:  # the first look, or it was cleared, or loaded anew
+                goes_on = seen is None or folded.cleared_at == cleared_at
+                last = folded.seen.get(since_id or "", -1) if goes_on else -1
+                seen, cleared_at = folded.seen, folded.cleared_at
+            return range(last + 1, min(last + 1 + _AHEAD, len(folded.state)))
+
+        async with self._watched(projection, subject) as wake:
+            must_look = True
+            while True:
+                view, found = await self._next(projection, subject, wake, following, must_look)
+                for envelope in found:
+                    if view.folded.seen is not seen or not self._views.holds(view):
+                        break
+                    last += 1
+                    since_id = envelope.id
+                    yield envelope
+                if not (found or self._views.live):
+                    return
+                must_look = not found and not await self._woken(wake)
+
+    async def advances(self, projection: Projection[Any], subject: Subject) -> AsyncGenerator[int]:
+        """Yield how far the fold of `subject` has come: now, and whenever that is further.
+
+        An outage of the log is waited out. Errors as `watch`.
+        """
+        async with self._watched(projection, subject) as wake:
+            reached, must_look = -1, True
+            while True:
+                view, _ = await self._next(projection, subject, wake, None, must_look)
+                has_moved = view.applied != reached
+                if has_moved:
+                    reached = view.applied
+                    yield reached
+                if not (has_moved or self._views.live):
+                    return
+                must_look = not has_moved and not await self._woken(wake)
+
+    @asynccontextmanager
+    async def _watched(
+        self, projection: Projection[Any], subject: Subject
+    ) -> AsyncIterator[asyncio.Event]:
+        """Watch a subject: the event is set whenever there may be more of it."""
+        self._views.check_read()
+        wake = asyncio.Event()
+        watchers = self._views.view(projection, subject).watchers
+        watchers.add(wake)
+        try:
+            yield wake
+        finally:
+            watchers.discard(wake)
+            await self._views.abandon(self._views.view(projection, subject))
+
+    async def _next(
+        self,
+        projection: Projection[Any],
+        subject: Subject,
+        wake: asyncio.Event,
+        choose: Choose | None,
+        must_look: bool,
+    ) -> tuple[View[Any], list[Recorded]]:
+        """The view, current, and what `choose` wants of it, however long the log is away."""
+        views = self._views
+        while not views.closed:
+            views.check_read()
+            view = views.view(projection, subject)
+            try:
+                if must_look or not view.is_hydrated or not views.is_current(view):
+                    await views.refresh(view, "strong" if must_look else "session")
+                return view, [] if choose is None else await views.take(view, choose)
+            except LogUnavailable as error:
+                _log.info("watching %s: %s; waiting for the log", subject.name, error)
+                await self._woken(wake)
+                must_look = True
+        raise StoreClosed
+
+    async def _woken(self, wake: asyncio.Event) -> bool:
+        """Wait to be woken; False if that did not happen while pushes are trusted."""
+        try:
+            async with asyncio.timeout(self._views.trust_seconds):
+                await wake.wait()
+        except TimeoutError:
+            return False
+        wake.clear()
+        return True
