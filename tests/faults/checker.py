@@ -59,6 +59,7 @@ class _Case:
         for subject, tokens in self.effects.items():
             for place, token in enumerate(tokens):
                 self.places.setdefault((subject, token), place)
+        self.stored = {(s, each.token) for s, entries in self.log.items() for each in entries}
         self.attempts: dict[tuple[str, str], list[Save]] = defaultdict(list)
         for save in self.saves:
             for write in save.writes:
@@ -74,12 +75,15 @@ class _Case:
 
 def _effects(entries: Iterable[Entry]) -> list[str]:
     """The tokens that a fold applies, in order: each envelope id once."""
-    return [token for token in {entry.id: entry.token for entry in entries}.values() if token]
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        first.setdefault(entry.id, entry)
+    return [each.token for each in first.values() if each.token and not each.overtaken]
 
 
 def lost(case: _Case) -> Iterator[Violation]:
     for subject, token, save in case.acked():
-        if (subject, token) not in case.places:
+        if (subject, token) not in case.stored:
             yield Violation("lost", f"{token} of {subject}, acked to {save.client}")
     for swap in case.swaps:
         if swap.outcome == "ok" and (swap.subject, swap.token) not in case.places:

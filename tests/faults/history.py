@@ -84,11 +84,15 @@ AnyOp = Save | Read | Resume | Swap | Watch
 
 
 class Entry(NamedTuple):
-    """An envelope on the log; the token of one that saves nothing is ""."""
+    """An envelope on the log; the token of one that saves nothing is "".
+
+    One that is `overtaken` came after what its writer had saved later: no fold lets it in.
+    """
 
     seq: int
     id: str
     token: str
+    overtaken: bool = False
 
 
 class History(msgspec.Struct):
@@ -187,11 +191,22 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
     """What the log holds, read anew, record by record."""
     log: dict[str, list[Entry]] = {}
     for subject in await store.log.subjects():
-        log[f"{subject.family}/{subject.keys[0]}"] = [
-            Entry(envelope.seq, envelope.id, token_of(subject.family, envelope))
-            async for envelope in _envelopes(store, subject)
-        ]
+        newest: dict[tuple[str, str], int] = {}
+        entries = log[f"{subject.family}/{subject.keys[0]}"] = []
+        async for envelope in _envelopes(store, subject):
+            token = token_of(subject.family, envelope)
+            overtaken = False
+            if token and subject.family in REPLACED:
+                replaced = token.partition("#")[0] if subject.family == "tasks" else ""
+                last = newest.get((envelope.writer, replaced), 0)
+                overtaken = bool(envelope.writer) and envelope.n < last
+                newest[envelope.writer, replaced] = max(last, envelope.n)
+            entries.append(Entry(envelope.seq, envelope.id, token, overtaken))
     return log
+
+
+REPLACED = ("memory", "tasks", "pauses")
+"""Families in which a save takes the place of an earlier one."""
 
 
 async def _envelopes(store: Store, subject: Any) -> AsyncIterator[Recorded]:

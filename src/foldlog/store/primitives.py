@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -21,6 +22,7 @@ from foldlog.errors import (
     AppendUnknown,
     ConfigurationError,
     LogCorrupt,
+    LogUnavailable,
     PayloadError,
     ReadOnlyStore,
     shown,
@@ -37,6 +39,8 @@ from foldlog_projections.folds import AllRecords
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
+
+_log: Final = logging.getLogger("foldlog")
 
 _FIRST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.064
@@ -317,16 +321,30 @@ class Primitives(Core):
             return {key: found.value for key, found in decided.items()}
 
     async def _append_decided(self, appends: Sequence[Append], deadline: float) -> None:
-        pause = _FIRST_PAUSE
+        pause, doubt = _FIRST_PAUSE, None
         while True:
+            conflict: AppendConflict | None = None
             try:
                 await self.append_atomically(appends)
+                return
             except AppendUnknown as unknown:
+                doubt = unknown
+            except AppendConflict as error:
+                conflict = error
+                if doubt is None:
+                    raise
+            except LogUnavailable:
+                if doubt is None:
+                    raise
+            # An attempt whose outcome is unknown may be stored; a conflict may be with that.
+            try:
                 if await self._was_appended(appends):
                     return
-                pause = await self._pause(pause, deadline, unknown)
-            else:
-                return
+                if conflict is not None:
+                    raise conflict
+            except LogUnavailable as error:
+                _log.debug("the outcome of a decision was not read back: %s", error)
+            pause = await self._pause(pause, deadline, doubt)
 
     async def _was_appended(self, appends: Sequence[Append]) -> bool:
         """Whether an append is on the log; with the first of its records all of it is."""

@@ -23,6 +23,7 @@ from foldlog.store.bindings import Bindings
 from foldlog.store.blobs import BlobStore
 from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
+from foldlog.store.feedback import Feedbacks
 from foldlog.store.forks import Forks
 from foldlog.store.health import HealthCheck
 from foldlog.store.memory import Memory
@@ -58,6 +59,7 @@ class Store(
     Updates,
     Steering,
     Trajectories,
+    Feedbacks,
     Forks,
     Erasure,
     HealthCheck,

@@ -1,0 +1,25 @@
+"""What people say of a trace, in the order in which they said it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foldlog.kind import Content, Kind
+from foldlog_projections.folds import every
+
+
+class FeedbackSaved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`feedback.saved`: somebody's opinion. `score` is in the caller's own units."""
+
+    score: float | None = None
+    comment: Content[str | None] = None
+    author: str | None = None
+
+
+kind = Kind(
+    "feedback",
+    keys=("trace_id",),
+    owner="trace",
+    records={"feedback.saved": FeedbackSaved},
+    fold=every,
+)
