@@ -70,7 +70,7 @@ def holding(stored: list[Stored]) -> MemoryLog:
     for each in stored:
         subject = log.namespace.parse(each.subject) or log.namespace.subject("memory", LONG_KEY)
         assert subject.name == each.subject
-        log._stored[subject].append((each.seq, each.time, each.data))
+        log._stored[subject].append(each)
         log._last[subject] = log._heads[0] = each.seq
     return log
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from foldlog.envelope import draft
-from foldlog.errors import AppendUnknown, LogUnavailable, StoreClosed
+from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.jetstream import appender as module
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.port import Append
@@ -28,8 +28,8 @@ class Held(Server):
         await self.let_go.wait()
 
 
-def append(name: str) -> Append:
-    return Append(SUBJECT, (draft("update.saved", bytes(BYTES), id=name),))
+def append(name: str, expect: int | None = None) -> Append:
+    return Append(SUBJECT, (draft("update.saved", bytes(BYTES), id=name),), expect)
 
 
 async def turns() -> None:
@@ -115,4 +115,50 @@ async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None
     assert all(isinstance(end, LogUnavailable) for end in ended)
     assert appender.pending_bytes == 0
     assert held.stored == []
+    await appender.close()
+
+
+async def test_compare_and_sets_beyond_the_bound_wait_too(held: Held) -> None:
+    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}", expect=0)], atomic=True))
+        for n in range(20)
+    ]
+    await turns()
+    assert 0 < appender.pending_bytes <= 3 * BYTES
+    for task in writing[1::2]:
+        task.cancel()
+    held.let_go.set()
+    ended = await asyncio.gather(*writing, return_exceptions=True)
+    assert ended[0] == [1]
+    assert all(isinstance(end, AppendConflict) for end in ended[2::2])
+    assert all(isinstance(end, asyncio.CancelledError) for end in ended[1::2])
+    assert appender.pending_bytes == 0
+    await appender.close()
+
+
+async def test_closing_tells_compare_and_sets_that_wait(held: Held) -> None:
+    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}", expect=n)], atomic=True))
+        for n in range(20)
+    ]
+    await turns()
+    await appender.close()
+    ended = await asyncio.wait_for(asyncio.gather(*writing, return_exceptions=True), 30)
+    assert all(isinstance(end, StoreClosed | AppendUnknown) for end in ended)
+    assert isinstance(ended[-1], StoreClosed)
+    assert appender.pending_bytes == 0
+
+
+async def test_a_compare_and_set_is_told_its_outcome_while_others_queue(held: Held) -> None:
+    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    decided = asyncio.create_task(appender.append([append("0", expect=0)], atomic=True))
+    await turns()
+    writing = [
+        asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(1, 3)
+    ]
+    held.let_go.set()
+    assert await decided == [1]
+    await asyncio.gather(*writing)
     await appender.close()

@@ -182,14 +182,14 @@ async def test_the_past_has_no_branch_purged() -> None:
 
     with pytest.raises(ReadOnlyStore):
         await PastLog(below, never).purge(below.namespace.branch("scoped", "s"), before=9)
-    assert [page async for page in PastLog(below, never).newest(Branch("", 0))] == []
+    assert [page async for page in PastLog(below, never).lasts(Branch("", 0))] == []
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
 async def newest(log: Log, first: str) -> list[Stored]:
-    pages = log.newest(log.namespace.branch("scoped", first))
+    pages = log.lasts(log.namespace.branch("scoped", first))
     return [stored async for page in pages for stored in page]
 
 
@@ -227,7 +227,7 @@ async def test_the_newest_of_more_than_a_page(log: Log) -> None:
 
 async def test_the_newest_can_be_left_early(log: Log) -> None:
     await append(log, *(log.namespace.subject("scoped", "s", f"{n}") for n in range(50)))
-    async with aclosing(log.newest(log.namespace.branch("scoped", "s"))) as pages:
+    async with aclosing(log.lasts(log.namespace.branch("scoped", "s"))) as pages:
         assert await anext(pages)
     assert len(await newest(log, "s")) == 50
 

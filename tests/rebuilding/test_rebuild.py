@@ -14,6 +14,7 @@ import pytest
 import foldlog
 from foldlog import StateUpdate, UpdateType
 from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Stored
 from foldlog.store.refolds import RebuildProgress
 from foldlog.views.snapshot import DUE_ENVELOPES
 from foldlog_projections.tasks import kind as tasks
@@ -220,7 +221,8 @@ async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: Memo
     await store.list_updates("s")
     await wait_for_snapshots(store)
     subject = store.subject(tasks, "s")
-    log._stored[subject].append((log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record"))
+    damaged = Stored(subject.name, log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record")
+    log._stored[subject].append(damaged)
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
     assert store.hot_views.is_hot(store.subject(updates, "s"))
@@ -340,12 +342,12 @@ async def test_what_cannot_be_read_is_reported_with_its_position(
     await save_updates(store, 3)
     await store.save_memory_state("key", {"n": 1})
     subject = store.subject(updates, "s")
-    seq, time, _ = log._stored[subject][0]
-    log._stored[subject][0] = (seq, time, b"\xff")
+    stored = log._stored[subject][0]
+    log._stored[subject][0] = msgspec.structs.replace(stored, data=b"\xff")
     report = await store.verify()
     assert not report.is_good
     [finding] = report.findings
-    assert (finding.where, finding.sequence) == (subject.name, seq)
+    assert (finding.where, finding.sequence) == (subject.name, stored.seq)
     assert report.projections["memory"] == 1
 
 

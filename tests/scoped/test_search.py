@@ -181,22 +181,6 @@ async def test_the_index_follows_what_is_written_here_and_elsewhere(
         assert found == []
 
 
-async def test_a_replica_that_lags_puts_nothing_old_into_the_index(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scoped = store.scoped
-    await scoped.write_many(ONE, {"a": "old", "b": "old"})
-    await scoped.write_many(ONE, {"a": "new", "b": "new"})
-    history = scoped._keys.history
-
-    async def late(scope: Scope, keys: list[str]) -> Any:
-        return {key: (await history(scope, key))[0] for key in keys}
-
-    monkeypatch.setattr(scoped._keys, "lasts", late)
-    assert await keys(scoped, "new") == ["a", "b"]
-    assert await keys(scoped, "old") == []
-
-
 # --- the index files ----------------------------------------------------------------------------
 
 

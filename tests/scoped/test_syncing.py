@@ -64,14 +64,14 @@ async def test_an_index_is_the_same_however_it_is_filled(
     monkeypatch.setattr(syncing_module, "_ASKED", 512)
     assert await documents(store) == wanted
     monkeypatch.setattr(syncing_module, "_ASKED", 100)
-    newest = store.scoped._keys.newest
+    lasts = store.scoped._keys.lasts
 
     async def partly(scope: Scope) -> AsyncIterator[list[Stored]]:
-        async for page in newest(scope):
+        async for page in lasts(scope):
             yield page[::3]
 
     async def twice(scope: Scope) -> AsyncIterator[list[Stored]]:
-        async for page in newest(scope):
+        async for page in lasts(scope):
             yield [*page, *page]
             yield page
 
@@ -81,7 +81,7 @@ async def test_an_index_is_the_same_however_it_is_filled(
             yield page
 
     for hints in (partly, twice, nothing):
-        monkeypatch.setattr(store.scoped._keys, "newest", hints)
+        monkeypatch.setattr(store.scoped._keys, "lasts", hints)
         assert await documents(store) == wanted
 
 
@@ -90,7 +90,7 @@ async def test_pages_that_lag_put_nothing_old_into_an_index(
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
-    late = [page async for page in scoped._keys.newest(ONE)]
+    late = [page async for page in scoped._keys.lasts(ONE)]
     await scoped.write_many(ONE, {f"k{n}": "new" for n in range(20)})
     monkeypatch.setattr(syncing_module, "_ASKED", 10)
 
@@ -98,7 +98,7 @@ async def test_pages_that_lag_put_nothing_old_into_an_index(
         for page in late:
             yield page
 
-    monkeypatch.setattr(scoped._keys, "newest", stale)
+    monkeypatch.setattr(scoped._keys, "lasts", stale)
     assert len(await scoped.search(ONE, "new", 50)) == 20
     assert await scoped.search(ONE, "old", 50) == []
 
@@ -109,15 +109,15 @@ async def test_a_key_that_is_written_while_an_index_is_filled_is_found_as_it_is(
     scoped = store.scoped
     await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
     monkeypatch.setattr(syncing_module, "_ASKED", 10)
-    newest = scoped._keys.newest
+    lasts = scoped._keys.lasts
 
     async def overtaken(scope: Scope) -> AsyncIterator[list[Stored]]:
         await scoped.write(ONE, "k1", "new")
         await scoped.delete(ONE, "k2")
-        async for page in newest(scope):
+        async for page in lasts(scope):
             yield page
 
-    monkeypatch.setattr(scoped._keys, "newest", overtaken)
+    monkeypatch.setattr(scoped._keys, "lasts", overtaken)
     found = {each.key for each in await scoped.search(ONE, "old", 50)}
     monkeypatch.undo()
     assert found == {f"k{n}" for n in range(20)} - {"k1", "k2"}

@@ -48,17 +48,14 @@ class MemoryBlobs:
         self._stored: dict[str, bytes] = {}
 
     async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
-        """See the port."""
         await asyncio.sleep(0)  # as on a server, nothing happens without giving way
         self._stored.setdefault(name, data)
 
     async def get(self, name: str) -> bytes | None:
-        """See the port."""
         await asyncio.sleep(0)
         return self._stored.get(name)
 
     async def delete(self, name: str) -> None:
-        """See the port."""
         await asyncio.sleep(0)
         self._stored.pop(name, None)
 

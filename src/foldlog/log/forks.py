@@ -63,13 +63,12 @@ class ForkedLog(Relay):
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
-        """See the port."""
         return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
 
     async def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port. Of a fork, the shared records come first, in pages of their own.
+        """Of a fork, the shared records come first, in pages of their own.
 
         Raises:
             PastErased: what it shares was removed from the log.
@@ -97,7 +96,7 @@ class ForkedLog(Relay):
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port. Of a fork with nothing of its own yet: what it shares, in its own place."""
+        """Of a fork with nothing of its own yet: what it shares, in its own place."""
         record = await self.below.last(subject, strong=strong, upto=upto)
         fork = None if record is None else forked(subject, record)
         if record is None or fork is None or len(record.envelopes) > 1:
@@ -108,7 +107,7 @@ class ForkedLog(Relay):
         return record._replace(envelopes=cut(shared, fork.reach).envelopes)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port. That a subject is a fork comes without `previous`: read the log."""
+        """That a subject is a fork comes without `previous`: read the log."""
 
         def on_any(record: Record) -> None:
             is_fork = record.envelopes[0].type == FORKED

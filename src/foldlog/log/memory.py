@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import heapq
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Final
 
-import msgspec
-
-from foldlog.envelope import Draft, pack, unpack
-from foldlog.errors import AppendConflict, LogCorrupt
+from foldlog.envelope import Draft, pack
+from foldlog.errors import AppendConflict
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
@@ -47,7 +45,7 @@ class MemoryLog:
         self.blobs = MemoryBlobs()
         self.snapshots = MemorySnapshots()
         self._heads = [0] * self.namespace.shards
-        self._stored: dict[Subject, list[tuple[int, str, bytes]]] = defaultdict(list)
+        self._stored: dict[Subject, list[Stored]] = defaultdict(list)
         self._last: dict[Subject, int] = {}
         self._followers: dict[Subject, list[OnRecord]] = defaultdict(list)
 
@@ -57,11 +55,10 @@ class MemoryLog:
         return 0
 
     def known(self, shard: int) -> int:
-        """See the port."""
         return self._heads[shard]
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-        """See the port. Every append is atomic here."""
+        """Every append is atomic here."""
         # A server is never reached without giving way; neither is this one, so that code which
         # only works when an append does not suspend fails in tests.
         await asyncio.sleep(0)
@@ -80,81 +77,48 @@ class MemoryLog:
     async def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port."""
         await asyncio.sleep(0)
-        stored = self._stored.get(subject, [])
-        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
-        found = stored[bisect_right(stored, after, key=_seq) : end]
-        for start in range(0, len(found), _PAGE):
-            yield [_record(*stored) for stored in found[start : start + _PAGE]]
+        stored = self._upto(subject, upto)
+        for page in _pages(stored[bisect_right(stored, after, key=_seq) :]):
+            yield [each.record() for each in page]
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
         await asyncio.sleep(0)
-        held = [
-            [Stored(subject.name, *each) for each in stored if each[0] > after]
-            for subject, stored in self._stored.items()
-            if subject.shard == shard
-        ]
-        found = list(heapq.merge(*held, key=_stored_at))
-        for start in range(0, len(found), _PAGE):
-            yield found[start : start + _PAGE]
+        for page in _pages([each for each in self._of(shard) if each.seq > after]):
+            yield page
 
     async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
         await asyncio.sleep(0)
-        held = [s for s, stored in self._stored.items() if s.shard == shard and stored]
-        return {subject.name: len(self._stored[subject]) for subject in held}
+        return dict(Counter(each.subject for each in self._of(shard)))
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port."""
         await asyncio.sleep(0)
-        stored = self._stored.get(subject, [])
-        end = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
-        return _record(*stored[end - 1]) if end else None
+        stored = self._upto(subject, upto)
+        return stored[-1].record() if stored else None
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port."""
+    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
-        return {
-            subject: _record(*self._stored[subject][-1])
-            for subject in subjects
-            if self._stored.get(subject)
-        }
-
-    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
-        await asyncio.sleep(0)
-        lasts = [(s.name, held[-1]) for s, held in self._stored.items() if branch.holds(s.name)]
-        found = sorted((Stored(name, *last) for name, last in lasts), key=_stored_at)
-        for start in range(0, len(found), _PAGE):
-            yield found[start : start + _PAGE]
+        found = [stored[-1] for s, stored in self._stored.items() if branch.holds(s.name)]
+        for page in _pages(sorted(found, key=_seq)):
+            yield page
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """See the port."""
         await asyncio.sleep(0)
-        for subject, stored in self._stored.items():
-            if subject.shard == shard:
-                place = bisect_left(stored, seq, key=_seq)
-                if place < len(stored) and stored[place][0] == seq:
-                    return Stored(subject.name, *stored[place])
-        return None
+        return next((each for each in self._of(shard) if each.seq == seq), None)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        """See the port."""
         await asyncio.sleep(0)
-        held = [stored for s, stored in self._stored.items() if s.shard == shard]
-        later = [seq for stored in held for seq, at, _ in stored if _parsed(at) > time]
-        return min(later) - 1 if later else self._heads[shard]
+        later = (e.seq for e in self._of(shard) if dt.datetime.fromisoformat(e.time) > time)
+        return next(later, self._heads[shard] + 1) - 1
 
     async def barrier(self, shard: int) -> None:
-        """See the port. There is nobody to disagree."""
+        """There is nobody to disagree."""
         await asyncio.sleep(0)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port. Records are pushed before their append returns, as JetStream does."""
+        """Records are pushed before their append returns, as JetStream does."""
         self._followers[subject].append(on_record)
 
         async def unfollow() -> None:
@@ -165,7 +129,6 @@ class MemoryLog:
         return unfollow
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        """See the port."""
         if isinstance(which, Branch):
             checked_filter(which.matching)
             subjects = [subject for subject in self._stored if which.holds(subject.name)]
@@ -177,45 +140,51 @@ class MemoryLog:
             self._drop(subject, before)
 
     async def check(self) -> list[Loss]:
-        """See the port. Memory loses nothing."""
+        """Memory loses nothing."""
         return []
 
     async def accept(self) -> None:
-        """See the port."""
+        """Nothing was lost."""
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
-        """See the port."""
         return [s for s in self._stored if family is None or s.family == family]
 
     async def heads(self) -> list[int]:
-        """See the port."""
         await asyncio.sleep(0)
         return list(self._heads)
 
     async def info(self) -> LogInfo:
-        """See the port. There is no server, and one stream a shard without replicas."""
+        """There is no server, and one stream a shard without replicas."""
         shards = range(self.namespace.shards)
         return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(map(self._info, shards)))
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port. It never grows."""
+        """It never grows."""
 
     async def close(self) -> None:
         """Does nothing: the log belongs to whoever made it."""
 
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
-        time = dt.datetime.now(dt.UTC).isoformat()
-        stored = (seq, time, pack(drafts))
+        stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), pack(drafts))
         previous = self._last.get(subject, 0)
         self._stored[subject].append(stored)
         self._last[subject] = seq
         for on_record in list(self._followers.get(subject, ())):
-            on_record(_record(*stored)._replace(previous=previous))
+            on_record(stored.record(previous))
         return seq
 
+    def _of(self, shard: int) -> list[Stored]:
+        """All that a shard stores, in order."""
+        held = (stored for subject, stored in self._stored.items() if subject.shard == shard)
+        return list(heapq.merge(*held, key=_seq))
+
+    def _upto(self, subject: Subject, upto: int | None) -> list[Stored]:
+        stored = self._stored.get(subject, [])
+        return stored if upto is None else stored[: bisect_right(stored, upto, key=_seq)]
+
     def _drop(self, subject: Subject, before: int) -> None:
-        kept = [stored for stored in self._stored.get(subject, ()) if stored[0] >= before]
+        kept = [stored for stored in self._stored.get(subject, ()) if stored.seq >= before]
         if kept:
             self._stored[subject] = kept
         else:
@@ -223,14 +192,14 @@ class MemoryLog:
             self._last.pop(subject, None)
 
     def _info(self, shard: int) -> StreamInfo:
-        held = {s: stored for s, stored in self._stored.items() if s.shard == shard and stored}
+        held = self._of(shard)
         return StreamInfo(
             name=self.namespace.stream(shard),
             shard=shard,
-            messages=sum(len(stored) for stored in held.values()),
-            bytes=sum(len(data) for stored in held.values() for _, _, data in stored),
-            subjects=len(held),
-            first_seq=min((stored[0][0] for stored in held.values()), default=0),
+            messages=len(held),
+            bytes=sum(len(each.data) for each in held),
+            subjects=len({each.subject for each in held}),
+            first_seq=held[0].seq if held else 0,
             last_seq=self._heads[shard],
             replicas=1,
             leader=None,
@@ -238,20 +207,9 @@ class MemoryLog:
         )
 
 
-def _seq(stored: tuple[int, str, bytes]) -> int:
-    return stored[0]
-
-
-def _parsed(time: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(time)
-
-
-def _stored_at(stored: Stored) -> int:
+def _seq(stored: Stored) -> int:
     return stored.seq
 
 
-def _record(seq: int, time: str, data: bytes) -> Record:
-    try:
-        return Record(seq, unpack(data, seq, time))
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt("memory", seq, str(error)) from error
+def _pages(found: list[Stored]) -> Iterator[list[Stored]]:
+    return (found[start : start + _PAGE] for start in range(0, len(found), _PAGE))

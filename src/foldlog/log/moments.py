@@ -8,10 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import NamedTuple
 
-import msgspec
-
-from foldlog.envelope import Recorded, unpack
-from foldlog.errors import LogCorrupt, UnknownMoment
+from foldlog.envelope import Recorded
+from foldlog.errors import UnknownMoment
 from foldlog.log.port import Log, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.subjects import Subject
@@ -143,7 +141,7 @@ async def _places(log: Log, event: Event) -> AsyncGenerator[_Found]:
                 for stored in page:
                     if needle not in stored.data or stored.subject in known:
                         continue  # the bytes of an id stand in its record as they are
-                    for envelope in (envelopes := _unpacked(stored)):
+                    for envelope in (envelopes := stored.record().envelopes):
                         if envelope.id == event.id:
                             known.add(stored.subject)
                             yield _Found(shard, envelope, envelope is envelopes[-1])
@@ -151,16 +149,9 @@ async def _places(log: Log, event: Event) -> AsyncGenerator[_Found]:
 
 
 def _mark(stored: Stored, index: int | None = None) -> str:
-    envelopes = _unpacked(stored)
+    envelopes = stored.record().envelopes
     last = len(envelopes) - 1 if index is None else index
     return mark_of(envelopes[last].id) if last < len(envelopes) else ""
-
-
-def _unpacked(stored: Stored) -> list[Recorded]:
-    try:
-        return unpack(stored.data, stored.seq, stored.time)
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt(stored.subject, stored.seq, str(error)) from error
 
 
 def _time(text: str) -> dt.datetime:

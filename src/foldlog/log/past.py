@@ -67,7 +67,7 @@ class PastLog(Relay):
     async def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port. Complete to the moment, whatever `strong` says."""
+        """Complete to the moment, whatever `strong` says."""
         reach = await self._reach(subject.shard)
         async with (
             aclosing(self.below.read(subject, after=after)) as pages,
@@ -82,7 +82,7 @@ class PastLog(Relay):
                 return
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """See the port. A record of which the moment has only a part is not there."""
+        """A record of which the moment has only a part is not there."""
         reach = await self._reach(shard)
         whole = reach.seq if reach.index is None else reach.seq - 1
         async with aclosing(self.below.scan(shard, after=after)) as pages:
@@ -94,19 +94,14 @@ class PastLog(Relay):
                     return
 
     async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
         found: Counter[str] = Counter()
         async with aclosing(self.scan(shard)) as pages:
             async for page in pages:
                 found.update(stored.subject for stored in page)
         return dict(found)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port. What there is now says nothing of the moment."""
-        return {}
-
-    async def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """See the port. As `lasts`."""
+    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        """Yield nothing: what there is now says nothing of the moment."""
         nothing: tuple[list[Stored], ...] = ()
         for page in nothing:
             yield page
@@ -114,7 +109,6 @@ class PastLog(Relay):
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port."""
         reach = await self._reach(subject.shard)
         if upto is not None and upto < reach.seq:
             reach = Reach(upto)
@@ -131,19 +125,17 @@ class PastLog(Relay):
         return record
 
     async def barrier(self, shard: int) -> None:
-        """See the port. What is past needs no confirmation."""
+        """What is past needs no confirmation."""
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """See the port."""
         reach = await self._reach(shard)
         return await self.below.stored(shard, seq) if Reach(seq).place <= reach.place else None
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        """See the port."""
         return min(await self.below.sequence_at(shard, time), (await self._reach(shard)).seq)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port. Nothing ever comes."""
+        """Nothing ever comes."""
         return _unfollow
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
@@ -155,7 +147,7 @@ class PastLog(Relay):
         raise ReadOnlyStore("accept")
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
-        """See the port. Asks of each subject that there is now whether it was there."""
+        """Asks of each subject that there is now whether it was there."""
         found: list[Subject] = []
         listed = await self.below.subjects(family)
         for start in range(0, len(listed), _AT_ONCE):
@@ -165,7 +157,7 @@ class PastLog(Relay):
         return found
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port. It never grows."""
+        """It never grows."""
 
     async def _held(self, subject: Subject) -> bool:
         reach = await self._reach(subject.shard)

@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from foldlog.envelope import Draft, Recorded
+from foldlog.envelope import Draft, Recorded, unpack
+from foldlog.errors import LogCorrupt
 from foldlog.log.incarnation import Loss
 from foldlog.subjects import Branch, Namespace, Subject
 
@@ -52,6 +53,17 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     seq: int
     time: str
     data: bytes
+
+    def record(self, previous: int | None = None) -> Record:
+        """Return it decoded.
+
+        Raises:
+            LogCorrupt: it is no record.
+        """
+        try:
+            return Record(self.seq, unpack(self.data, self.seq, self.time), previous)
+        except msgspec.MsgspecError as error:
+            raise LogCorrupt(self.subject, self.seq, str(error)) from error
 
 
 class StreamInfo(NamedTuple):
@@ -90,7 +102,10 @@ Unfollow = Callable[[], Awaitable[None]]
 class Log(Protocol):
     """An append-only log of one namespace. It lives until `close`."""
 
-    namespace: Namespace
+    @property
+    def namespace(self) -> Namespace:
+        """The subjects that it may hold."""
+        ...
 
     @property
     def epoch(self) -> int:
@@ -166,15 +181,7 @@ class Log(Protocol):
         """
         ...
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """Return the last records of some of these subjects, which share a shard: a hint.
-
-        As many as a page holds, as whoever answers knows them. What is not there, or is older
-        than the caller has heard of, is for `last`. At most 1,000 subjects. Errors as `read`.
-        """
-        ...
-
-    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         """Yield pages of the last record of each subject of a branch, undecoded: a hint.
 
         As whoever answers knows them. What does not come, or is older than the caller has heard

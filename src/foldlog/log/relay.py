@@ -27,98 +27,70 @@ class Relay:
 
     @property
     def namespace(self) -> Namespace:
-        """See the port."""
         return self.below.namespace
-
-    @namespace.setter
-    def namespace(self, namespace: Namespace) -> None:
-        self.below.namespace = namespace
 
     @property
     def epoch(self) -> int:
-        """See the port."""
         return self.below.epoch
 
     def known(self, shard: int) -> int:
-        """See the port."""
         return self.below.known(shard)
 
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
-        """See the port."""
         return self.below.append(appends, atomic=atomic)
 
     def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port."""
         return self.below.read(subject, after=after, upto=upto, strong=strong)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
         return self.below.scan(shard, after=after)
 
     async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
         return await self.below.counts(shard)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port."""
         return await self.below.last(subject, strong=strong, upto=upto)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port."""
-        return await self.below.lasts(subjects)
-
-    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
-        return self.below.newest(branch)
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        return self.below.lasts(branch)
 
     async def barrier(self, shard: int) -> None:
-        """See the port."""
         await self.below.barrier(shard)
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """See the port."""
         return await self.below.stored(shard, seq)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        """See the port."""
         return await self.below.sequence_at(shard, time)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port."""
         return await self.below.follow(subject, on_record)
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        """See the port."""
         await self.below.purge(which, before=before)
 
     async def check(self) -> list[Loss]:
-        """See the port."""
         return await self.below.check()
 
     async def accept(self) -> None:
-        """See the port."""
         await self.below.accept()
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
-        """See the port."""
         return await self.below.subjects(family)
 
     async def heads(self) -> list[int]:
-        """See the port."""
         return await self.below.heads()
 
     async def info(self) -> LogInfo:
-        """See the port."""
         return await self.below.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port."""
         self.below.on_epoch(notify)
 
     async def close(self) -> None:

@@ -98,38 +98,31 @@ class MemorySnapshots:
         self._identity = secrets.token_hex(8)
 
     async def identity(self, subject: Subject) -> str:
-        """See the port."""
         return self._identity
 
     async def get(
         self, subject: Subject, numbers: Sequence[int], edition: str = ""
     ) -> list[bytes | None]:
-        """See the port."""
         await asyncio.sleep(0)  # as on a server, nothing happens without giving way
         return [self.stored.get((subject, slot(edition, number))) for number in numbers]
 
     async def holds(self, subject: Subject) -> bool:
-        """See the port."""
         await asyncio.sleep(0)
         return any(key[0] == subject for key in self.stored)
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
-        """See the port."""
         await asyncio.sleep(0)
         self.stored[subject, slot(edition, number)] = data
 
     async def purge(self, subject: Subject) -> None:
-        """See the port."""
         await asyncio.sleep(0)
         self._remove({key for key in self.stored if key[0] == subject})
 
     async def purge_all(self, family: str | None = None) -> None:
-        """See the port."""
         await asyncio.sleep(0)
         self._remove({key for key in self.stored if family in (None, key[0].family)})
 
     async def names(self, family: str, edition: str = "") -> set[str]:
-        """See the port."""
         await asyncio.sleep(0)
         head = slot(edition, 0)
         return {s.name for s, stored in self.stored if s.family == family and stored == head}

@@ -104,18 +104,12 @@ class Keys:
         latest = await self._latest(scope, key)
         return _held(latest), latest.head
 
-    async def lasts(self, scope: Scope, keys: list[str]) -> dict[str, Held]:
-        """Return the last envelopes of some of these keys: a hint, see `Log.lasts`."""
-        found = await self.journal.forked_log.lasts([self.subject(scope, key) for key in keys])
-        lasts = {each.keys[-1]: record.envelopes[-1] for each, record in found.items()}
-        return {key: records.read(each) for key, each in lasts.items() if each.type != CLEARED}
-
-    def newest(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
-        """Yield the last messages of a scope's keys, in pages: a hint, see `Log.newest`."""
+    def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
+        """Yield the last messages of a scope's keys, in pages: a hint, see `Log.lasts`."""
         branch = self.journal.forked_log.namespace.branch(
             scoped.kind.name, checked_scope(scope).subject_key
         )
-        return self.journal.forked_log.newest(branch)
+        return self.journal.forked_log.lasts(branch)
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""

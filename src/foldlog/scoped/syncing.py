@@ -25,13 +25,14 @@ from foldlog.views import Consistency
 from foldlog_projections.fold import Folded
 from foldlog_projections.scopes import Entry, State
 
-_ASKED: Final = 512
-"""Keys that are asked for in one request."""
+_ASKED: Final = 64
+"""So many keys lacking, or fewer, are asked for one by one whatever their scope holds."""
 
-_WALKED: Final = 8
+_WALKED: Final = 32
 """One in so many keys lacking, it costs less to read all of a scope in one walk."""
 
 _AT_ONCE: Final = 64
+"""Keys that are asked for side by side."""
 
 
 class Plan(NamedTuple):
@@ -77,34 +78,24 @@ class Syncing:
 
     async def _walk(self, scope: Scope, index: Index, left: dict[str, str]) -> None:
         """Take in what a walk through the scope brings of what `left` names, by version."""
-        async with aclosing(self._keys.newest(scope)) as pages:
+        async with aclosing(self._keys.lasts(scope)) as pages:
             async for page in pages:
                 await self._take(index, filter(None, map(records.hinted, page)), left)
                 if not left:
                     return
 
     async def _ask(self, scope: Scope, index: Index, left: dict[str, str]) -> None:
-        """Take in what there is of what `left` names, or have it go.
-
-        Pages of the log are hints: what they have of another version is asked for by itself.
-        """
+        """Take in what each key that `left` names holds now, or have it go."""
         rest = list(left)
-        for start in range(0, len(rest), _ASKED):
-            keys = rest[start : start + _ASKED]
-            while keys and (hints := await self._keys.lasts(scope, keys)):
-                found = [(key, held.envelope) for key, held in hints.items()]
-                await self._take(index, found, left)
-                keys = [key for key in keys if key not in hints]
-            keys = [key for key in rest[start : start + _ASKED] if key in left]
-            for few in range(0, len(keys), _AT_ONCE):
-                asked = keys[few : few + _AT_ONCE]
-                present = await self._found(scope, asked)
-                documents = (
-                    _document(key, held, decoded(payload, held))
-                    for key, (held, payload) in present.items()
-                )
-                gone = [key for key in asked if key not in present]
-                await self._threads.on(index, index.apply, documents, gone)
+        for start in range(0, len(rest), _AT_ONCE):
+            asked = rest[start : start + _AT_ONCE]
+            present = await self._found(scope, asked)
+            documents = (
+                _document(key, held, decoded(payload, held))
+                for key, (held, payload) in present.items()
+            )
+            gone = [key for key in asked if key not in present]
+            await self._threads.on(index, index.apply, documents, gone)
 
     async def _take(
         self, index: Index, found: Iterable[tuple[str, Recorded]], left: dict[str, str]

@@ -74,31 +74,24 @@ class StandbyLog(Relay):
 
     @property
     def namespace(self) -> Namespace:
-        """See the port."""
         return self._namespace
-
-    @namespace.setter
-    def namespace(self, namespace: Namespace) -> None:
-        self._namespace = namespace
 
     @property
     def epoch(self) -> int:
-        """See the port. Grows when the log is reached."""
+        """Grows when the log is reached."""
         return -2 if self._reached is None else self._reached.epoch
 
     def known(self, shard: int) -> int:
-        """See the port."""
         return 0 if self._reached is None else self._reached.known(shard)
 
     async def info(self) -> LogInfo:
-        """See the port. Raises what keeps the log from being reached."""
+        """Raises what keeps the log from being reached."""
         if self._reached is None:
             # Without what it gathered before: else it would grow with every caller.
             raise self.reason.with_traceback(None)
         return await self._reached.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port."""
         self._notify.append(notify)
         if self._reached is not None:
             self._reached.on_epoch(notify)
@@ -117,15 +110,12 @@ class StandbyBlobs:
         self.reached: Blobs | None = None
 
     async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
-        """See the port."""
         await self._below().put(name, data, ttl=ttl)
 
     async def get(self, name: str) -> bytes | None:
-        """See the port."""
         return await self._below().get(name)
 
     async def delete(self, name: str) -> None:
-        """See the port."""
         await self._below().delete(name)
 
     def _below(self) -> Blobs:

@@ -21,7 +21,7 @@ from foldlog.log.jetstream.backpressure import BackPressure
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
-from foldlog.log.jetstream.publisher import Message, OnGroup, Publisher
+from foldlog.log.jetstream.publisher import Message, Publisher
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -64,7 +64,7 @@ class Appender:
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(connection, stream, gate, on_incomplete=on_incomplete)
+        self.publisher = Publisher(connection, stream, gate, on_incomplete=on_incomplete)
         self._queue: deque[_Waiting] = deque()
         self._pressure = BackPressure(MAX_PENDING_BYTES)
         self._wake = asyncio.Event()
@@ -73,7 +73,8 @@ class Appender:
         self._pump: asyncio.Task[None] | None = None
         self._riders = 0  # of the latest group
         self._riding: list[_Waiting] = []
-        self._alone: set[asyncio.Task[None]] = set()
+        self._exclusive_queue: deque[_Waiting] = deque()
+        self._exclusive_tasks: set[asyncio.Task[None]] = set()
         self._exclusive = asyncio.Semaphore(_EXCLUSIVE_IN_FLIGHT)
         self._closed = False
 
@@ -82,12 +83,8 @@ class Appender:
         """What is queued and in flight now; see MAX_PENDING_BYTES."""
         return self._pressure.used
 
-    def observe(self, on_group: OnGroup) -> None:
-        """Have `on_group` called after each group of records that was published."""
-        self._publisher.on_group = on_group
-
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
-        """See the port. All subjects must belong to this stream."""
+        """All subjects must belong to this stream."""
         sizes = sizes_of(appends, self._connection.max_payload)
         if atomic:
             check_atomic(appends, self._record_bytes)
@@ -97,18 +94,19 @@ class Appender:
         waiting = _Waiting(
             appends, sizes, atomic, loop.time() + self._timeout, loop.create_future()
         )
-        if atomic and any(append.expect is not None for append in appends):
-            loop.call_soon(self._begin_alone, waiting)
-            return await waiting.done
+        # A compare-and-set must not share a batch, which one mismatch would fail for everybody; and
+        # its order is decided by what it expects, so it need not wait for those before it.
+        exclusive = atomic and any(append.expect is not None for append in appends)
+        queue = self._exclusive_queue if exclusive else self._queue
         # Whatever wakes a task begins at the loop, not on the stack of a caller who may be close to
         # the interpreter's recursion limit: an error in the middle of that would leave it asleep.
-        if not self._queue:
+        if not queue:
             loop.call_soon(self._begin)
         size = sum(sizes)
         if not self._pressure.take(size):
             await self._pressure.wait(size)
             loop.call_soon(self._begin)
-        self._queue.append(waiting)
+        queue.append(waiting)
         return await waiting.done
 
     async def close(self) -> None:
@@ -116,17 +114,20 @@ class Appender:
         self._closed = True
         self._pressure.close()
         await asyncio.sleep(0)  # what is about to begin has begun
-        ending = [asyncio.ensure_future(self._idle.wait()), *self._alone]
+        idle = asyncio.ensure_future(self._idle.wait())
         try:
-            await asyncio.wait(ending, timeout=self._timeout)
+            await asyncio.wait([idle, *self._exclusive_tasks], timeout=self._timeout)
         finally:
-            ending += [self._pump] if self._pump is not None else []
+            pump = [] if self._pump is None else [self._pump]
+            ending = [idle, *pump, *self._exclusive_tasks]
             for task in ending:
                 task.cancel()
         await asyncio.wait(ending)
         self._fail_waiting(StoreClosed())
 
     def _begin(self) -> None:
+        while self._exclusive_queue:
+            self._begin_exclusive(self._exclusive_queue.popleft())
         if not self._queue:
             return
         self._idle.clear()
@@ -145,30 +146,32 @@ class Appender:
     def _fail_waiting(self, error: BaseException) -> None:
         for rider in self._riding:
             _fail(rider, error)
-        while self._queue:
-            waiting = self._queue.popleft()
-            self._pressure.give(sum(waiting.sizes))
-            _fail(waiting, error)
+        for queue in (self._queue, self._exclusive_queue):
+            while queue:
+                self._end(queue.popleft(), error)
 
-    def _begin_alone(self, waiting: _Waiting) -> None:
-        if waiting.done.done():
-            return  # its caller is gone
-        task = asyncio.create_task(self._append_alone(waiting), name="foldlog-append")
-        self._alone.add(task)
-        task.add_done_callback(self._alone.discard)
+    def _end(self, waiting: _Waiting, error: BaseException) -> None:
+        """Give back what an append takes up; `error` is for its caller, if nobody told it more."""
+        self._pressure.give(sum(waiting.sizes))
+        _fail(waiting, error)
 
-    async def _append_alone(self, waiting: _Waiting) -> None:
-        # Its order is decided by what it expects, so it need not queue; and it must not share a
-        # batch, which one mismatch would fail for everybody.
-        batch = Batch(self._record_bytes)
-        waiting.spans = batch.add(waiting.appends, waiting.sizes) or []
-        try:
-            async with self._exclusive:
-                if not waiting.done.done():
-                    await self._commit(batch, [waiting])
-        except asyncio.CancelledError:
-            _fail(waiting, StoreClosed())
-            raise
+    def _begin_exclusive(self, waiting: _Waiting) -> None:
+        task = asyncio.create_task(self._append_exclusive(waiting), name="foldlog-append")
+        self._exclusive_tasks.add(task)
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._exclusive_tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            self._end(waiting, error or StoreClosed())
+
+        task.add_done_callback(end)
+
+    async def _append_exclusive(self, waiting: _Waiting) -> None:
+        async with self._exclusive:
+            if not waiting.done.done():  # else its caller is gone
+                batch = Batch(self._record_bytes)
+                waiting.spans = batch.add(waiting.appends, waiting.sizes) or []
+                await self._commit(batch, [waiting])
 
     async def _run(self) -> None:
         while True:
@@ -192,11 +195,8 @@ class Appender:
         while self._queue and len(riders) < most:
             waiting = self._queue[0]
             if waiting.done.done() or waiting.deadline < now:
-                self._queue.popleft()
-                self._pressure.give(sum(waiting.sizes))
-                if not waiting.done.done():  # else its caller was cancelled before it was sent
-                    late = LogUnavailable("not sent in time: the log is away")
-                    waiting.done.set_exception(late)
+                self._queue.popleft()  # late, or its caller was cancelled before it was sent
+                self._end(waiting, LogUnavailable("not sent in time: the log is away"))
                 continue
             spans = batch.add(waiting.appends, waiting.sizes)
             if spans is None:
@@ -221,7 +221,7 @@ class Appender:
                 part = messages[start : start + MAX_BATCH_MESSAGES]
                 if start:  # each part has a time of its own
                     deadline = asyncio.get_running_loop().time() + self._timeout
-                outcomes += await self._publisher.store(part, atomic=atomic, deadline=deadline)
+                outcomes += await self.publisher.store(part, atomic=atomic, deadline=deadline)
         except asyncio.CancelledError:
             left = len(messages) - len(outcomes)
             _tell(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])

@@ -28,9 +28,8 @@ from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 from nats.protocol.parser import PERMISSIONS_ERR
 
-from foldlog.log.jetstream.parser import Incoming, LeanParser, parse_headers
-
-__all__ = ["LeanClient", "OnMessage", "Outgoing", "header_block", "parse_headers"]
+from foldlog.errors import AppendFailed, LogUnavailable, StoreClosed
+from foldlog.log.jetstream.parser import Incoming, LeanParser
 
 OnMessage = Callable[[Msg], None]
 
@@ -92,20 +91,18 @@ class LeanClient(Client):
         the event loop comes to it, which is after everybody who is ready to run.
 
         Raises:
-            nats.errors.ConnectionClosedError, ConnectionDrainingError, MaxPayloadError: as
-                `Client.publish`.
-            nats.errors.OutboundBufferLimitError: not connected.
+            StoreClosed: this end has closed the connection.
+            LogUnavailable: not connected.
+            AppendFailed: one is larger than the server takes.
         """
         if self.is_closed:
-            raise nats.errors.ConnectionClosedError
-        if self.is_draining_pubs:
-            raise nats.errors.ConnectionDrainingError
+            raise StoreClosed
         if not self.is_connected:
-            raise nats.errors.OutboundBufferLimitError
+            raise LogUnavailable("not connected")
         parts: list[bytes] = []
         for message in messages:
             if len(message.payload) > self._max_payload:
-                raise nats.errors.MaxPayloadError
+                raise AppendFailed("a message is larger than this server takes")
             parts += message.parts()
         self.stats["out_msgs"] += len(messages)
         self.stats["out_bytes"] += sum(len(message.payload) for message in messages)
@@ -123,12 +120,10 @@ class LeanClient(Client):
         It must not block; what it raises goes to the error callback.
 
         Raises:
-            nats.errors.ConnectionClosedError, ConnectionDrainingError: as `Client.subscribe`.
+            StoreClosed: this end has closed the connection.
         """
         if self.is_closed:
-            raise nats.errors.ConnectionClosedError
-        if self.is_draining:
-            raise nats.errors.ConnectionDrainingError
+            raise StoreClosed
         self._sid += 1
         subscription = self._subs[self._sid] = _Call(self, self._sid, subject, on_message)
         try:

@@ -17,7 +17,6 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from foldlog.errors import (
-    AppendFailed,
     ConfigurationError,
     FoldlogError,
     LogTimeout,
@@ -118,7 +117,7 @@ class Connection:
             # nats-py checks what it is given by using it.
             await self._abandon()
             raise ConfigurationError(f"cannot connect to {shown}: {error!r}") from error
-        except (TimeoutError, OSError, nats.errors.Error) as error:
+        except (TimeoutError, OSError, nats.errors.Error, StoreClosed) as error:
             await self._abandon()
             cause = self._last_error or error
             raise LogUnavailable(f"no connection to {shown}: {cause!r}") from error
@@ -248,7 +247,7 @@ class Connection:
                 request._replace(reply=self._inbox + token)
                 for token, request in zip(tokens, requests, strict=True)
             ]
-            await self._send(*asked, at_once=True)
+            await self._client.send(*asked, at_once=True)
             await _within(timeout, done)
         return replies
 
@@ -265,11 +264,9 @@ class Connection:
             return status_of(msg) is not None
 
         with self._replies.expected(take) as ((token,), done):
-            await self._send(Outgoing(subject, payload, reply=self._inbox + token))
+            await self._client.send(Outgoing(subject, payload, reply=self._inbox + token))
             if not await _within(timeout, done):
-                if self._client.is_connected:
-                    raise LogTimeout(f"reading by {subject}", timeout)
-                raise ReplyLost("the connection broke")
+                raise self._broken_off(subject, timeout)
         return replies
 
     async def collect_stored(
@@ -293,11 +290,9 @@ class Connection:
             inbox = self._client.new_inbox()
             subscription = await self.subscribe(inbox, take)
             try:
-                await self._send(Outgoing(subject, payload, reply=inbox))
+                await self._client.send(Outgoing(subject, payload, reply=inbox))
                 if not await _within(timeout, done):
-                    if self._client.is_connected:
-                        raise LogTimeout(f"reading by {subject}", timeout)
-                    raise ReplyLost("the connection broke")
+                    raise self._broken_off(subject, timeout)
             finally:
                 await self.unsubscribe(subscription)
         return replies
@@ -306,12 +301,9 @@ class Connection:
         """Call `on_message` for each message on `subject`, again after a reconnect.
 
         Raises:
-            LogUnavailable, StoreClosed: not subscribed.
+            StoreClosed: not subscribed.
         """
-        try:
-            return await self._client.call(subject, on_message)
-        except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
-            raise StoreClosed from None
+        return await self._client.call(subject, on_message)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription; nothing more is delivered. Fine on a closed connection."""
@@ -349,20 +341,17 @@ class Connection:
 
         *before, last = messages
         with self._replies.expected(take) as ((token,), done):
-            await self._send(*before, last._replace(reply=self._inbox + token), at_once=at_once)
+            await self._client.send(
+                *before, last._replace(reply=self._inbox + token), at_once=at_once
+            )
             if not await _within(timeout, done):
                 raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
         return replies[0]
 
-    async def _send(self, *messages: Outgoing, at_once: bool = False) -> None:
-        try:
-            await self._client.send(*messages, at_once=at_once)
-        except nats.errors.OutboundBufferLimitError:
-            raise LogUnavailable("not connected") from None
-        except nats.errors.MaxPayloadError:
-            raise AppendFailed("a message is larger than this server takes") from None
-        except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
-            raise StoreClosed from None
+    def _broken_off(self, subject: str, timeout: float) -> LogUnavailable:
+        if self._client.is_connected:
+            return LogTimeout(f"reading by {subject}", timeout)
+        return ReplyLost("the connection broke")
 
     def _on_reply(self, msg: Msg) -> None:
         self._replies.arrived(msg.subject.rpartition(".")[2], msg)

@@ -151,7 +151,6 @@ class JetStreamLog:
 
     @property
     def epoch(self) -> int:
-        """See the port."""
         return self.connection.epoch
 
     @property
@@ -162,10 +161,9 @@ class JetStreamLog:
     def observe(self, on_group: OnGroup) -> None:
         """Have `on_group` hear of each group of records that was published."""
         for appender in self._appenders:
-            appender.observe(on_group)
+            appender.publisher.on_group = on_group
 
     def known(self, shard: int) -> int:
-        """See the port."""
         return self._gates[shard].known
 
     def identity(self, shard: int) -> str:
@@ -175,7 +173,6 @@ class JetStreamLog:
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
-        """See the port."""
         if len(self._appenders) == 1:
             return self._appenders[0].append(appends, atomic=atomic)
         return self._append_sharded(appends, atomic=atomic)
@@ -199,50 +196,37 @@ class JetStreamLog:
     def read(
         self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """See the port."""
         return self._readers[subject.shard].read(subject, after, strong=strong, upto=upto)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
         return self._scanners[shard].scan(after)
 
     async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
         return await self._counts(shard, None)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """See the port."""
         reader = self._readers[subject.shard]
         if upto is not None:
             return await reader.last_upto(subject, upto)
         return await reader.last(subject, strong=strong)
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """See the port."""
         return await self._scanners[shard].stored(seq)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        """See the port."""
         return await self._scanners[shard].sequence_at(time)
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port."""
-        return await self._readers[subjects[0].shard].lasts(subjects) if subjects else {}
-
-    def newest(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """See the port."""
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         return self._scanners[branch.shard].newest(branch.matching)
 
     async def barrier(self, shard: int) -> None:
-        """See the port."""
         if self._replicas > 1:
             stream, nowhere = self.namespace.stream(shard), self.namespace.barrier(shard)
             await leader.confirm(self.connection, stream, nowhere, timeout=self.timeout)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """See the port."""
         reader, gate = self._readers[subject.shard], self._gates[subject.shard]
 
         def on_message(msg: Msg) -> None:
@@ -265,7 +249,6 @@ class JetStreamLog:
         return unfollow
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        """See the port."""
         # Without a filter the server drops whole blocks instead of looking at every message.
         shard, matching = which if isinstance(which, int) else which.shard, None
         if isinstance(which, Branch):
@@ -287,16 +270,13 @@ class JetStreamLog:
             raise LogUnavailable(f"purging {stream}: {answer.error.description}")
 
     async def check(self) -> list[Loss]:
-        """See the port."""
         found = await _all(gate.check() for gate in self._gates)
         return [loss for losses in found for loss in losses]
 
     async def accept(self) -> None:
-        """See the port."""
         await _all(gate.accept() for gate in self._gates)
 
     async def subjects(self, family: str | None = None) -> list[Subject]:
-        """See the port."""
         found: list[Subject] = []
         for shard in range(self.namespace.shards):
             found += [
@@ -306,7 +286,6 @@ class JetStreamLog:
         return found
 
     async def heads(self) -> list[int]:
-        """See the port."""
         names = map(self.namespace.stream, range(self.namespace.shards))
         found = await _all(
             leader.described(self.connection, stream, timeout=self.timeout) for stream in names
@@ -314,7 +293,6 @@ class JetStreamLog:
         return [each.state.last_seq for each in found]
 
     async def info(self) -> LogInfo:
-        """See the port."""
         start = time.perf_counter()
         level = await streams.api_level(self.connection, timeout=self.timeout)
         rtt = time.perf_counter() - start
@@ -329,7 +307,6 @@ class JetStreamLog:
         )
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """See the port."""
         self.connection.on_epoch(notify)
 
     async def close(self) -> None:

@@ -108,13 +108,6 @@ class Reader:
             await self._check_absence(subject, deadline)
         return None
 
-    async def lasts(self, subjects: Sequence[Subject]) -> dict[Subject, Record]:
-        """See the port."""
-        names = {subject.name: subject for subject in subjects}
-        request = {"multi_last": list(names), "batch": len(names), "max_bytes": _PAGE_BYTES}
-        found, _ = await self._direct.many(request, self._deadline())
-        return {names[each.subject]: self._record(each) for each in found}
-
     async def last_upto(self, subject: Subject, upto: int) -> Record | None:
         """Return the last record up to a sequence, or None where `read` may still find one."""
         if upto < 1:
