@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from foldlog.errors import (
     AppendFailed,
@@ -23,6 +23,7 @@ from foldlog.errors import (
 from foldlog.log import incarnation
 from foldlog.log.incarnation import Known, Loss, Mark, Shard, find_loss
 from foldlog.log.jetstream.connection import ReplyLost
+from foldlog.log.jetstream.marks import StreamMarks
 
 MARK_SECONDS: Final = 10.0
 """How far a mark may lag behind what this process appends."""
@@ -31,39 +32,6 @@ _ATTEMPTS: Final = 10
 """How often a mark that another process has just replaced is read again."""
 
 _log: Final = logging.getLogger("foldlog")
-
-
-class Marks(Protocol):
-    """A shard and the mark next to it. Each method raises LogUnavailable if nobody answers."""
-
-    @property
-    def reconnects(self) -> int:
-        """How often the connection was lost and made again."""
-        ...
-
-    async def describe(self) -> Shard:
-        """Return what the shard's leader says of it."""
-        ...
-
-    async def confirm_leader(self) -> None:
-        """Return when a majority has confirmed the shard's leader."""
-        ...
-
-    async def get(self) -> tuple[Mark, int]:
-        """Return the mark and its revision; an empty one and 0 where there is none to be seen."""
-        ...
-
-    async def put(self, mark: Mark, revision: int) -> bool:
-        """Replace the mark of that revision; return whether it was that.
-
-        Raises:
-            AppendFailed, ConfigurationError: the server refused it.
-        """
-        ...
-
-    async def drop(self) -> None:
-        """Remove the mark."""
-        ...
 
 
 class Gate:
@@ -79,7 +47,7 @@ class Gate:
 
     def __init__(
         self,
-        marks: Marks,
+        marks: StreamMarks,
         created: str | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -161,6 +129,8 @@ class Gate:
             LogRewound, LogCorrupt: the shard lost something, and nobody has accepted that.
             LogUnavailable: nobody answered.
         """
+        if self.passes_reads:
+            return
         async with self._checking:
             loss = None if self.passes_reads else await self._check()
         if loss is not None:
