@@ -78,7 +78,7 @@ class FakeShard:
 
     async def purge(self, gate: Gate, before: int) -> None:
         """Remove records below `before`, as the log does."""
-        await gate.announce_purge()
+        await gate.keeper.announce_purge()
         self.held = [seq for seq in self.held if seq >= before]
 
     def lose(self, *seqs: int) -> None:

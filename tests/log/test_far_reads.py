@@ -76,6 +76,27 @@ async def test_a_page_is_not_asked_for_where_nothing_follows(
     assert await read(log, "s", after=100) == []
 
 
+async def test_a_spread_subject_comes_in_one_page(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(log, *SPREAD)
+    asked = 0
+    collect = log.connection.collect
+
+    async def counting(*args: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await collect(*args, **options)
+
+    async def never(*args: object, **options: object) -> None:
+        raise AssertionError("each record would cost a request")
+
+    monkeypatch.setattr(log.connection, "collect", counting)
+    monkeypatch.setattr(log.connection, "request", never)
+    assert len(await read(log, "s")) == 4
+    assert asked == 1
+
+
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """One record a page."""

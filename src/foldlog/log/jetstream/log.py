@@ -277,7 +277,7 @@ class JetStreamLog:
             matching = checked_filter(which.name)
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
-        await self._gates[shard].announce_purge()
+        await self._gates[shard].keeper.announce_purge()
         body = {"seq": before} if matching is None else {"seq": before, "filter": matching}
         client = self._clients[shard]
         answer = await client.purge(body)
