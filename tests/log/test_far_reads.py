@@ -91,9 +91,10 @@ async def test_a_spread_subject_comes_in_one_page(
     async def never(*args: object, **options: object) -> None:
         raise AssertionError("each record would cost a request")
 
-    monkeypatch.setattr(log.connection, "collect", counting)
-    monkeypatch.setattr(log.connection, "request", never)
-    assert len(await read(log, "s")) == 4
+    with monkeypatch.context() as patched:
+        patched.setattr(log.connection, "collect", counting)
+        patched.setattr(log.connection, "request", never)
+        assert len(await read(log, "s")) == 4
     assert asked == 1
 
 
