@@ -11,9 +11,10 @@ import pytest
 import foldlog
 from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.log.blobs import Blobs, MemoryBlobs
-from foldlog.log.jetstream import streams, wire
+from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.log import JetStreamLog
+from foldlog.log.jetstream.requests import ask
 from foldlog.log.memory import MemoryLog
 from tests.conftest import OpenStore
 
@@ -31,7 +32,7 @@ async def blob_names(store: foldlog.Store) -> set[str]:
     if isinstance(store.log, MemoryLog):
         return set(store.log.blobs.names())
     log = on_server(store)
-    described = await streams.api(
+    described = await ask(
         log.connection,
         f"STREAM.INFO.{log.namespace.blobs()}",
         wire.StreamDescription,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from foldlog.errors import AppendFailed, FoldlogError, LogUnavailable
 from foldlog.log.incarnation import Mark, Shard
@@ -11,7 +12,7 @@ from foldlog.log.jetstream.gate import Gate
 
 
 class FakeShard:
-    """What `gate.Marks` asks of a server. Several gates may share one.
+    """What `marks.StreamMarks` asks of a server. Several gates may share one.
 
     Attributes:
         held: the sequences of its records.
@@ -77,7 +78,7 @@ class FakeShard:
 
     async def purge(self, gate: Gate, before: int) -> None:
         """Remove records below `before`, as the log does."""
-        await gate.announce_purge()
+        await gate.keeper.announce_purge()
         self.held = [seq for seq in self.held if seq >= before]
 
     def lose(self, *seqs: int) -> None:
@@ -94,7 +95,8 @@ class FakeShard:
 
 async def opened(shard: FakeShard, now: float = 1e9) -> Gate:
     """A gate of a process that has just opened the log, whose clock says `now`."""
-    gate = Gate(shard, clock=lambda: now)
+    marks: Any = shard
+    gate = Gate(marks, clock=lambda: now)
     await gate.open()
     return gate
 

@@ -21,7 +21,6 @@ from tests.support.stores import fresh_namespace
 async def log(embedded_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JetStreamLog]:
     """A log in which ten sequences are far."""
     monkeypatch.setattr(reader, "LONG_TAIL", 10)
-    monkeypatch.setattr(reader, "SEQUENCES_A_GET", 4)
     server = await EmbeddedServer.join(embedded_path)
     options = {"user": server.user, "password": server.password}
     log = await JetStreamLog.open(server.url, fresh_namespace(), options=options)
@@ -65,7 +64,7 @@ async def test_a_far_subject_is_read_whole(
     assert await read(log, "none", strong=strong) == []
 
 
-async def test_a_batch_is_not_asked_for_where_little_is_wanted(
+async def test_a_page_is_not_asked_for_where_nothing_follows(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(log, *SPREAD)
@@ -74,11 +73,39 @@ async def test_a_batch_is_not_asked_for_where_little_is_wanted(
         raise AssertionError("the server would count what is pending")
 
     monkeypatch.setattr(log.connection, "collect", never)
-    assert len(await read(log, "s")) == 4
     assert await read(log, "s", after=100) == []
-    assert await read(log, "s", after=2, upto=9) == []
 
 
+async def test_a_spread_subject_comes_in_one_page(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(log, *SPREAD)
+    asked = 0
+    collect = log.connection.collect
+
+    async def counting(*args: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await collect(*args, **options)
+
+    async def never(*args: object, **options: object) -> None:
+        raise AssertionError("each record would cost a request")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log.connection, "collect", counting)
+        patched.setattr(log.connection, "request", never)
+        assert len(await read(log, "s")) == 4
+    assert asked == 1
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record a page."""
+    monkeypatch.setattr(reader, "_FIRST_MESSAGES", 1)
+    monkeypatch.setattr(reader, "_PAGE_MESSAGES", 1)
+
+
+@pytest.mark.usefixtures("small_pages")
 async def test_what_is_appended_meanwhile_is_read_too(log: JetStreamLog) -> None:
     await fill(log, *SPREAD)
     found = 0
@@ -89,6 +116,7 @@ async def test_what_is_appended_meanwhile_is_read_too(log: JetStreamLog) -> None
     assert found == 6
 
 
+@pytest.mark.usefixtures("small_pages")
 async def test_a_purge_meanwhile_is_no_corruption(log: JetStreamLog) -> None:
     await fill(log, *SPREAD)
     found = 0
@@ -103,13 +131,10 @@ async def test_a_record_that_is_counted_and_not_found_is_told(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(log, *SPREAD)
-    count = reader.DirectGets.count
 
-    async def one_more(self: Any, subject: str, deadline: float) -> int:
-        return 1 + await count(self, subject, deadline)
+    async def one_more(self: Any, subject: str, deadline: float) -> dict[str, int]:
+        return {subject: 1}
 
-    monkeypatch.setattr(reader.DirectGets, "count", one_more)
-    with pytest.raises(LogCorrupt, match="cannot be read"):
-        await read(log, "s")
+    monkeypatch.setattr(reader.StreamClient, "subjects", one_more)
     with pytest.raises(LogCorrupt, match="cannot be read"):
         await read(log, "none")

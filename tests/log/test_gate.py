@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.errors import LogCorrupt, LogRewound, LogUnavailable
 from foldlog.log.incarnation import Mark
-from foldlog.log.jetstream import gate as module
+from foldlog.log.jetstream import keeper as module
 from foldlog.log.jetstream.connection import ReplyLost
 from foldlog.log.jetstream.gate import Gate
 from tests.log.marks import FakeShard, marked, opened

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foldlog.errors import LogUnavailable
-from foldlog.log.jetstream import leader, wire
+from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.moments import head
 from tests.log.test_lost import OpenLog, open_log
 
@@ -37,11 +38,11 @@ async def test_a_replica_without_a_leader_decides_nothing(
 def answering(monkeypatch: pytest.MonkeyPatch, replicas: int, led: bool) -> None:
     """Have every stream described by one of so many replicas."""
 
-    async def describe(*_: object, timeout: float) -> wire.StreamDescription:
+    async def describe(self: StreamClient) -> wire.StreamDescription:
         return wire.StreamDescription(
             config=wire.StreamConfig(num_replicas=replicas),
             state=wire.StreamState(last_seq=7),
             cluster=wire.Cluster("n1" if led else None),
         )
 
-    monkeypatch.setattr(leader, "describe", describe)
+    monkeypatch.setattr(StreamClient, "describe", describe)

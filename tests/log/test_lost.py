@@ -11,9 +11,11 @@ import pytest
 from foldlog.envelope import draft
 from foldlog.errors import FoldlogError, LogCorrupt, LogRewound
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream import JetStreamLog, streams, wire
+from foldlog.log.jetstream import JetStreamLog, wire
 from foldlog.log.jetstream.gate import Gate
+from foldlog.log.jetstream.requests import ask
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Append
 from tests.support.stores import fresh_namespace
 
@@ -59,7 +61,7 @@ async def read(log: JetStreamLog) -> list[int | FoldlogError]:
 async def purge_in_secret(log: JetStreamLog, session: str) -> int:
     """Remove records as nobody may who does not announce it; return the shard."""
     where = log.namespace.subject("updates", session)
-    answer = await streams.api(
+    answer = await ask(
         log.connection,
         f"STREAM.PURGE.{log.namespace.stream(where.shard)}",
         wire.PurgeAnswer,
@@ -73,12 +75,10 @@ async def purge_in_secret(log: JetStreamLog, session: str) -> int:
 async def recreate(log: JetStreamLog, shard: int) -> None:
     """Replace a shard's stream by an empty one."""
     name = log.namespace.stream(shard)
-    found = await streams.describe(log.connection, name, timeout=5)
+    found = await StreamClient(log.connection, name, timeout=5).describe()
     await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
     config = msgspec.to_builtins(found.config)
-    await streams.api(
-        log.connection, f"STREAM.CREATE.{name}", wire.StreamDescription, config, timeout=5
-    )
+    await ask(log.connection, f"STREAM.CREATE.{name}", wire.StreamDescription, config, timeout=5)
 
 
 async def test_only_the_shard_that_lost_records_raises_and_only_until_it_is_accepted(

@@ -25,7 +25,7 @@ from foldlog.errors import (
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.client import Outgoing, header_block
-from foldlog.log.jetstream.connection import ReplyLost
+from foldlog.log.jetstream.connection import Forbidden, ReplyLost
 from foldlog.log.jetstream.parser import parse_headers
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
@@ -70,8 +70,8 @@ class Server:
         await asyncio.sleep(0)
 
     def forbids(self, subject: str) -> bool:
-        """There are no marks."""
-        return True
+        """Marks may not be read."""
+        return "STREAM.MSG.GET" in subject and "snapshots" in subject
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -108,6 +108,8 @@ class Server:
         await asyncio.sleep(0)
         if subject.startswith("$JS.API.STREAM.INFO"):
             raise LogUnavailable("it does not describe streams")
+        if self.forbids(subject):
+            raise Forbidden(subject)
         if headers is None:
             return self.following(**msgspec.json.decode(payload))
         lost = self.lose(subject, headers)

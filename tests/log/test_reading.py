@@ -68,7 +68,7 @@ class Server:
         if self.asked == self.purge_after:
             self.held = []
         if subject == "$JS.API.STREAM.INFO.S":
-            assert msgspec.json.decode(payload) == {"subjects_filter": SUBJECT.name}
+            assert msgspec.json.decode(payload) == {"subjects_filter": SUBJECT.name, "offset": 0}
             counted = {SUBJECT.name: len(self.held)} if self.held else {}
             return Reply(msgspec.json.encode({"state": {"subjects": counted}}))
         if subject == "$JS.API.DIRECT.GET.S":

@@ -27,13 +27,15 @@ class Server:
         self.unreadable = unreadable
         self.behind = behind
 
-    stream = "stream"
+    name = "stream"
+    timeout = 5.0
+    connection: Any = None
 
-    async def leaders(self, request: dict[str, Any], deadline: float) -> Any:
+    async def message(self, request: dict[str, Any]) -> Any:
         assert request == {"last_by_subj": ">"}
         return wire.StoredMessage(self.count, "")
 
-    async def begin(self, connection: Any, stream: str, after: int, *, timeout: float) -> Walk:
+    async def begin(self, client: Any, after: int) -> Walk:
         missing = self.behind.pop(0) if after and self.behind else 0
         return Walk(self, after, max(self.count - missing - after, 0))
 
@@ -60,9 +62,8 @@ class Walk:
 async def scanned(server: Server, monkeypatch: pytest.MonkeyPatch, upto: int) -> list[int]:
     monkeypatch.setattr(scanner, "_DOUBTS", (0.0, 0.0))
     monkeypatch.setattr(scanner, "ConsumerRead", server)
-    direct: Any = server
-    connection: Any = None
-    everything = Scanner(connection, direct, ">", timeout=5.0)
+    client: Any = server
+    everything = Scanner(client, ">")
     found: list[int] = []
     async for page in everything.scan(0):
         found += [each.seq for each in page]

@@ -9,8 +9,9 @@ import pytest
 
 from foldlog import LogUnavailable
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream import JetStreamLog, snapshots as module, streams
+from foldlog.log.jetstream import JetStreamLog, snapshots as module
 from foldlog.log.jetstream.snapshots import JetStreamSnapshots
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
@@ -103,10 +104,11 @@ async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
     where, name = log.namespace.subject("updates", "a"), log.namespace.snapshots()
     store = JetStreamSnapshots(log)
     await store.get(where, [0])
-    assert (await streams.describe(log.connection, name, timeout=5)).error is not None
+    client = StreamClient(log.connection, name, timeout=5)
+    assert (await client.describe()).error is not None
     for n in range(5):
         await store.put(where, 0, bytes([n]))
-    made = await streams.describe(log.connection, name, timeout=5)
+    made = await client.describe()
     assert (made.error, made.state.messages) == (None, 1)
     # Whoever removes it loses nothing but time.
     await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)

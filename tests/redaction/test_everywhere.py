@@ -62,7 +62,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
-        *("delete", "clear_session", "clear"),
+        *("delete", "clear_session", "clear", "clear_all_of", "clear_everything"),
     },
     ScopedStore: {
         *("read", "read_hinted", "entry", "list", "search", "search_hinted", "traverse", "links"),

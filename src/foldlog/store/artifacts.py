@@ -283,6 +283,10 @@ class Artifacts:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
+        await self.clear_all_of(session_id)
+
+    async def clear_all_of(self, session_id: str) -> None:
+        """As `clear_session`, and raises where a degrading store would not."""
         keys = (checked_id(session_id, "session_id"),)
         pointers = await self._pointers(keys)
         held = await clear_view(self._store, Key(artifacts.kind, keys))
@@ -297,6 +301,10 @@ class Artifacts:
         Raises:
             LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
         """
+        await self.clear_everything()
+
+    async def clear_everything(self) -> None:
+        """As `clear`, and raises where a degrading store would not."""
         for subject in await self._store.forked_log.subjects(artifacts.kind.name):
             keys = subject.keys
             held = await clear_view(self._store, Key(artifacts.kind, keys), remember=False)

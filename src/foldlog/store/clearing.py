@@ -67,7 +67,7 @@ class Clearing(Lineages):
         inherited = await self.inherited_traces(origin)
         for trace_id in done:
             await self._clear_trace(session_id, trace_id, is_inherited=trace_id in inherited)
-        await self._artifacts.clear_session(session_id)
+        await self._artifacts.clear_all_of(session_id)
         await self._scopes.clear_session(session_id)
         for kind in self.kinds_of("session"):
             if kind not in (traces.kind, artifacts.kind, trajectories.kind):
@@ -91,7 +91,7 @@ class Clearing(Lineages):
             LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
         """
         await self.settle()
-        await self._artifacts.clear()
+        await self._artifacts.clear_everything()
         await self._blobs.clear()
         log = self.forked_log
         # Up to here every record belongs to a subject that is listed next. One whose first record

@@ -59,6 +59,10 @@ class ReplyLost(LogUnavailable):
     """A request was sent, and whether the server acted on it is not known."""
 
 
+class Forbidden(LogUnavailable):
+    """The server has refused this account to send such requests."""
+
+
 class Connection:
     """A connection that reconnects for ever until `close`.
 
@@ -165,8 +169,7 @@ class Connection:
     def forbids(self, request: str) -> bool:
         """Whether the server has refused this account to publish to that subject.
 
-        The server says so outside of the replies: the first request waits in vain. A new
-        connection asks anew.
+        The first request waits in vain for its reply. A new connection asks anew.
         """
         return request.lower() in self._forbidden
 
@@ -206,10 +209,19 @@ class Connection:
 
         Raises:
             ReplyLost: sent; the connection broke or `timeout` seconds passed without a reply.
+            Forbidden: this account may not; it is not sent again over this connection.
             LogUnavailable: not sent, or nobody serves the subject.
         """
+        refused = Forbidden(f"this account may not send to {subject}")
+        if self.forbids(subject):
+            raise refused
         block = header_block(headers) if headers else b""
-        reply = await self._reply([Outgoing(subject, payload, block)], timeout=timeout)
+        try:
+            reply = await self._reply([Outgoing(subject, payload, block)], timeout=timeout)
+        except ReplyLost:
+            if self.forbids(subject):  # which the server says outside of the replies
+                raise refused from None
+            raise
         if status_of(reply) == "503":
             raise LogUnavailable(f"nobody answers {subject}")
         return reply

@@ -9,6 +9,7 @@ by one, so that what is under way is bounded.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,11 @@ from typing import Final
 import msgspec
 
 from foldlog.errors import LogUnavailable
-from foldlog.log.jetstream import streams, wire
-from foldlog.log.jetstream.connection import Connection
+from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.parser import Incoming
+from foldlog.log.jetstream.requests import ask
 from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Stored
 
 _PAGE_MESSAGES: Final = 4096
@@ -37,40 +39,33 @@ class ConsumerRead:
     `pending` is how many messages followed when it began.
     """
 
-    def __init__(
-        self, connection: Connection, stream: str, name: str, pending: int, timeout: float
-    ) -> None:
-        self._connection = connection
-        self._stream = stream
+    def __init__(self, client: StreamClient, name: str, pending: int) -> None:
+        self._connection = client.connection
+        self._stream = client.name
+        self._timeout = client.timeout
         self._name = name
-        self._timeout = timeout
         self._delivered = 0
+        self._next: asyncio.Task[list[Stored]] | None = None
         self.pending = pending
 
     @classmethod
-    async def begin(
-        cls, connection: Connection, stream: str, after: int, *, timeout: float
-    ) -> ConsumerRead:
+    async def begin(cls, client: StreamClient, after: int) -> ConsumerRead:
         """Begin after a sequence. Errors as `_begin`."""
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
-        return await cls._begin(connection, stream, start, timeout)
+        return await cls._begin(client, start)
 
     @classmethod
-    async def over_newest(
-        cls, connection: Connection, stream: str, matching: str, *, timeout: float
-    ) -> ConsumerRead:
+    async def over_newest(cls, client: StreamClient, matching: str) -> ConsumerRead:
         """Begin with the oldest of the last messages of all subjects that match.
 
         After the last of them comes what was stored since. Where a page is full, the server
         forgets the message that did not fit. Errors as `_begin`.
         """
         start = {"deliver_policy": "last_per_subject", "filter_subject": matching}
-        return await cls._begin(connection, stream, start, timeout)
+        return await cls._begin(client, start)
 
     @classmethod
-    async def _begin(
-        cls, connection: Connection, stream: str, start: Mapping[str, object], timeout: float
-    ) -> ConsumerRead:
+    async def _begin(cls, client: StreamClient, start: Mapping[str, object]) -> ConsumerRead:
         """Have the server make the consumer.
 
         Raises:
@@ -85,23 +80,38 @@ class ConsumerRead:
             "mem_storage": True,
             "inactive_threshold": _FORGOTTEN * _SECOND,
         }
-        answer = await streams.api(
-            connection,
-            f"CONSUMER.CREATE.{stream}.{name}",
+        answer = await ask(
+            client.connection,
+            f"CONSUMER.CREATE.{client.name}.{name}",
             wire.ConsumerDescription,
-            {"stream_name": stream, "config": config},
-            timeout=timeout,
+            {"stream_name": client.name, "config": config},
+            timeout=client.timeout,
         )
         if answer.error is not None:
-            raise LogUnavailable(f"reading {stream}: {answer.error.description}")
-        return cls(connection, stream, name, answer.num_pending, timeout)
+            raise LogUnavailable(f"reading {client.name}: {answer.error.description}")
+        return cls(client, name, answer.num_pending)
 
     async def page(self) -> list[Stored]:
         """Return what comes next, up to 1 MiB; nothing where the stream ends for now.
 
+        The page after that is asked for at once.
+
         Raises:
             LogUnavailable: it did not come whole; begin anew.
         """
+        asked, self._next = self._next or self._begin_page(), None
+        try:
+            found = await asked
+        finally:
+            asked.cancel()
+        if found:
+            self._next = self._begin_page()
+        return found
+
+    def _begin_page(self) -> asyncio.Task[list[Stored]]:
+        return asyncio.create_task(self._page(), name="foldlog scan")
+
+    async def _page(self) -> list[Stored]:
         limit = _PAGE_BYTES
         while True:
             found, status = await self._ask(limit)
@@ -114,6 +124,9 @@ class ConsumerRead:
 
     async def close(self) -> None:
         """Have the server forget it. Where that fails, it does so by itself."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait([self._next])
         try:
             await self._connection.request(
                 f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}", timeout=self._timeout

@@ -11,59 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from foldlog.errors import (
-    AppendFailed,
-    ConfigurationError,
-    FoldlogError,
-    LogRewound,
-    LogUnavailable,
-)
+from foldlog.errors import LogRewound, LogUnavailable
 from foldlog.log import incarnation
 from foldlog.log.incarnation import Known, Loss, Mark, Shard, find_loss
 from foldlog.log.jetstream.connection import ReplyLost
-
-MARK_SECONDS: Final = 10.0
-"""How far a mark may lag behind what this process appends."""
-
-_ATTEMPTS: Final = 10
-"""How often a mark that another process has just replaced is read again."""
+from foldlog.log.jetstream.keeper import ATTEMPTS, MarkKeeper
+from foldlog.log.jetstream.marks import StreamMarks
 
 _log: Final = logging.getLogger("foldlog")
-
-
-class Marks(Protocol):
-    """A shard and the mark next to it. Each method raises LogUnavailable if nobody answers."""
-
-    @property
-    def reconnects(self) -> int:
-        """How often the connection was lost and made again."""
-        ...
-
-    async def describe(self) -> Shard:
-        """Return what the shard's leader says of it."""
-        ...
-
-    async def confirm_leader(self) -> None:
-        """Return when a majority has confirmed the shard's leader."""
-        ...
-
-    async def get(self) -> tuple[Mark, int]:
-        """Return the mark and its revision; an empty one and 0 where there is none to be seen."""
-        ...
-
-    async def put(self, mark: Mark, revision: int) -> bool:
-        """Replace the mark of that revision; return whether it was that.
-
-        Raises:
-            AppendFailed, ConfigurationError: the server refused it.
-        """
-        ...
-
-    async def drop(self) -> None:
-        """Remove the mark."""
-        ...
 
 
 class Gate:
@@ -71,6 +28,7 @@ class Gate:
 
     Attributes:
         known: the highest sequence that this process knows of, from acks, reads and checks.
+        keeper: keeps the mark up to date. `close` ends it.
 
     Args:
         created: when the shard's stream was created, where that is known already.
@@ -79,7 +37,7 @@ class Gate:
 
     def __init__(
         self,
-        marks: Marks,
+        marks: StreamMarks,
         created: str | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -92,10 +50,8 @@ class Gate:
         # The connection with which reads, and appends, have passed.
         self._reads_over = self._appends_over = marks.reconnects
         self._lost_before: tuple[int, str] | None = None
-        self._checking, self._announcing = asyncio.Lock(), asyncio.Lock()
-        self._quiet_until = 0.0
-        self._renewal: asyncio.Task[None] | None = None
-        self._has_grown = False
+        self._checking = asyncio.Lock()
+        self.keeper = MarkKeeper(marks, self._look, clock)
 
     @property
     def identity(self) -> str:
@@ -121,10 +77,7 @@ class Gate:
         """Note that a record of this process was acked at `seq`; the mark is renewed in time."""
         if seq > self.known:
             self.known = seq
-        if not self._has_grown:
-            self._has_grown = True
-            if self._renewal is None or self._renewal.done():
-                self._renewal = asyncio.create_task(self._renew_behind(), name="foldlog-mark")
+        self.keeper.note_growth()
 
     async def open(self) -> None:
         """Make the first check. What it finds is for reads to raise; appends may go on.
@@ -145,7 +98,7 @@ class Gate:
     async def check(self) -> list[Loss]:
         """Compare the shard with its mark and with what is known here; return what it lost.
 
-        That is one error, or none.
+        That is one error, or none; in a list, because `gather` takes an error for one raised.
 
         Raises:
             LogUnavailable: nobody answered.
@@ -161,6 +114,8 @@ class Gate:
             LogRewound, LogCorrupt: the shard lost something, and nobody has accepted that.
             LogUnavailable: nobody answered.
         """
+        if self.passes_reads:
+            return
         async with self._checking:
             loss = None if self.passes_reads else await self._check()
         if loss is not None:
@@ -182,6 +137,10 @@ class Gate:
         if loss is not None and self._refuses_appends(loss):
             raise loss
 
+    async def close(self) -> None:
+        """Renew the mark if this process has appended since. Idempotent."""
+        await self.keeper.close()
+
     async def accept(self) -> None:
         """Take the shard as it is, if it lost anything; it is another incarnation then.
 
@@ -195,65 +154,12 @@ class Gate:
                 return
             if not self._is_accepted_elsewhere(mark) or find_loss(mark, found) is not None:
                 mark = incarnation.accepted(mark, found, self._clock())
-                if not await self._replaced(mark, revision) and revision:
+                if not await self.keeper.replace(mark, revision) and revision:
                     raise LogUnavailable(f"{found.name}: its mark could not be replaced")
             if found.last_seq < known:
                 self.known = found.last_seq
             self._lost_before = None
             self._pass(mark, found, reconnects)
-
-    async def announce_purge(self) -> None:
-        """Make the mark say that records may go; it proves no gap until it is renewed.
-
-        Raises:
-            LogUnavailable: that is not known. Nothing may be purged.
-        """
-        async with self._announcing:
-            # One announcement covers the purges of the time in which nobody counts.
-            if self._quiet_until - self._clock() < incarnation.QUIET_SECONDS / 2:
-                await self._announce()
-
-    async def _announce(self) -> None:
-        try:
-            for _ in range(_ATTEMPTS):
-                mark, revision = await self._marks.get()
-                mark = incarnation.purged(mark, self._clock())
-                if await self._marks.put(mark, revision):
-                    self._quiet_until = mark.quiet_until
-                    return
-        except (AppendFailed, ConfigurationError) as error:
-            # Perhaps there is no space left, which a purge makes.
-            _log.info("a purge goes without a mark: %s", error)
-        await self._marks.drop()  # better no mark than a wrong one
-
-    async def close(self) -> None:
-        """Renew the mark if this process has appended since. Idempotent."""
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.wait([self._renewal])
-            self._renewal = None
-            await self._renew()
-
-    async def _renew_behind(self) -> None:
-        while self._has_grown:
-            await asyncio.sleep(MARK_SECONDS)
-            await self._renew()
-
-    async def _renew(self) -> None:
-        """Renew the mark; where that is not possible the earlier one stays."""
-        if not self._has_grown:
-            return
-        self._has_grown = False
-        try:
-            loss, mark, revision, found = await self._look()
-            renewed = incarnation.renewed(mark, found, self._clock())
-            if loss is None and renewed != mark:  # else the evidence stays
-                await self._replaced(renewed, revision)
-        except LogUnavailable as error:
-            _log.info("the mark of a shard was not renewed: %s", error)
-        except asyncio.CancelledError:
-            self._has_grown = True
-            raise
 
     async def _look(self) -> tuple[Loss | None, Mark, int, Shard]:
         # What is known first, then the mark: what is appended meanwhile only adds to the shard.
@@ -264,7 +170,7 @@ class Gate:
 
     async def _check(self) -> Loss | None:
         reconnects, is_confirmed = self._marks.reconnects, False
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             loss, mark, revision, found = await self._look()
             if loss is None:
                 self._pass(mark, found, reconnects)
@@ -282,7 +188,7 @@ class Gate:
         is_shown = mark.ended is not None or self._is_accepted_elsewhere(mark)
         if isinstance(loss, LogRewound) and not is_shown:
             # Later appends would hide it from who opens the log next.
-            await self._replaced(incarnation.rewound(mark, loss, found), revision)
+            await self.keeper.replace(incarnation.rewound(mark, loss, found), revision)
         return loss
 
     def _is_accepted_elsewhere(self, mark: Mark) -> bool:
@@ -297,11 +203,3 @@ class Gate:
         self._created = found.created or self._created
         self._incarnation = mark.incarnation
         self._reads_over = self._appends_over = reconnects
-
-    async def _replaced(self, mark: Mark, revision: int) -> bool:
-        """Whether the mark of that revision was replaced. The log works without, too."""
-        try:
-            return await self._marks.put(mark, revision)
-        except FoldlogError as error:
-            _log.info("the mark of a shard was not replaced: %s", error)
-            return False

@@ -18,16 +18,16 @@ from foldlog.errors import (
     LogUnavailable,
 )
 from foldlog.log.incarnation import Loss
-from foldlog.log.jetstream import leader, streams, wire
+from foldlog.log.jetstream import streams, wire
 from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.connection import Connection, Revive
-from foldlog.log.jetstream.direct import DirectGets
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.marks import StreamMarks
 from foldlog.log.jetstream.publisher import OnGroup
 from foldlog.log.jetstream.reader import Reader
 from foldlog.log.jetstream.scanner import Scanner
 from foldlog.log.jetstream.side import SideStream
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import (
     Append,
@@ -38,7 +38,7 @@ from foldlog.log.port import (
     StreamInfo,
     Unfollow,
 )
-from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live
+from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live, snapshot
 
 T = TypeVar("T")
 
@@ -63,9 +63,16 @@ class JetStreamLog:
         self.connection = connection
         self.timeout = timeout
         shards = range(namespace.shards)
-        self._replicas = replicas
+        self.replicas = replicas
         self._stage = stage
-        self.side = SideStream(connection, namespace, replicas=replicas, timeout=timeout)
+        everything = namespace.wildcard(0).removesuffix("0.>") + ">"
+        self.side = SideStream(
+            connection,
+            namespace.snapshots(),
+            snapshot(everything, "*"),
+            replicas=replicas,
+            timeout=timeout,
+        )
         self._gates = [
             Gate(StreamMarks(self.side, namespace, shard), created[shard] if created else None)
             for shard in shards
@@ -90,14 +97,11 @@ class JetStreamLog:
             )
             for shard in shards
         ]
+        self._clients = [
+            StreamClient(connection, namespace.stream(shard), timeout=timeout) for shard in shards
+        ]
         self._scanners = [
-            Scanner(
-                connection,
-                DirectGets(connection, namespace.stream(shard)),
-                namespace.wildcard(shard),
-                timeout=timeout,
-            )
-            for shard in shards
+            Scanner(self._clients[shard], namespace.wildcard(shard)) for shard in shards
         ]
         if stage is not None:
             self._stage_all()
@@ -222,9 +226,8 @@ class JetStreamLog:
         return self._scanners[branch.shard].newest(branch.matching)
 
     async def barrier(self, shard: int) -> None:
-        if self._replicas > 1:
-            stream, nowhere = self.namespace.stream(shard), self.namespace.barrier(shard)
-            await leader.confirm(self.connection, stream, nowhere, timeout=self.timeout)
+        if self.replicas > 1:
+            await self._clients[shard].confirm_leader(self.namespace.barrier(shard))
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         reader, gate = self._readers[subject.shard], self._gates[subject.shard]
@@ -257,17 +260,12 @@ class JetStreamLog:
             matching = checked_filter(which.name)
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
-        await self._gates[shard].announce_purge()
-        stream = self.namespace.stream(shard)
-        answer = await leader.api(
-            self.connection,
-            f"STREAM.PURGE.{stream}",
-            wire.PurgeAnswer,
-            {"seq": before} if matching is None else {"seq": before, "filter": matching},
-            timeout=self.timeout,
-        )
+        await self._gates[shard].keeper.announce_purge()
+        body = {"seq": before} if matching is None else {"seq": before, "filter": matching}
+        client = self._clients[shard]
+        answer = await client.purge(body)
         if answer.error is not None:
-            raise LogUnavailable(f"purging {stream}: {answer.error.description}")
+            raise LogUnavailable(f"purging {client.name}: {answer.error.description}")
 
     async def check(self) -> list[Loss]:
         found = await _all(gate.check() for gate in self._gates)
@@ -286,10 +284,7 @@ class JetStreamLog:
         return found
 
     async def heads(self) -> list[int]:
-        names = map(self.namespace.stream, range(self.namespace.shards))
-        found = await _all(
-            leader.described(self.connection, stream, timeout=self.timeout) for stream in names
-        )
+        found = await _all(client.describe_by_leader() for client in self._clients)
         return [each.state.last_seq for each in found]
 
     async def info(self) -> LogInfo:
@@ -324,8 +319,7 @@ class JetStreamLog:
                 self._stage(self.namespace.stream(shard))
 
     async def _counts(self, shard: int, family: str | None) -> dict[str, int]:
-        stream, matching = self.namespace.stream(shard), self.namespace.wildcard(shard, family)
-        return await streams.subjects(self.connection, stream, matching, timeout=self.timeout)
+        return await self._clients[shard].subjects(self.namespace.wildcard(shard, family))
 
     async def _unhash(self, name: str, shard: int) -> Subject:
         record = await self._readers[shard].last(Subject(name, shard, ()), strong=True)
@@ -336,7 +330,7 @@ class JetStreamLog:
 
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self.namespace.stream(shard)
-        answer = await leader.describe(self.connection, stream, timeout=self.timeout)
+        answer = await self._clients[shard].describe()
         if answer.error is not None:
             raise LogUnavailable(f"{stream}: {answer.error.description}")
         cluster = answer.cluster or wire.Cluster()

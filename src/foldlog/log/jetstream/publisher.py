@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from foldlog.errors import LogRewound, LogUnavailable, StoreClosed
-from foldlog.log.jetstream import leader
+from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.batching import BatchChooser
 from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection, ReplyLost
@@ -31,6 +31,7 @@ from foldlog.log.jetstream.outcomes import (
     settled,
 )
 from foldlog.log.jetstream.parser import parse_headers
+from foldlog.log.jetstream.requests import ask, found_message
 from foldlog.log.jetstream.streams import DUPLICATE_SECONDS
 
 _RETRY_PAUSE: Final = 0.05
@@ -199,12 +200,14 @@ class Publisher:
                 # What stands directly behind the expected sequence tells: nothing else can ever
                 # have been stored there. Without replicas a server compares that sequence before
                 # it looks at the message id, so the mismatch may be with this very message.
-                stands = await leader.message(
+                answer = await ask(
                     self._connection,
-                    self._stream,
+                    f"STREAM.MSG.GET.{self._stream}",
+                    wire.MessageAnswer,
                     {"seq": message.expect + 1, "next_by_subj": message.subject},
                     timeout=max(left, _RETRY_PAUSE),
                 )
+                stands = found_message(answer)
             except (LogUnavailable, StoreClosed):
                 return None
             if stands is not None:

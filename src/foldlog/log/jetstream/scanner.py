@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
-from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.consumer import ConsumerRead
-from foldlog.log.jetstream.direct import DirectGets
+from foldlog.log.jetstream.requests import retry
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Stored
 
 _LAG_PAUSE: Final = 0.02
@@ -39,108 +39,84 @@ class Scanner:
         everything: the filter that all of the stream's subjects match.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        direct: DirectGets,
-        everything: str,
-        *,
-        timeout: float,
-    ) -> None:
-        self._connection = connection
-        self._direct = direct
-        self._stream = direct.stream
+    def __init__(self, client: StreamClient, everything: str) -> None:
+        self._client = client
         self._everything = everything
-        self._timeout = timeout
 
     async def scan(self, after: int) -> AsyncGenerator[list[Stored]]:
         """See the port. While one page is looked at, the next is on its way."""
         begun, found = after, 0
         head = await self._head()
-        deadline = time.monotonic() + self._timeout
-        reading = await self._begin(after, deadline)
-        page = asyncio.create_task(reading.page(), name="foldlog scan")
+        reading: ConsumerRead | None = None
+
+        async def next_page(timeout: float) -> list[Stored]:
+            nonlocal reading
+            reading = reading or await ConsumerRead.begin(self._client, after)
+            try:
+                return await reading.page()
+            except LogUnavailable:
+                ended, reading = reading, None
+                await ended.close()
+                raise
+
+        deadline = self._deadline()
         try:
             while after < head:
-                try:
-                    stored = await page
-                except LogUnavailable as error:
-                    await self._direct.retry(error, deadline)
-                    reading = await self._begin(after, deadline)
-                    page = asyncio.create_task(reading.page(), name="foldlog scan")
+                stored = await retry(self._client.connection, next_page, deadline)
+                if stored:
+                    after = stored[-1].seq
+                    found += len(stored)
+                    yield stored
+                    deadline = self._deadline()
                     continue
-                if not stored:
-                    # Purged meanwhile, or not known yet to the replica that reads.
-                    if time.monotonic() > deadline:
-                        raise LogTimeout("waiting for a replica to reach the head", self._timeout)
-                    head = min(head, await self._head())
-                    if after < head:
-                        await asyncio.sleep(_LAG_PAUSE)
-                        page = asyncio.create_task(reading.page(), name="foldlog scan")
-                    continue
-                after = stored[-1].seq
-                found += len(stored)
-                if after < head:
-                    page = asyncio.create_task(reading.page(), name="foldlog scan")
-                yield stored
-                deadline = time.monotonic() + self._timeout
+                # Purged meanwhile, or not known yet to the replica that reads.
+                if time.monotonic() > deadline:
+                    what = "waiting for a replica to reach the head"
+                    raise LogTimeout(what, self._client.timeout)
+                head = min(head, await self._head())
+                await asyncio.sleep(_LAG_PAUSE)
         finally:
-            page.cancel()
-            await asyncio.gather(page, return_exceptions=True)
-            await reading.close()
+            if reading is not None:
+                await reading.close()
         await self._check_whole(begun, after, found)
 
     async def newest(self, matching: str) -> AsyncGenerator[list[Stored]]:
         """See the port; `matching` is the filter over a branch."""
-        reading = await ConsumerRead.over_newest(
-            self._connection, self._stream, matching, timeout=self._timeout
-        )
-        page = asyncio.create_task(reading.page(), name="foldlog scan")
+        reading = await ConsumerRead.over_newest(self._client, matching)
         try:
-            while stored := await page:
-                page = asyncio.create_task(reading.page(), name="foldlog scan")
+            while stored := await reading.page():
                 yield stored
         except LogUnavailable as error:
             # Whoever takes hints asks for what did not come.
             _log.info("reading %s: %s", matching, error)
         finally:
-            page.cancel()
-            await asyncio.gather(page, return_exceptions=True)
             await reading.close()
 
     async def stored(self, seq: int) -> Stored | None:
         """See the port."""
         if seq < 1:
             return None
-        found = await self._direct.leaders({"seq": seq}, time.monotonic() + self._timeout)
+        found = await self._client.message({"seq": seq})
         return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
 
     async def sequence_at(self, moment: dt.datetime) -> int:
         """See the port."""
-        deadline = time.monotonic() + self._timeout
         # The head first: what comes after it is of a later time, too.
-        head = await self._head(deadline)
+        head = await self._head()
         since = max(_FIRST_TIME, min(moment, _LAST_TIME)).astimezone(dt.UTC)
         since += dt.timedelta(microseconds=1)
-        later = await self._direct.leaders(
-            {"start_time": since.isoformat(), "next_by_subj": self._everything}, deadline
+        later = await self._client.message(
+            {"start_time": since.isoformat(), "next_by_subj": self._everything}
         )
         return head if later is None else min(head, later.seq - 1)
 
-    async def _head(self, deadline: float | None = None) -> int:
+    async def _head(self) -> int:
         """Where the stream ends, by its leader."""
-        deadline = deadline or time.monotonic() + self._timeout
-        last = await self._direct.leaders({"last_by_subj": self._everything}, deadline)
+        last = await self._client.message({"last_by_subj": self._everything})
         return 0 if last is None else last.seq
 
-    async def _begin(self, after: int, deadline: float) -> ConsumerRead:
-        while True:
-            try:
-                return await ConsumerRead.begin(
-                    self._connection, self._stream, after, timeout=self._timeout
-                )
-            except LogUnavailable as error:
-                await self._direct.retry(error, deadline)
+    def _deadline(self) -> float:
+        return time.monotonic() + self._client.timeout
 
     async def _check_whole(self, begun: int, after: int, found: int) -> None:
         """See whether the server counts more between two sequences than it has delivered.
@@ -160,12 +136,18 @@ class Scanner:
             await asyncio.sleep(pause)
             lacking = min(lacking, await self._counted(begun, after) - found)
         if lacking > 0:
-            raise LogCorrupt(self._stream, after, f"{lacking} records before it cannot be read")
+            raise LogCorrupt(
+                self._client.name, after, f"{lacking} records before it cannot be read"
+            )
 
     async def _counted(self, begun: int, after: int) -> int:
         """How many messages there are between two sequences, by the server's count."""
-        deadline = time.monotonic() + self._timeout
-        first = await self._begin(begun, deadline)
-        last = await self._begin(after, deadline)
-        await asyncio.gather(first.close(), last.close())
-        return first.pending - last.pending
+        return await self._pending(begun) - await self._pending(after)
+
+    async def _pending(self, after: int) -> int:
+        async def attempt(timeout: float) -> ConsumerRead:
+            return await ConsumerRead.begin(self._client, after)
+
+        reading = await retry(self._client.connection, attempt, self._deadline())
+        await reading.close()
+        return reading.pending

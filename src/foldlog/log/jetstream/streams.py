@@ -6,24 +6,23 @@ to lose an acked envelope. Purging stays allowed, for clearing and erasure.
 
 from __future__ import annotations
 
-import asyncio
+import time
 from typing import Any, Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost
-from foldlog.log.jetstream.leader import api, describe
+from foldlog.log.jetstream.requests import PATIENCE, ask, retry
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.subjects import Namespace, live
 
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
-_ELECTION_PAUSE: Final = 0.1
-"""Seconds between attempts while the cluster has no leader."""
+_NO_LEADER: Final = 503
+"""What a cluster answers while nobody leads it."""
 
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
-
-__all__ = ["DUPLICATE_SECONDS", "api", "api_level", "describe", "open_streams", "subjects"]
 
 
 async def api_level(connection: Connection, *, timeout: float) -> int:
@@ -34,7 +33,7 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
         ReplyLost: nobody said, as in a cluster without a majority.
     """
     try:
-        answer = await api(connection, "INFO", wire.AccountAnswer, timeout=timeout)
+        answer = await ask(connection, "INFO", wire.AccountAnswer, timeout=timeout)
     except LogUnavailable as error:
         if isinstance(error, ReplyLost) and not connection.forbids("$JS.API.INFO"):
             raise
@@ -45,34 +44,6 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
     if answer.error is not None:
         raise UnsupportedServer(f"{connection.url}: {answer.error.description}")
     return answer.api.level
-
-
-async def subjects(
-    connection: Connection, stream: str, matching: str, *, timeout: float
-) -> dict[str, int]:
-    """Return how many messages each subject of a stream holds, of those that match.
-
-    Raises:
-        LogUnavailable: there is no such stream, it was refused, or nobody who leads it answered.
-    """
-    counts: dict[str, int] = {}
-    offset = 0
-    while True:
-        answer = await api(
-            connection,
-            f"STREAM.INFO.{stream}",
-            wire.StreamDescription,
-            {"subjects_filter": matching, "offset": offset},
-            timeout=timeout,
-        )
-        if answer.error is not None:
-            raise LogUnavailable(f"{stream}: {answer.error.description}")
-        if answer.is_leaderless:
-            raise LogUnavailable(f"{stream} has no leader, so nobody knows what it holds")
-        counts.update(answer.state.subjects)
-        offset += len(answer.state.subjects)
-        if not answer.state.subjects or offset >= answer.total:
-            return counts
 
 
 async def open_streams(
@@ -87,7 +58,7 @@ async def open_streams(
             on which the log cannot rely.
     """
     first = Namespace(name).stream(0)
-    found = await describe(connection, first, timeout=timeout)
+    found = await StreamClient(connection, first, timeout=timeout).describe()
     if found.error is None:
         existing = int(found.config.metadata.get(_SHARDS, "0"))
         if not existing:
@@ -110,22 +81,22 @@ async def open_streams(
 async def _make(
     connection: Connection, namespace: Namespace, shard: int, replicas: int, timeout: float
 ) -> wire.StreamDescription:
-    stream = namespace.stream(shard)
-    deadline = asyncio.get_running_loop().time() + timeout
-    while True:
-        found = await describe(connection, stream, timeout=timeout)
+    stream, config = namespace.stream(shard), _config(namespace, shard, replicas)
+
+    async def attempt(left: float) -> wire.StreamDescription:
+        answer = wire.StreamDescription
+        found = await ask(connection, f"STREAM.INFO.{stream}", answer, timeout=left)
         if found.error is not None and found.error.err_code == wire.NO_STREAM:
-            config = _config(namespace, shard, replicas)
-            created = wire.StreamDescription
-            verb = f"STREAM.CREATE.{stream}"
-            found = await api(connection, verb, created, config, timeout=timeout)
+            # Creating is idempotent: of two who make the stream at once, both have made it.
+            found = await ask(connection, f"STREAM.CREATE.{stream}", answer, config, timeout=left)
         if found.error is None:
-            break
-        if found.error.code != 503:
-            raise _creation_error(stream, replicas, found.error)
-        if asyncio.get_running_loop().time() + _ELECTION_PAUSE > deadline:
+            return found
+        if found.error.code == _NO_LEADER:
             raise LogUnavailable(f"{stream}: {found.error.description}")
-        await asyncio.sleep(_ELECTION_PAUSE)
+        raise _creation_error(stream, replicas, found.error)
+
+    deadline = time.monotonic() + timeout
+    found = await retry(connection, attempt, deadline, patience=PATIENCE)
     _check(found.config, namespace, shard)
     return found
 
