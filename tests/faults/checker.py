@@ -209,11 +209,15 @@ def torn(case: _Case) -> Iterator[Violation]:
     for save in case.saves:
         if not save.atomic:
             continue
-        there = [write for write in save.writes if write in case.places]
+        there = [write for write in save.writes if write in case.stored]
         if 0 < len(there) < len(save.writes):
             yield Violation("torn", f"of {save.writes} the log holds {there}")
         for subject in {subject for subject, _ in save.writes}:
-            tokens = {token for where, token in save.writes if where == subject}
+            tokens = {
+                token
+                for where, token in save.writes
+                if where == subject and (where, token) in case.places
+            }
             if len(tokens) > 1 and subject.split("/")[0] not in ("memory", "tasks"):
                 for read in case.reads:
                     if read.subject == subject and 0 < len(tokens & set(read.found)) < len(tokens):

@@ -45,7 +45,7 @@ def test_whatever_fails_the_promises_hold_2000_times(world: World, first: int) -
 
 @pytest.mark.long
 def test_everything_that_can_fail_does() -> None:
-    runs = [live(seed, "port") for seed in range(120)]
+    runs = [live(seed, "port") for seed in range(240)]
     ends = {(type(op).__name__, op.outcome) for run in runs for op in run.ops}
     assert {("Save", "ok"), ("Save", "refused"), ("Save", "unknown"), ("Save", "pending")} <= ends
     assert {("Swap", "refused"), ("Swap", "unknown"), ("Resume", "unknown")} <= ends
