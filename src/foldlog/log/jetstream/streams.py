@@ -30,7 +30,7 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
 
     Raises:
         UnsupportedServer: JetStream is off, for the server or for this account.
-        ReplyLost: nobody said, as in a cluster without a majority.
+        LogUnavailable: nobody said, or nobody leads, as in a cluster without a majority.
     """
     try:
         answer = await ask(connection, "INFO", wire.AccountAnswer, timeout=timeout)
@@ -41,6 +41,8 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
             f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
             "enable JetStream for this account"
         ) from error
+    if answer.error is not None and answer.error.err_code == wire.NO_CLUSTER_LEADER:
+        raise LogUnavailable(f"{connection.url}: {answer.error.description}")
     if answer.error is not None:
         raise UnsupportedServer(f"{connection.url}: {answer.error.description}")
     return answer.api.level

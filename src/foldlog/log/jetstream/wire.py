@@ -127,6 +127,7 @@ class AccountAnswer(msgspec.Struct, frozen=True):
     error: ApiError | None = None
 
 
+NO_CLUSTER_LEADER = 10008
 NO_MESSAGE = 10037
 NO_STREAM = 10059
 DUPLICATE_IN_BATCH = 10201
