@@ -24,7 +24,6 @@ from foldlog.recovery import (
 from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
-from foldlog.store.redaction import content_of
 from foldlog_projections.registry import KINDS
 from tests.conftest import OpenStore
 from tests.docs.markdown import ROOT
@@ -33,10 +32,11 @@ from tests.redaction.leaks import LEAKY, MASK, SECRET, Handed, Hook, raw, refusi
 from tests.redaction.rest import everything_else
 from tests.redaction.saves import Case
 
-CONTENT = {type: names for type, names in content_of(KINDS).items() if names}
+SEEN = {type: found.content for kind in KINDS for type, found in kind.records.items()}
+CONTENT = {type: names for type, names in SEEN.items() if names}
 """What a hook sees, by the type of record."""
 
-NO_CONTENT = {type for type, names in content_of(KINDS).items() if not names} | {
+NO_CONTENT = {type for type, names in SEEN.items() if not names} | {
     *("artifact.located", "subject.cleared", "subject.forked")
 }
 """Records of ids, names, times and digests; and what every kind of subject may hold."""

@@ -32,10 +32,6 @@ class Written(NamedTuple):
     private: bool
     raw: bytes
 
-    def is_what(self, entry: Entry | None) -> bool:
-        """Whether an entry holds just this."""
-        return entry is not None and self == (entry.type, entry.schema, entry.private, entry.raw)
-
 
 def type_of(model: type[BaseModel]) -> str:
     """The name under which states of a model are stored."""

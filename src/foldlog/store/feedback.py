@@ -64,7 +64,8 @@ class Feedbacks(Primitives):
             InvalidId: the trace id is empty.
             LogUnavailable, LogCorrupt: it could not be read whole.
         """
-        items = await self.items(kind(trace_id), limit=2**31, consistency=consistency)
+        folded = await self.read(kind, trace_id, consistency=consistency)
+        items = (self._item(kind, each) for each in folded.state)
         return [
             Feedback(
                 trace_id,

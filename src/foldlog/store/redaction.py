@@ -12,13 +12,13 @@ an artifact, a session's context) is redacted by who takes it, and the kind says
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from foldlog.errors import ConfigurationError, RedactionFailed
-from foldlog.kind import Key, Kind
+from foldlog.kind import Key
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -116,11 +116,6 @@ class Redaction:
         """As `redacted`, of one value and without its name."""
         [found] = self.redacted(method, kind, about, one).values()
         return found
-
-
-def content_of(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:
-    """What the hook sees, by the type of record; () for types that hold none of users' content."""
-    return {type: found.content for kind in kinds for type, found in kind.records.items()}
 
 
 _FORMS: Final = (str, list, Mapping, type(None))

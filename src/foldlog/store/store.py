@@ -178,16 +178,15 @@ class Store(
     ) -> RebuildReport:
         """Fold every view again from the log's first record, or those of one kind by name.
 
-        Meanwhile reads are answered as before. Each new fold is compared with what is served; only
-        when all are there, reads are switched to them, whatever the comparison gave: the log is the
+        Meanwhile reads are answered as before. Each new fold is compared with what is served;
+        then reads are answered from the log anew, whatever the comparison gave: the log is the
         truth. It also accepts a log that lost something.
 
         Raises:
-            ConfigurationError: there is no such kind. Nothing was switched.
-            LogUnavailable, LogCorrupt: the log could not be read whole. Nothing was switched.
+            ConfigurationError: there is no such kind.
+            LogUnavailable, LogCorrupt: the log could not be read whole. What is in memory stays.
         """
-        folds = self._options.kinds
-        return await Rebuild(self, folds).rebuild(projection, on_progress=on_progress)
+        return await Rebuild(self, self._options.kinds).rebuild(projection, on_progress=on_progress)
 
     @operation()
     async def verify(
@@ -203,8 +202,7 @@ class Store(
         Raises:
             ConfigurationError: there is no such kind. LogUnavailable: the log does not answer.
         """
-        folds = self._options.kinds
-        return await Verify(self, folds).verify(projection, on_progress=on_progress)
+        return await Verify(self, self._options.kinds).verify(projection, on_progress=on_progress)
 
     @property
     def degraded(self) -> Counter[str]:

@@ -41,10 +41,10 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
             f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
             "enable JetStream for this account"
         ) from error
-    if answer.error is not None and answer.error.err_code == wire.NO_CLUSTER_LEADER:
-        raise LogUnavailable(f"{connection.url}: {answer.error.description}")
     if answer.error is not None:
-        raise UnsupportedServer(f"{connection.url}: {answer.error.description}")
+        is_passing = answer.error.err_code == wire.NO_CLUSTER_LEADER
+        refusal = LogUnavailable if is_passing else UnsupportedServer
+        raise refusal(f"{connection.url}: {answer.error.description}")
     return answer.api.level
 
 
