@@ -75,17 +75,12 @@ def namespace() -> str:
     return fresh_namespace()
 
 
-@pytest.fixture(params=["memory", "embedded", pytest.param("container", marks=pytest.mark.long)])
+CONTAINER = pytest.param("container", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["memory", "embedded", CONTAINER])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    """One backend over data that no other test sees.
-
-    By default the contract alone is tested on a server in a container.
-    """
-    return backend_of(request)
-
-
-def backend_of(request: pytest.FixtureRequest) -> Backend:
-    """The backend that the parameter names."""
+    """One backend over data that no other test sees: the one that the parameter names."""
     match request.param:
         case "memory":
             return MemoryBackend()

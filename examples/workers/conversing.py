@@ -15,7 +15,7 @@ from typing import Any
 
 import foldlog
 from foldlog import TaskStatus, UpdateType
-from foldlog.sessions import IllegalTransition, Session, TaskExists
+from foldlog.sessions import IllegalTransition, Session
 
 TASK = "conversation"
 ENDED = (TaskStatus.COMPLETE, TaskStatus.FAILED, TaskStatus.CANCELLED)
@@ -60,11 +60,8 @@ async def converse(
 
 async def begin(session: Session, job: dict[str, Any]) -> None:
     """Have the conversation's task run, unless it does, or has ended."""
-    try:
-        await session.spawn_task(task_id=TASK, description=job.get("description"))
-    except TaskExists:
-        await session.refresh()
-    if session.get_task(TASK).status is TaskStatus.PENDING:
+    task = await session.spawn_task(task_id=TASK, description=job.get("description"))
+    if task.status is TaskStatus.PENDING:
         try:
             await session.start_task(TASK)
         except IllegalTransition:

@@ -1,5 +1,4 @@
-"""One pure fold per view: `initial() -> state` and `apply(state, envelope) -> state`.
+"""The built-in kinds, one a module: its records, its keys and its fold. `registry` lists them.
 
-No I/O, no clock, no asyncio. A module here *is* a projection: it has a `name`, a `version` and the
-two functions. `FAMILIES` in `registry` says which projection folds which subjects.
+No I/O, no clock, no asyncio.
 """

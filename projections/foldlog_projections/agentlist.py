@@ -1,6 +1,6 @@
 """Which agents of a runtime have state, in the order in which they came to have it.
 
-An index only: what the state is stands under the agent's own subject.
+An index only: the state stands under the agent's own subject.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_type
 
 LISTED: Final = "agent.listed"
 
@@ -22,18 +21,8 @@ class Listed(msgspec.Struct, frozen=True):
     scope: str
 
 
-_decoder: Final = msgspec.msgpack.Decoder(Listed)
-keep, restore = as_type(dict[str, bool])
-
-
-def initial() -> dict[str, bool]:
-    """No agents."""
-    return {}
-
-
-def apply(state: dict[str, bool], envelope: Recorded, /) -> dict[str, bool]:
-    """List the agent; a second time changes nothing."""
-    state[_decoder.decode(envelope.payload).scope] = True
+def _list(state: dict[str, bool], agent: Listed, _: Recorded) -> dict[str, bool]:
+    state[agent.scope] = True
     return state
 
 
@@ -41,5 +30,5 @@ kind = Kind(
     "agentlist",
     keys=("runtime",),
     records={LISTED: Listed},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(dict, _list, state=dict[str, bool]),
 )

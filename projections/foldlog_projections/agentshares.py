@@ -1,6 +1,6 @@
 """One share of an agent's state: what its token opens, or that it was revoked.
 
-Its subject carries a hash of the token, so that whoever reads the log learns none.
+The subject carries a hash of the token, so that the log reveals no token.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
-from foldlog_projections import latest
+from foldlog_projections.folds import last
 
 SHARED: Final = "agent.shared"
 REVOKED: Final = "agent.revoked"
@@ -35,5 +35,5 @@ kind = Kind(
     "agentshares",
     keys=("runtime", "token"),
     records={SHARED: Shared, REVOKED: Revoked},
-    fold=latest,
+    fold=last,
 )

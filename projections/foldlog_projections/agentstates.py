@@ -1,9 +1,7 @@
 """The state of one agent, key by key, as its turns have left it.
-from foldlog.kind import Fold, Kind
 
-A turn is one change of several keys. Values come as deltas to what stood before: writers
-compare-and-set. They are put together when somebody reads the key, not when the turn is folded: a
-state that nobody touches stays encoded, and is never copied.
+A turn is one change of several keys. Values come as deltas to the value before: writers
+compare-and-set. Reading a key puts its value together; folding a turn copies nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Turned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`agent.turned`: a turn is complete. `label`: what it was, for whoever reads the log.
+    """`agent.turned`: a turn is complete. `label` describes it to readers of the log.
 
     A large one comes in parts, which take effect together with the last: those that name the turn
     and are `partial` wait for it, and are void if another turn comes first.
@@ -48,32 +46,21 @@ class Turned(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: bool = False
 
 
-class Entry:
-    """One key's value as of one version. It never changes, though it may come to be put together.
+class Entry(msgspec.Struct, array_like=True, eq=False):
+    """One key's value as of one version. The value never changes; its encoding may.
 
     `version` is the sequence at which it was written, `ts` the writer's clock in Unix seconds.
+    The value is `base` after the first `count` of `deltas`, all encoded.
     """
 
-    __slots__ = ("_base", "_deltas", "_taken", "private", "schema", "ts", "type", "version")
-
-    def __init__(
-        self,
-        type: str,
-        schema: int,
-        private: bool,
-        version: int,
-        ts: float,
-        base: bytes = b"\xc0",
-        deltas: list[bytes] | None = None,
-    ) -> None:
-        self.type = type
-        self.schema = schema
-        self.private = private
-        self.version = version
-        self.ts = ts
-        self._base = base
-        self._deltas = [] if deltas is None else deltas
-        self._taken = len(self._deltas)
+    type: str
+    schema: int
+    private: bool
+    version: int
+    ts: float
+    base: bytes = b"\xc0"
+    deltas: list[bytes] = []
+    count: int = 0
 
     @property
     def raw(self) -> bytes:
@@ -82,29 +69,27 @@ class Entry:
         Raises:
             msgspec.MsgspecError: a delta is to another value.
         """
-        if self._taken:
-            value = _native.decode(self._base)
-            try:
-                for delta in self._deltas[: self._taken]:
-                    value = patch(value, _native.decode(delta))
-            except (AttributeError, LookupError, TypeError, ValueError) as fault:
-                raise msgspec.ValidationError(f"a delta to another value: {fault!r}") from fault
-            self._base, self._deltas, self._taken = _encode(value), [], 0
-        return self._base
+        if self.count:
+            value = _native.decode(self.base)
+            for delta in self.deltas[: self.count]:
+                value = patch(value, _native.decode(delta))
+            self.base, self.deltas, self.count = _encode(value), [], 0
+        return self.base
 
     def followed_by(self, change: Change, version: int, ts: float) -> Entry:
         """The entry after a change."""
         # Entries in a row share their list of deltas: each knows how many of them are its own.
-        deltas = self._deltas
-        if self._taken != len(deltas):
-            deltas = deltas[: self._taken]
+        deltas = self.deltas if self.count == len(self.deltas) else self.deltas[: self.count]
         deltas.append(bytes(change.delta))
-        return Entry(change.type, change.schema, change.private, version, ts, self._base, deltas)
+        about = change.type, change.schema, change.private, version, ts
+        return Entry(*about, self.base, deltas, len(deltas))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Entry) and _kept(self) == _kept(other)
+        if not isinstance(other, Entry):
+            return False
+        return self.raw == other.raw and _encode(self) == _encode(other)
 
-    __hash__ = None  # type: ignore[assignment]  # by value, and nobody needs it
+    __hash__ = None  # type: ignore[assignment]  # it may be put together
 
 
 @dataclass(slots=True)
@@ -116,35 +101,12 @@ class AgentState:
     waiting: list[Change] = field(default_factory=list)
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    type: str
-    schema: int
-    private: bool
-    version: int
-    ts: float
-    raw: bytes
-
-
-class _KeptState(msgspec.Struct, frozen=True, array_like=True):
-    entries: dict[str, _Kept]
-    turn: str
-    waiting: list[Change]
-
-
-_turned: Final = msgspec.msgpack.Decoder(Turned)
-_kept_state: Final = msgspec.msgpack.Decoder(_KeptState)
 _native: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def initial() -> AgentState:
-    """No turn was taken."""
-    return AgentState()
-
-
-def apply(state: AgentState, envelope: Recorded, /) -> AgentState:
-    """Fold a turn in. Entries are replaced, never changed: whoever has one may keep it."""
-    turned = _turned.decode(envelope.payload)
+def _apply(state: AgentState, turned: Turned, envelope: Recorded) -> AgentState:
+    """Fold a turn in. Entries are replaced, never changed: readers may keep them."""
     if turned.turn != state.turn:
         state.turn, state.waiting = turned.turn, []
     if turned.partial:
@@ -161,34 +123,16 @@ def apply(state: AgentState, envelope: Recorded, /) -> AgentState:
     return state
 
 
-def keep(state: AgentState, /) -> bytes:
-    """The state as bytes."""
-    entries = {key: _kept(entry) for key, entry in state.entries.items()}
-    return _encode(_KeptState(entries, state.turn, state.waiting))
-
-
-def restore(kept: bytes, /) -> AgentState:
-    """The state that `keep` was given.
-
-    Raises:
-        msgspec.MsgspecError: the bytes are of no such state.
-    """
-    state = _kept_state.decode(kept)
-    entries = {
-        key: Entry(held.type, held.schema, held.private, held.version, held.ts, held.raw)
-        for key, held in state.entries.items()
-    }
-    return AgentState(entries, state.turn, state.waiting)
-
-
-def _kept(entry: Entry) -> _Kept:
-    return _Kept(entry.type, entry.schema, entry.private, entry.version, entry.ts, entry.raw)
+def _keep(state: AgentState) -> bytes:
+    for entry in state.entries.values():
+        _ = entry.raw  # put together, so that no deltas are kept
+    return _encode(state)
 
 
 kind = Kind(
     "agentstates",
     keys=("runtime", "scope"),
     records={TURNED: Turned},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(AgentState, _apply, state=AgentState, keep=_keep),
     redacted={TURNED: ("state", "label")},
 )

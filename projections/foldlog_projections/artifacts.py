@@ -1,20 +1,17 @@
 """The artifacts of one session: what there is, in the order of first saves.
-from foldlog.kind import Fold, Kind
 
 The only truth about artifacts: one that is not in here does not exist, whatever bytes are stored.
-The fold knows no time; that an artifact has expired is for the reader to say, and for the next
-writer to put on record.
+The fold knows no time: readers skip what has expired, and the next writer deletes it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_type
 
 SAVED = "artifact.saved"
 DELETED = "artifact.deleted"
@@ -73,31 +70,16 @@ class Held(NamedTuple):
         return self.saved.scope.trace_id if self.saved.scope else None
 
 
-_saved_decoder = msgspec.msgpack.Decoder(Saved)
-_deleted_decoder = msgspec.msgpack.Decoder(Deleted)
-keep, restore = as_type(dict[str, Held])
-
-
-def initial() -> dict[str, Held]:
-    """No artifacts."""
-    return {}
-
-
-def apply(state: dict[str, Held], envelope: Recorded, /) -> dict[str, Held]:
+def apply(state: dict[str, Held], record: Any, envelope: Recorded, /) -> dict[str, Held]:
     """The first save of an id stands until a deletion names it.
 
-    So a save that is deleted never comes back, and whoever has seen it gone may release its claim
-    on the bytes.
+    A save that was deleted never comes back, so its claim on the bytes may be released.
     """
-    if envelope.type == DELETED:
-        deleted = _deleted_decoder.decode(envelope.payload)
-        held = state.get(deleted.artifact_id)
-        if held is not None and held.id == deleted.saved:
-            del state[deleted.artifact_id]
-    else:
-        saved = _saved_decoder.decode(envelope.payload)
-        held = Held(envelope.id, envelope.seq, envelope.ts, saved)
-        state.setdefault(saved.artifact_id, held)
+    if isinstance(record, Saved):
+        held = Held(envelope.id, envelope.seq, envelope.ts, record)
+        state.setdefault(record.artifact_id, held)
+    elif (found := state.get(record.artifact_id)) is not None and found.id == record.saved:
+        del state[record.artifact_id]
     return state
 
 
@@ -106,6 +88,6 @@ kind = Kind(
     keys=("session_id",),
     owner="session",
     records={SAVED: Saved, DELETED: Deleted},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(dict, apply, state=dict[str, Held]),
     redacted={SAVED: ("data", "filename", "meta")},
 )

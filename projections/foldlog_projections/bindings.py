@@ -8,7 +8,6 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
-from foldlog_projections.kept import as_pairs
 
 
 class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,24 +43,12 @@ class Bound(NamedTuple):
     ended: bool
 
 
-_decoder = msgspec.msgpack.Decoder(Key)
-keep, restore = as_pairs(Key, Bound)
+_key = msgspec.msgpack.Decoder(Key).decode
 
 
-def initial() -> dict[Key, Bound]:
-    """No bindings."""
-    return {}
-
-
-def replaces(envelope: Recorded, /) -> tuple[str | None, str]:
-    """The binding's key."""
-    key = _decoder.decode(envelope.payload)
-    return key.context_id, key.task_id
-
-
-def apply(state: dict[Key, Bound], envelope: Recorded, /) -> dict[Key, Bound]:
-    """A save replaces; a terminal mark ends what is there and is nothing without it."""
-    key = _decoder.decode(envelope.payload)
+def _bind(state: dict[Key, Bound], envelope: Recorded) -> dict[Key, Bound]:
+    """A save replaces. A terminal mark ends a saved binding, and has no effect without one."""
+    key = _key(envelope.payload)
     if envelope.type != TERMINAL:
         state[key] = Bound(envelope, ended=False)
     elif key in state:
@@ -74,5 +61,11 @@ kind = Kind(
     keys=("trace_id",),
     owner="trace",
     records={"binding.saved": BindingSaved, TERMINAL: Key},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(
+        dict,
+        _bind,
+        state=dict[Key, Bound],
+        takes="envelope",
+        replaces=("context_id", "task_id"),
+    ),
 )

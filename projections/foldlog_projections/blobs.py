@@ -1,8 +1,8 @@
-"""One content, by its SHA-256: who claims it, and which copies of its bytes are stored.
+"""One content, by its SHA-256: its claims, and the copies of its bytes.
 
-Claims and releases compare-and-set on this subject, so that bytes are never removed under somebody
-who has just found them there. A copy is called after the id of the envelope that began it: no name
-is used twice. Time is the log's.
+Claims and releases compare-and-set on this subject, so nobody removes bytes that another has just
+found. The id of the envelope that announces a copy names it, so no name is used twice. Time is the
+log's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_type
 
 BEGUN: Final = "blob.begun"
 CLAIMED: Final = "blob.claimed"
@@ -82,40 +81,27 @@ class Content:
         return next((copy for copy, term in self.copies.items() if term.until >= time), "")
 
 
-_claimed: Final = msgspec.msgpack.Decoder(Claimed)
-_released: Final = msgspec.msgpack.Decoder(Released)
-keep, restore = as_type(Content)
-
-
-def initial() -> Content:
-    """Nobody claims it."""
-    return Content()
-
-
 def apply(state: Content, envelope: Recorded, /) -> Content:
-    """Fold one envelope in, after what was over when the log recorded it."""
+    """Fold one envelope in, after removing what was over when the log recorded it."""
     now = envelope.recorded_at
     state.claims = {claim: term for claim, term in state.claims.items() if not term.is_over(now)}
     state.copies = {copy: term for copy, term in state.copies.items() if not term.is_over(now)}
-    match envelope.type:
-        case "blob.begun":
-            state.loose[envelope.id] = now
-        case "blob.claimed":
-            claimed = _claimed.decode(envelope.payload)
-            until = now + claimed.ttl if claimed.ttl else float("inf")
-            state.size = claimed.size
-            state.claims[claimed.claim] = Term(now, until)
-            if state.loose.pop(claimed.copy, None) is not None:
-                # It lasts an hour longer, so that those who come soon can share it.
-                state.copies[claimed.copy] = Term(now, until + GRACE)
-        case "blob.released":
-            released = _released.decode(envelope.payload)
-            state.claims.pop(released.claim, None)
-            if released.is_last or not state.claims:
-                state.loose |= dict.fromkeys(state.copies, now)
-                state.claims, state.copies = {}, {}
-        case unknown:
-            raise msgspec.ValidationError(f"{unknown} is not known to this version")
+    if envelope.type == BEGUN:
+        state.loose[envelope.id] = now
+        return state
+    record = kind.decode(envelope)
+    if isinstance(record, Claimed):
+        until = now + record.ttl if record.ttl else float("inf")
+        state.size = record.size
+        state.claims[record.claim] = Term(now, until)
+        if state.loose.pop(record.copy, None) is not None:
+            # It lasts an hour longer, so that those who come soon can share it.
+            state.copies[record.copy] = Term(now, until + GRACE)
+    else:
+        state.claims.pop(record.claim, None)
+        if record.is_last or not state.claims:
+            state.loose |= dict.fromkeys(state.copies, now)
+            state.claims, state.copies = {}, {}
     return state
 
 
@@ -123,5 +109,5 @@ kind = Kind(
     "blobs",
     keys=("sha256",),
     records={BEGUN: Begun, CLAIMED: Claimed, RELEASED: Released},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(Content, apply, state=Content, takes="envelope"),
 )

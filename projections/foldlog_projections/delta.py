@@ -48,7 +48,18 @@ def difference(old: Any, new: Any) -> Delta | None:
 
 
 def patch(value: Any, delta: Delta) -> Any:
-    """Return what `delta` makes of `value`, which may be changed and returned."""
+    """Return what `delta` makes of `value`, which may be changed and returned.
+
+    Raises:
+        msgspec.ValidationError: the delta is to another value, or of a later version.
+    """
+    try:
+        return _patched(value, delta)
+    except (AttributeError, LookupError, TypeError, ValueError) as fault:
+        raise msgspec.ValidationError(f"a delta to another value: {fault!r}") from fault
+
+
+def _patched(value: Any, delta: Delta) -> Any:
     match delta[0]:
         case 0:
             return delta[1]
@@ -57,11 +68,11 @@ def patch(value: Any, delta: Delta) -> Any:
             for key in gone:
                 del value[key]
             for key, change in changed.items():
-                value[key] = patch(value.get(key), change)
+                value[key] = _patched(value.get(key), change)
         case 2:
             _, edits, at, dropped, items = delta
             for index, change in edits:
-                value[index] = patch(value[index], change)
+                value[index] = _patched(value[index], change)
             value[at : at + dropped] = items
         case 3:
             value += delta[1]

@@ -8,7 +8,7 @@ import msgspec
 
 from foldlog import codec
 from foldlog.kind import Content, Kind
-from foldlog_projections import sequence
+from foldlog_projections.folds import every
 
 
 class EventSaved(msgspec.Struct, frozen=True):
@@ -35,6 +35,6 @@ kind = Kind(
     keys=("trace_id",),
     owner="trace",
     records={"event.saved": EventSaved},
-    fold=sequence,
+    fold=every,
     id=_identity,
 )

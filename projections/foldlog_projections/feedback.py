@@ -9,7 +9,7 @@ from foldlog_projections.folds import every
 
 
 class FeedbackSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`feedback.saved`: somebody's opinion. `score` is in the caller's own units."""
+    """`feedback.saved`: an opinion. `score` is in the caller's units."""
 
     score: float | None = None
     comment: Content[str | None] = None

@@ -1,16 +1,15 @@
-"""What every fold shares: repeats and overtaken saves are dropped, and a cleared subject stays
-cleared.
+"""What every fold shares: repeats and overtaken saves are dropped, cleared subjects stay cleared.
 
-A projection only sees each id once, and never a save that arrives after a later one of the same
-writer (promise 3 of the architecture), so that none of them needs to think of retries.
+A projection sees each id once, and never a save that arrives after a later one of the same writer,
+so that no fold needs to think of retries.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -21,23 +20,20 @@ S = TypeVar("S")
 
 REFUSAL_BYTES: Final = 8
 _REFUSALS_AN_ENVELOPE: Final = 16_384
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
-Replaced = str | tuple[str | None, ...]
+Replaced = str | int | tuple[str | int | None, ...]
 """What an envelope replaces: a key inside the subject."""
 
 
 class Projection(Protocol[S]):
-    """A fold. `version` grows with every change of what it computes: states of two versions are
-    not compared, and none of an older one is reused.
+    """A fold as views use it; every kind is one.
 
-    `latest_only`: each envelope replaces the whole state, so the last one alone loads it. `apply`
-    may change and return the state it is given; the caller keeps only what it returns.
-
-    `family`: the subjects that it folds, those of a kind of that name.
-
-    Optional: `replaces(envelope) -> Replaced | None`, the key that an envelope replaces, None for
-    nothing. Of one writer's envelopes with the same key, the one drafted last stands.
+    It folds the subjects of its `family`. States of another `version` are neither compared nor
+    reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
+    that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
+    one drafted last stands.
     """
 
     name: str
@@ -45,13 +41,48 @@ class Projection(Protocol[S]):
     version: int
     latest_only: bool
 
+    @property
+    def replaces(self) -> Callable[[Recorded], Any] | None:
+        """None if no envelope replaces anything."""
+        ...
+
     def initial(self) -> S:
         """The state before the first envelope."""
         ...
 
     def apply(self, state: S, envelope: Recorded, /) -> S:
-        """The state after `envelope`."""
+        """The state after `envelope`. It may change and return the state that it is given."""
         ...
+
+
+@runtime_checkable
+class Kept(Protocol[S]):
+    """A projection whose states fit a snapshot; any other one is always folded from the log.
+
+    `restore(keep(state))` equals `state` and shares nothing with it.
+    """
+
+    def keep(self, state: S, /) -> bytes:
+        """The state as bytes."""
+        ...
+
+    def restore(self, kept: bytes, /) -> S:
+        """The state that `keep` was given.
+
+        Raises:
+            msgspec.MsgspecError: the bytes are of no such state.
+        """
+        ...
+
+
+class EqualByBytes:
+    """States that are equal if they encode alike, since NaN differs from NaN, and 1 equals True."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # they change
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _encode(self) == _encode(other)
 
 
 class Cleared(msgspec.Struct, frozen=True):
@@ -62,14 +93,12 @@ class Cleared(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Folded(Generic[S]):
-    """A projection's state, with what it takes to apply each id once.
+    """A projection's state, and the ids that it has applied.
 
-    `seen` maps an envelope id to its ordinal among those seen since the last clearing, which
-    begins at sequence `cleared_at` (0: there was none). `refused` are hashes of what was cleared.
-    `newest` has, for each key that was replaced and each writer, the counter of the writer's last
-    draft.
-
-    Of a projection that is `latest_only`, `seen` has sequences, and need not have them all.
+    `seen` maps an envelope id to its ordinal since the last clearing, which begins at sequence
+    `cleared_at` (0: there was none). For a `latest_only` projection it has sequences, and may
+    lack some. `refused` are hashes of cleared ids. `newest` has, for each replaced key and each
+    writer, the counter of the writer's last draft.
     """
 
     state: S
@@ -97,42 +126,39 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         msgspec.ValidationError: its payload is not what its type says, or the projection fails.
         MissingUpcaster: it cannot be brought to the version that this program knows.
     """
-    if envelope.v != UPCASTERS.newest.get(envelope.type, 1):
+    type = envelope.type
+    if envelope.v != UPCASTERS.newest.get(type, 1):
         envelope = UPCASTERS.bring_up(envelope)
-    if envelope.type == CLEARED:
+    if type == CLEARED:
         _clear(projection, folded, envelope)
         return True
-    if envelope.type == FORKED:
-        return False  # what it leads to was folded before it
+    if type == FORKED:
+        return False  # the records that it leads to were folded before it
     id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
-    # Whoever loads the latest only has not looked at what its writer knew of already.
+    # A load that takes the latest only has not looked at what its writer knew of already.
     if id in seen and (not latest_only or seen[id] > envelope.known):
         return False
     if folded.refused and refusal(id) in folded.refused:
         return False
     try:
-        is_overtaken = bool(envelope.writer) and _is_overtaken(projection, folded, envelope)
+        replaces = projection.replaces
+        is_overtaken = (
+            replaces is not None
+            and envelope.writer != ""
+            and _is_overtaken(replaces(envelope), folded, envelope)
+        )
         if not is_overtaken:
             folded.state = projection.apply(folded.state, envelope)
     except msgspec.MsgspecError:
         raise
-    except Exception as fault:  # a projection of users' own may raise anything
-        raise msgspec.ValidationError(f"{projection.name}, {envelope.type}: {fault!r}") from fault
+    except Exception as fault:  # the fold may be the caller's code, which may raise anything
+        raise msgspec.ValidationError(f"{projection.name}, {type}: {fault!r}") from fault
     seen[id] = envelope.seq if latest_only else len(seen)
     return not is_overtaken
 
 
-def replaced_by(projection: Projection[Any], envelope: Recorded) -> Replaced | None:
-    """The key that an envelope replaces in its fold; None if it replaces nothing."""
-    if projection.latest_only:
-        return ""
-    replaces = getattr(projection, "replaces", None)
-    return None if replaces is None else replaces(envelope)
-
-
-def _is_overtaken(projection: Projection[Any], folded: Folded[Any], envelope: Recorded) -> bool:
-    """Whether its writer has replaced what it replaces already; if not, note that it does so."""
-    replaced = replaced_by(projection, envelope)
+def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Recorded) -> bool:
+    """Whether its writer has replaced that key already; if not, note that it does so now."""
     if replaced is None:
         return False
     key = replaced, envelope.writer
@@ -163,7 +189,7 @@ def clearing(folded: Folded[S]) -> list[bytes]:
     """The payloads of the `subject.cleared` that remove, for ever, all that was applied."""
     refused = sorted(folded.refused.union(refusal(id) for id in folded.seen))
     return [
-        msgspec.msgpack.encode(Cleared(b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE])))
+        _encode(Cleared(b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE])))
         for start in range(0, len(refused), _REFUSALS_AN_ENVELOPE)
     ]
 

@@ -4,21 +4,51 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold
-from foldlog_projections import latest, sequence
+from foldlog.kind import Fold, fields_of
 from foldlog_projections.items import Items
-from foldlog_projections.kept import as_pairs
 
-every: Final[Fold[Items]] = Fold(sequence.initial, sequence.apply)
+task_of: Final = fields_of("task_id")
+"""The task that an envelope's record is about."""
+
+
+def _append(state: Items, envelope: Recorded, /) -> Items:
+    state.append(envelope)
+    return state
+
+
+def _append_by_task(state: Items, envelope: Recorded, /) -> Items:
+    state.append(envelope, task_of(envelope))
+    return state
+
+
+def _last(state: Recorded | None, envelope: Recorded, /) -> Recorded | None:
+    return envelope
+
+
+every: Final[Fold[Items]] = Fold(Items, _append, takes="envelope")
 """Every record, in log order. `store.view` gives a list."""
 
-last: Final[Fold[Recorded | None]] = Fold(
-    latest.initial, latest.apply, latest_only=True, replaces=getattr(latest, "replaces", None)
-)
+feed: Final[Fold[Items]] = Fold(Items, _append_by_task, takes="envelope")
+"""Every record, in log order, indexed by its task."""
+
+last: Final[Fold[Recorded | None]] = Fold(lambda: None, _last, takes="envelope", latest_only=True)
 """The last record alone. `store.view` gives it, or None."""
+
+
+def last_by(field: str) -> Fold[dict[Any, Recorded]]:
+    """The last record of each value of a field, in the order in which the values came first.
+
+    `store.view` gives a dict from value to record. The field holds a string or a number.
+    """
+    value_of = fields_of(field)
+
+    def apply(state: dict[Any, Recorded], envelope: Recorded, /) -> dict[Any, Recorded]:
+        state[value_of(envelope)] = envelope
+        return state
+
+    state = dict[str | int | None, Recorded]
+    return Fold(dict, apply, state=state, takes="envelope", replaces=value_of)
 
 
 class AllRecords:
@@ -28,27 +58,8 @@ class AllRecords:
     version = 1
     latest_only = False
     replaces = None
-    initial = staticmethod(sequence.initial)
-    apply = staticmethod(sequence.apply)
+    initial = staticmethod(Items)
+    apply = staticmethod(_append)
 
     def __init__(self, family: str) -> None:
         self.family = family
-
-
-def last_by(field: str) -> Fold[dict[Any, Recorded]]:
-    """The last record of each value of a field, in the order in which the values came first.
-
-    `store.view` gives a dict from value to record. The field holds a string or a number.
-    """
-    schema = msgspec.defstruct("Field", [(field, str | int)])
-    decoder = msgspec.msgpack.Decoder(schema)
-    keep, restore = as_pairs(str | int, Recorded)  # type: ignore[arg-type]  # a union is a type
-
-    def value_of(envelope: Recorded) -> Any:
-        return getattr(decoder.decode(envelope.payload), field)
-
-    def apply(state: dict[Any, Recorded], envelope: Recorded, /) -> dict[Any, Recorded]:
-        state[value_of(envelope)] = envelope
-        return state
-
-    return Fold(dict, apply, keep, restore, replaces=value_of)

@@ -82,24 +82,6 @@ class Items:
             self.absent += 1
         return released
 
-    def extend(self, envelopes: Iterable[Recorded]) -> None:
-        """Add what comes after the full pages, and `places` tell of already."""
-        for envelope in envelopes:
-            self.append(envelope)
-
-    def newest(self, limit: int) -> list[Recorded]:
-        """The last pages that are in memory and take `limit` bytes together at most, encoded."""
-        begin, size = self._count, 0
-        for number in range(len(self._pages) - 1, -1, -1):
-            page = self._pages[number]
-            if page is None:
-                break
-            size += sum(map(_size, page))
-            if size > limit:
-                break
-            begin = number * PAGE
-        return self._run(begin, self._count)
-
     def missing(self, ordinals: Sequence[int]) -> list[int]:
         """The absent pages among those that hold `ordinals`, which ascend; in order."""
         if not self.absent or not ordinals:
@@ -160,12 +142,6 @@ class Items:
             found += pages[number]
         begin = 0 if first < last else start % PAGE
         return found + pages[last][begin : (stop - 1) % PAGE + 1]
-
-
-def _size(envelope: Recorded) -> int:
-    """An upper bound of an envelope's bytes where all of it is encoded."""
-    texts = (envelope.id, *(envelope.keys or ()))
-    return len(envelope.payload) + 4 * sum(map(len, texts)) + len(envelope.type) + 100
 
 
 _NONE: Final[array[int]] = array(ORDINAL)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_type
 
 BEGAN: Final = "session.began"
 FORKED: Final = "session.forked"
@@ -30,13 +29,15 @@ class Fork(msgspec.Struct, frozen=True):
     session_id: str
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """`session.cleared`: what the session held can be shared no more."""
+
+
 @dataclass(slots=True)
 class Lineage:
-    """`origin`: what it began from; also after it was cleared, for whoever has to tell its parent.
-
-    `forks` are those that share its past, in the order in which they began, each with the sequence
-    at which it did. `cleared_at`: the sequence at which it was cleared last, 0 for never: what
-    stood before it cannot be shared any more.
+    """`origin`: what it began from, also after it was cleared. `forks`: those that share its past,
+    oldest first, each with the sequence at which it began. `cleared_at`: the sequence of its last
+    clearing, 0 for none; what stood before cannot be shared any more.
     """
 
     origin: Began | None = None
@@ -49,39 +50,22 @@ class Lineage:
         return None if self.cleared_at else self.origin
 
 
-_began: Final = msgspec.msgpack.Decoder(Began)
-_fork: Final = msgspec.msgpack.Decoder(Fork)
-keep, restore = as_type(Lineage)
-
-
-def initial() -> Lineage:
-    """A session of its own, that nobody shares."""
-    return Lineage()
-
-
-def apply(state: Lineage, envelope: Recorded, /) -> Lineage:
+def apply(state: Lineage, record: Any, envelope: Recorded, /) -> Lineage:
     """Fold one envelope in."""
-    match envelope.type:
-        case "session.began":
-            state.origin = _began.decode(envelope.payload)
-        case "session.forked":
-            state.forks[_fork.decode(envelope.payload).session_id] = envelope.seq
-        case "fork.ended":
-            state.forks.pop(_fork.decode(envelope.payload).session_id, None)
-        case "session.cleared":
-            state.cleared_at = envelope.seq
-        case unknown:
-            raise msgspec.ValidationError(f"{unknown} is not known to this version")
+    if envelope.type == BEGAN:
+        state.origin = record
+    elif envelope.type == FORKED:
+        state.forks[record.session_id] = envelope.seq
+    elif envelope.type == ENDED:
+        state.forks.pop(record.session_id, None)
+    else:
+        state.cleared_at = envelope.seq
     return state
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """`session.cleared`: what the session held can be shared no more."""
 
 
 kind = Kind(
     "lineage",
     keys=("session_id",),
     records={BEGAN: Began, FORKED: Fork, ENDED: Fork, CLEARED: Ended},
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(Lineage, apply, state=Lineage),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from foldlog.kind import Content, Kind
-from foldlog_projections import latest
+from foldlog_projections.folds import last
 
 
 class MemorySaved(msgspec.Struct, frozen=True):
@@ -20,5 +20,5 @@ kind = Kind(
     "memory",
     keys=("key",),
     records={"memory.saved": MemorySaved},
-    fold=latest,
+    fold=last,
 )

@@ -1,4 +1,4 @@
-"""One pause: the payload that waits to be resumed, and what was consumed before."""
+"""One pause: the payload that waits to be resumed, and the contents consumed before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 
 from foldlog.envelope import Recorded, content_id, upsert_id
 from foldlog.kind import Content, Fold, Kind
-from foldlog_projections.kept import as_type
+
+CONSUMED = "pause.consumed"
 
 
 class PauseSaved(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ class PauseSaved(msgspec.Struct, frozen=True):
 
 
 class PauseConsumed(msgspec.Struct, frozen=True):
-    """`pause.consumed`: somebody resumes the save of this envelope id, and nobody else will."""
+    """`pause.consumed`: the save of this envelope id is resumed, by exactly one caller."""
 
     consumed: str
 
@@ -31,9 +32,6 @@ def _identity(record: PauseSaved | PauseConsumed, body: bytes) -> str:
     if isinstance(record, PauseSaved):
         return upsert_id(msgspec.msgpack.encode(record.payload))
     return upsert_id(body)
-
-
-CONSUMED = "pause.consumed"
 
 
 @dataclass(slots=True)
@@ -49,20 +47,12 @@ class Pause:
     spent: set[str] = field(default_factory=set)
 
 
-keep, restore = as_type(Pause)
-
-
-def initial() -> Pause:
-    """No pause."""
-    return Pause()
-
-
-def replaces(envelope: Recorded, /) -> str | None:
-    """A save replaces what waits; a consumption is of what it has found."""
+def _replaced(envelope: Recorded) -> str | None:
+    """A save replaces the one that waits; a consumption replaces nothing."""
     return None if envelope.type == CONSUMED else ""
 
 
-def apply(state: Pause, envelope: Recorded, /) -> Pause:
+def _apply(state: Pause, envelope: Recorded) -> Pause:
     """A consumption empties the pause; a save fills it, unless its content is spent."""
     if envelope.type == CONSUMED:
         state.waiting = None
@@ -80,6 +70,6 @@ kind = Kind(
     "pauses",
     keys=("token",),
     records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(Pause, _apply, state=Pause, takes="envelope", replaces=_replaced),
     id=_identity,
 )

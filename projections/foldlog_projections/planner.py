@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from foldlog.kind import Content, Kind, content_digest
-from foldlog_projections import sequence
+from foldlog_projections.folds import every
 
 
 class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,6 +29,6 @@ kind = Kind(
     keys=("trace_id",),
     owner="trace",
     records={"planner.saved": PlannerEventSaved},
-    fold=sequence,
+    fold=every,
     id=content_digest,
 )

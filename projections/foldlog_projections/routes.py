@@ -9,7 +9,6 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_pairs
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -20,24 +19,9 @@ class Route(msgspec.Struct, frozen=True):
     task_id: str
 
 
-_decoder = msgspec.msgpack.Decoder(Route)
-keep, restore = as_pairs(Route, int)
-
-
-def initial() -> dict[Route, int]:
-    """No routes."""
-    return {}
-
-
-def replaces(envelope: Recorded, /) -> tuple[str | None, ...]:
-    """The route."""
-    route = _decoder.decode(envelope.payload)
-    return route.trace_id, route.context_id, route.task_id
-
-
-def apply(state: dict[Route, int], envelope: Recorded, /) -> dict[Route, int]:
+def _save(state: dict[Route, int], route: Route, envelope: Recorded) -> dict[Route, int]:
     """Note the sequence at which the route was saved last; its place stays that of its first."""
-    state[_decoder.decode(envelope.payload)] = envelope.seq
+    state[route] = envelope.seq
     return state
 
 
@@ -45,5 +29,5 @@ kind = Kind(
     "routes",
     keys=("router_session_id",),
     records={"route.saved": Route},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(dict, _save, state=dict[Route, int], replaces=("trace_id", "context_id", "task_id")),
 )

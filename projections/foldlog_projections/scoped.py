@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
-from foldlog_projections import latest
+from foldlog_projections.folds import last
 
 WRITTEN: Final = "scoped.written"
 DELETED: Final = "scoped.deleted"
@@ -43,6 +43,6 @@ kind = Kind(
     "scoped",
     keys=("scope", "key"),
     records={WRITTEN: Written, DELETED: Deleted},
-    fold=latest,
+    fold=last,
     redacted={WRITTEN: ("value",)},
 )

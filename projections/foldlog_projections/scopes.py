@@ -1,9 +1,7 @@
-"""The index of one scope: which keys there are, what is known of them, and how they are linked.
-from foldlog.kind import Fold, Kind
+"""The index of one scope: its keys, their hints, and how they are linked. It holds no values.
 
-It holds no values: those stand under the keys' own subjects (`scoped`). Time is the log's: a key
-whose time is over goes with the first envelope that the log records afterwards; who reads in
-between looks at `expires_at`.
+Time is the log's: an expired key goes with the next envelope that the log records; readers look
+at `expires_at` until then.
 """
 
 from __future__ import annotations
@@ -11,12 +9,12 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Fold, Kind, fields_of
 
 WRITTEN: Final = "scope.written"
 DELETED: Final = "scope.deleted"
@@ -78,20 +76,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.expires_at != 0.0 and self.expires_at <= now
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    count: int
-    entries: list[tuple[str, Entry]]
-    gone: list[tuple[str, int]]
-    links: list[tuple[str, str, str, bytes]]
-    blobs: dict[str, str]
-
-
 @dataclass(slots=True, eq=False)
 class State:
-    """`entries` and `gone` (the ordinal at which each key went) stand in the order in which they
-    last changed, `keys` sorted. `links` lead from a key to its edges, each with its encoded
-    metadata, in the order in which they were made; `incoming` says who links to a key. `count` is
-    how many envelopes there were. `blobs` hold values, present and past, by their versions.
+    """`entries` and `gone` (the ordinal at which each key went) are in the order of last changes,
+    `keys` sorted. `links` lead from a key to its edges, each with its encoded metadata, in the
+    order in which they were made; `incoming` has the keys that link to a key. `count` is the number
+    of envelopes. `blobs` hold values, present and past, by their versions.
     """
 
     count: int = 0
@@ -104,89 +94,59 @@ class State:
     expiring: list[tuple[float, int, str]] = field(default_factory=list)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and keep(self) == keep(other)
+        return isinstance(other, State) and _keep(self) == _keep(other)
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
 
-_written: Final = msgspec.msgpack.Decoder(Written)
-_deleted: Final = msgspec.msgpack.Decoder(Deleted)
-_linked: Final = msgspec.msgpack.Decoder(Linked)
-_encoder: Final = msgspec.msgpack.Encoder()
-_kept: Final = msgspec.msgpack.Decoder(_Kept)
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(
+    tuple[int, dict[str, Entry], dict[str, int], dict[str, dict[Edge, bytes]], dict[str, str]]
+)
+_key: Final = fields_of("key")
+_link: Final = fields_of("from_key", "to_key", "relation")
 
 
-def initial() -> State:
-    """No keys."""
-    return State()
-
-
-def replaces(envelope: Recorded, /) -> str | tuple[str | None, ...]:
+def _replaced(envelope: Recorded) -> Any:
     """The key, or the link."""
-    if envelope.type in (LINKED, UNLINKED):
-        link = _linked.decode(envelope.payload)
-        return link.from_key, link.to_key, link.relation
-    return _deleted.decode(envelope.payload).key
+    return (_link if envelope.type in (LINKED, UNLINKED) else _key)(envelope)
 
 
-def apply(state: State, envelope: Recorded, /) -> State:
-    """Fold one envelope in, after what was over when the log recorded it."""
+def _apply(state: State, record: Any, envelope: Recorded) -> State:
+    """Fold one record in, after the keys whose time was over when the log recorded it."""
     ordinal, now = state.count, envelope.recorded_at
     state.count += 1
     while state.expiring and state.expiring[0][0] <= now:
         _, written, key = heapq.heappop(state.expiring)
         if key in state.entries and state.entries[key].ordinal == written:
             _drop(state, key, ordinal)
-    if envelope.type == WRITTEN:
-        _write(state, _written.decode(envelope.payload), envelope.id, ordinal, now)
-    elif envelope.type == DELETED:
-        _drop(state, _deleted.decode(envelope.payload).key, ordinal)
-    elif envelope.type == LINKED:
-        link = _linked.decode(envelope.payload)
-        edges = state.links.setdefault(link.from_key, {})
-        edges[link.to_key, link.relation] = bytes(link.metadata)
-        state.incoming.setdefault(link.to_key, {})[link.from_key] = None
-    elif envelope.type == UNLINKED:
-        link = _linked.decode(envelope.payload)
-        _unlink(state, link.from_key, (link.to_key, link.relation))
-    else:
-        raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
+    match record:
+        case Written():
+            _write(state, record, envelope.id, ordinal, now)
+        case Deleted(key):
+            _drop(state, key, ordinal)
+        case Linked(from_key, to_key, relation, metadata) if envelope.type == LINKED:
+            state.links.setdefault(from_key, {})[to_key, relation] = bytes(metadata)
+            state.incoming.setdefault(to_key, {})[from_key] = None
+        case Linked(from_key, to_key, relation):
+            _unlink(state, from_key, (to_key, relation))
     return state
 
 
-def keep(state: State, /) -> bytes:
-    """The state as bytes."""
-    links = [
-        (from_key, to_key, relation, metadata)
-        for from_key, edges in state.links.items()
-        for (to_key, relation), metadata in edges.items()
-    ]
-    entries, gone = list(state.entries.items()), list(state.gone.items())
-    return _encoder.encode(_Kept(state.count, entries, gone, links, state.blobs))
+def _keep(state: State) -> bytes:
+    return _encode((state.count, state.entries, state.gone, state.links, state.blobs))
 
 
-def restore(kept: bytes, /) -> State:
-    """The state that `keep` was given.
-
-    Raises:
-        msgspec.MsgspecError: the bytes are of no such state.
-    """
-    read = _kept.decode(kept)
-    state = State(
-        read.count,
-        dict(read.entries),
-        sorted(key for key, _ in read.entries),
-        dict(read.gone),
-        blobs=read.blobs,
-        expiring=sorted(
-            (entry.expires_at, entry.ordinal, key)
-            for key, entry in read.entries
-            if entry.expires_at
-        ),
+def _restore(kept: bytes) -> State:
+    """The state that was kept, with its indexes built anew."""
+    count, entries, gone, links, blobs = _decoder.decode(kept)
+    expiring = sorted(
+        (entry.expires_at, entry.ordinal, key) for key, entry in entries.items() if entry.expires_at
     )
-    for from_key, to_key, relation, metadata in read.links:
-        state.links.setdefault(from_key, {})[to_key, relation] = metadata
-        state.incoming.setdefault(to_key, {})[from_key] = None
+    state = State(count, entries, sorted(entries), gone, links, blobs=blobs, expiring=expiring)
+    for from_key, edges in links.items():
+        for to_key, _ in edges:
+            state.incoming.setdefault(to_key, {})[from_key] = None
     return state
 
 
@@ -209,17 +169,8 @@ def _write(state: State, written: Written, version: str, ordinal: int, now: floa
         heapq.heappush(state.expiring, (expires_at, ordinal, key))
     if written.blob:
         state.blobs[version] = written.blob
-    state.entries[key] = Entry(
-        version,
-        ordinal,
-        now,
-        expires_at,
-        written.tier,
-        written.lifetime,
-        written.content_kind,
-        written.salience,
-        written.size,
-    )
+    hints = written.tier, written.lifetime, written.content_kind, written.salience
+    state.entries[key] = Entry(version, ordinal, now, expires_at, *hints, written.size)
 
 
 def _drop(state: State, key: str, ordinal: int) -> None:
@@ -252,6 +203,6 @@ kind = Kind(
     "scopes",
     keys=("scope",),
     records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(State, _apply, keep=_keep, restore=_restore, replaces=_replaced),
     redacted={LINKED: ("metadata",)},
 )

@@ -1,7 +1,7 @@
 """What a session is beside its tasks: context, patches, groups, acknowledgements.
 
-Writers compare-and-set. So a context's delta is always one to the context before it, and what was
-decided once is decided.
+Writers compare-and-set, so that a context's delta is always one to the context before it, and a
+decision stands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
-from foldlog_projections.kept import as_type
+from foldlog_projections.fold import EqualByBytes
 
 CONTEXT: Final = "context.changed"
 QUEUED: Final = "patch.queued"
@@ -33,7 +33,7 @@ _COMPLETE: Final = "COMPLETE"
 
 
 class ContextChanged(msgspec.Struct, frozen=True):
-    """`context.changed`: what the context is now, as a delta to what it was.
+    """`context.changed`: the context now, as a delta to the one before.
 
     `version` counts changes. `hash` is that of the context's `llm_context`, by the writer: it is
     of a form that only the values themselves have, not their encoding.
@@ -45,7 +45,7 @@ class ContextChanged(msgspec.Struct, frozen=True):
 
 
 class PatchQueued(msgspec.Struct, frozen=True):
-    """`patch.queued`: a patch waits for somebody's approval. Times are ISO 8601."""
+    """`patch.queued`: a patch waits for approval. Times are ISO 8601."""
 
     patch_id: str
     task_id: str
@@ -62,7 +62,7 @@ class PatchDecided(msgspec.Struct, frozen=True):
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """`steering.acknowledged`: that worker has taken the event, and nobody else will."""
+    """`steering.acknowledged`: exactly one worker has taken the event."""
 
     event_id: str
     worker: str
@@ -124,7 +124,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class State(EqualByBytes):
     """`context` is the context in MessagePack's types; None if none was ever set.
 
     `pending` are the patches that wait, oldest first; `decided` has the outcome of every other
@@ -139,12 +139,6 @@ class State:
     acknowledged: dict[str, str] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
-    def __eq__(self, other: object) -> bool:
-        # By bytes: a NaN does not equal itself, and 1 equals True.
-        return isinstance(other, State) and keep(self) == keep(other)
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
     def __bool__(self) -> bool:
         """Whether it holds anything."""
         return bool(self.version or self.pending or self.decided or self.acknowledged) or bool(
@@ -156,35 +150,11 @@ class State:
         return next((g for g in self.groups.values() if task_id in g.task_ids), None)
 
 
-RECORDS: Final[dict[str, type[msgspec.Struct]]] = {
-    CONTEXT: ContextChanged,
-    QUEUED: PatchQueued,
-    DECIDED: PatchDecided,
-    ACKNOWLEDGED: Acknowledged,
-    OPENED: GroupOpened,
-    JOINED: GroupJoined,
-    SEALED: GroupSealed,
-    ENDED: GroupTaskEnded,
-}
-_decoders: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
-    type: msgspec.msgpack.Decoder(struct) for type, struct in RECORDS.items()
-}
-keep, restore = as_type(State)
-
-
-def initial() -> State:
-    """No context, nothing waits."""
-    return State()
-
-
-def apply(state: State, envelope: Recorded, /) -> State:
-    """Fold one envelope in."""
-    decoder = _decoders.get(envelope.type)
-    if decoder is None:
-        raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
-    match decoder.decode(envelope.payload):
+def _apply(state: State, record: Any, _: Recorded) -> State:
+    match record:
         case ContextChanged(delta, version, hash):
-            state.context, state.version, state.hash = _patched(state.context, delta), version, hash
+            state.context = patch(state.context, delta)
+            state.version, state.hash = version, hash
         case PatchQueued(patch_id=patch_id) as queued:
             # Not within the record's memory: a patch may wait for long.
             state.pending[patch_id] = replace(queued, patch=queued.patch.copy())
@@ -198,14 +168,6 @@ def apply(state: State, envelope: Recorded, /) -> State:
         case change if (group := state.groups.get(change.group_id)) is not None:
             state.groups[group.group_id] = _grouped(group, change)
     return state
-
-
-def _patched(context: dict[str, Any] | None, delta: Any) -> dict[str, Any]:
-    try:
-        changed: dict[str, Any] = patch(context, delta)
-    except (AttributeError, LookupError, TypeError, ValueError) as fault:
-        raise msgspec.ValidationError(f"a delta to another context: {fault!r}") from fault
-    return changed
 
 
 def _grouped(group: Group, change: GroupJoined | GroupSealed | GroupTaskEnded) -> Group:
@@ -229,8 +191,17 @@ kind = Kind(
     "session",
     keys=("session_id",),
     owner="session",
-    records=RECORDS,
-    fold=Fold(initial, apply, keep, restore),
+    records={
+        CONTEXT: ContextChanged,
+        QUEUED: PatchQueued,
+        DECIDED: PatchDecided,
+        ACKNOWLEDGED: Acknowledged,
+        OPENED: GroupOpened,
+        JOINED: GroupJoined,
+        SEALED: GroupSealed,
+        ENDED: GroupTaskEnded,
+    },
+    fold=Fold(State, _apply, state=State, takes="native"),
     redacted={
         CONTEXT: ("llm_context", "tool_context", "memory", "artifacts"),
         QUEUED: (

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
-from foldlog_projections import latest
+from foldlog_projections.folds import last
 
 NAMED: Final = "stateartifact.named"
 
@@ -23,6 +23,6 @@ kind = Kind(
     "stateartifacts",
     keys=("artifact_id",),
     records={NAMED: Named},
-    fold=latest,
+    fold=last,
     redacted={NAMED: ("artifact",)},
 )

@@ -1,6 +1,6 @@
-"""Which states there are, with what they are looked for by. One view a shard.
+"""The states of one shard, with the fields that they are searched by.
 
-An index only: what a state is stands under its own subject.
+An index only: a state itself stands under its own subject.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.kept import as_type
 
 LISTED: Final = "state.listed"
 UNLISTED: Final = "state.unlisted"
@@ -33,28 +32,11 @@ class Unlisted(msgspec.Struct, frozen=True):
     state_id: str
 
 
-_listed: Final = msgspec.msgpack.Decoder(Listed)
-_unlisted: Final = msgspec.msgpack.Decoder(Unlisted)
-keep, restore = as_type(dict[str, Listed])
-
-
-def initial() -> dict[str, Listed]:
-    """No states."""
-    return {}
-
-
-def replaces(envelope: Recorded, /) -> str:
-    """The state's place in the list."""
-    return _unlisted.decode(envelope.payload).state_id
-
-
-def apply(state: dict[str, Listed], envelope: Recorded, /) -> dict[str, Listed]:
-    """List the state anew, or no longer."""
-    if envelope.type == UNLISTED:
-        state.pop(_unlisted.decode(envelope.payload).state_id, None)
+def _list(state: dict[str, Listed], record: Listed | Unlisted, _: Recorded) -> dict[str, Listed]:
+    if isinstance(record, Listed):
+        state[record.state_id] = record
     else:
-        listed = _listed.decode(envelope.payload)
-        state[listed.state_id] = listed
+        state.pop(record.state_id, None)
     return state
 
 
@@ -62,5 +44,5 @@ kind = Kind(
     "statelist",
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(dict, _list, state=dict[str, Listed], replaces="state_id"),
 )

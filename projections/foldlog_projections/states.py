@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog_projections.delta import patch
-from foldlog_projections.kept import as_type
+from foldlog_projections.fold import EqualByBytes
 
 SAVED: Final = "state.saved"
 OWNED: Final = "execution.owned"
@@ -28,7 +28,7 @@ WAITING: Final = "step.waiting"
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`state.saved`: what the snapshot is now, as a delta to what it was.
+    """`state.saved`: the snapshot now, as a delta to the one before.
 
     A large one comes in pieces, which take effect together with the last: those that name the
     save and are `partial` wait for it, and are void if another save comes first.
@@ -42,7 +42,7 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 class Owned(msgspec.Struct, frozen=True):
     """`execution.owned`: from here on, only the owner of this epoch writes steps.
 
-    `tenure` is a text that nobody else has: epochs begin anew when a state is deleted.
+    `tenure` is unique: epochs begin anew when a state is deleted.
     """
 
     epoch: int
@@ -82,7 +82,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """`step.waiting`: the execution stops here until somebody answers the request."""
+    """`step.waiting`: the execution stops here until the request is answered."""
 
     address: str
     request: msgspec.Raw
@@ -91,8 +91,8 @@ class Waiting(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """A step as it stands. `phase` is "intended", "done", "failed", "retracted" or "waiting".
 
-    `epoch` is the owner's who recorded the phase, `attempt` counts intentions, `ts` is the writer's
-    clock at the first of this attempt. `result` and `request` are encoded payloads.
+    `epoch` is that of the owner that recorded the phase, `attempt` counts intentions, `ts` is the
+    writer's clock at the first of this attempt. `result` and `request` are encoded payloads.
     """
 
     address: str
@@ -110,7 +110,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class State(EqualByBytes):
     """`value` is the last snapshot in MessagePack's types; None if none was saved.
 
     `epoch` counts owners; 0 if no execution ever ran. `steps` stand in the order in which they
@@ -127,40 +127,17 @@ class State:
     saving: str = ""
     pieces: list[Any] = field(default_factory=list)
 
-    def __eq__(self, other: object) -> bool:
-        # By bytes: a NaN does not equal itself, and 1 equals True.
-        return isinstance(other, State) and keep(self) == keep(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
-
-_saved: Final = msgspec.msgpack.Decoder(Saved)
-_owned: Final = msgspec.msgpack.Decoder(Owned)
-_addressed: Final = msgspec.msgpack.Decoder(Addressed)
-_intended: Final = msgspec.msgpack.Decoder(Intended)
-_done: Final = msgspec.msgpack.Decoder(Done)
-_failed: Final = msgspec.msgpack.Decoder(Failed)
-_waiting: Final = msgspec.msgpack.Decoder(Waiting)
-keep, restore = as_type(State)
-
-
-def initial() -> State:
-    """Nothing was saved, nobody owns it."""
-    return State()
-
-
-def apply(state: State, envelope: Recorded, /) -> State:
-    """Fold one envelope in."""
-    if envelope.type == OWNED:
-        owned = _owned.decode(envelope.payload)
-        state.epoch, state.owner, state.tenure = owned.epoch, owned.owner, owned.tenure
-    elif envelope.type == REWOUND:
-        _rewind(state, _addressed.decode(envelope.payload).address)
-    elif envelope.type.startswith("step."):
-        step = _step(state, envelope)
-        state.steps[step.address] = step
-    else:
-        _save(state, _saved.decode(envelope.payload))
+def _apply(state: State, record: Any, envelope: Recorded) -> State:
+    match envelope.type:
+        case "state.saved":
+            _save(state, record)
+        case "execution.owned":
+            state.epoch, state.owner, state.tenure = record.epoch, record.owner, record.tenure
+        case "execution.rewound":
+            _rewind(state, record.address)
+        case _:
+            state.steps[record.address] = _step(state, record, envelope)
     return state
 
 
@@ -172,11 +149,8 @@ def _save(state: State, saved: Saved) -> None:
         return
     deltas = [*state.pieces, saved.delta]
     state.saving, state.pieces = "", []
-    try:
-        for delta in deltas:
-            state.value = patch(state.value, delta)
-    except (AttributeError, LookupError, TypeError, ValueError) as fault:
-        raise msgspec.ValidationError(f"a delta to another value: {fault!r}") from fault
+    for delta in deltas:
+        state.value = patch(state.value, delta)
 
 
 def _rewind(state: State, address: str) -> None:
@@ -187,39 +161,25 @@ def _rewind(state: State, address: str) -> None:
             del state.steps[void]
 
 
-def _step(state: State, envelope: Recorded) -> Step:
-    payload = envelope.payload
-    address = _addressed.decode(payload).address
+def _step(state: State, record: Any, envelope: Recorded) -> Step:
+    address, epoch = record.address, state.epoch
     before = state.steps.get(address) or Step(address, "", "", 0, 0, envelope.ts)
-    step = replace(before, epoch=state.epoch)
-    match envelope.type:
-        case "step.intended":
-            event_type, attempt = _intended.decode(payload).event_type, before.attempt + 1
-            return Step(address, event_type, "intended", state.epoch, attempt, envelope.ts)
-        case "step.done":
-            done = _done.decode(payload)
-            return replace(
-                step,
-                phase="done",
-                seconds=done.seconds,
-                result=bytes(done.result),
-                artifact_id=done.artifact_id,
-            )
-        case "step.failed":
-            failed = _failed.decode(payload)
-            return replace(
-                step,
-                phase="failed",
-                seconds=failed.seconds,
-                error=failed.error,
-                message=failed.message,
-            )
-        case "step.waiting":
-            request = bytes(_waiting.decode(payload).request)
-            return replace(step, event_type="user", phase="waiting", request=request)
-        case "step.retracted":
-            return replace(step, phase="retracted")
-    raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
+    changed: dict[str, Any]
+    match record:
+        case Intended(event_type=event_type):
+            return Step(address, event_type, "intended", epoch, before.attempt + 1, envelope.ts)
+        case Done(seconds=seconds, result=result, artifact_id=artifact_id):
+            changed = {"seconds": seconds, "result": bytes(result), "artifact_id": artifact_id}
+            phase = "done"
+        case Failed(seconds=seconds, error=error, message=message):
+            changed = {"seconds": seconds, "error": error, "message": message}
+            phase = "failed"
+        case Waiting(request=request):
+            changed = {"event_type": "user", "request": bytes(request)}
+            phase = "waiting"
+        case _:
+            changed, phase = {}, "retracted"
+    return replace(before, epoch=epoch, phase=phase, **changed)
 
 
 kind = Kind(
@@ -235,7 +195,7 @@ kind = Kind(
         RETRACTED: Addressed,
         WAITING: Waiting,
     },
-    fold=Fold(initial, apply, keep, restore),
+    fold=Fold(State, _apply, state=State, takes="native"),
     version=2,
     redacted={
         SAVED: ("tags", "description", "custom", "execution_state"),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from foldlog.kind import Content, Kind, field_id
-from foldlog_projections import feed
+from foldlog_projections.folds import feed
 
 
 class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):

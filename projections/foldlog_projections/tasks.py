@@ -13,7 +13,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
-from foldlog_projections.kept import as_type
+from foldlog_projections.folds import task_of
 
 
 class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,27 +53,16 @@ class Changed(msgspec.Struct, frozen=True):
     progress: Content[Any | msgspec.UnsetType] = msgspec.UNSET
 
 
-class _Key(msgspec.Struct, frozen=True):
-    task_id: str
-
-
-_decoder = msgspec.msgpack.Decoder(_Key)
 _fields: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _encode: Final = msgspec.msgpack.Encoder().encode
-keep, restore = as_type(dict[str, Recorded])
 
 
-def initial() -> dict[str, Recorded]:
-    """No tasks."""
-    return {}
-
-
-def apply(state: dict[str, Recorded], envelope: Recorded, /) -> dict[str, Recorded]:
+def _apply(state: dict[str, Recorded], envelope: Recorded) -> dict[str, Recorded]:
     """A dict keeps a key's first place when its value is replaced: the order of first saves.
 
     A change of a task that is not there has no effect.
     """
-    task_id = _decoder.decode(envelope.payload).task_id
+    task_id = task_of(envelope)
     if envelope.type != CHANGED:
         state[task_id] = envelope
     elif task_id in state:
@@ -81,17 +70,11 @@ def apply(state: dict[str, Recorded], envelope: Recorded, /) -> dict[str, Record
     return state
 
 
-def replaces(envelope: Recorded, /) -> str:
-    """The task."""
-    return _decoder.decode(envelope.payload).task_id
-
-
 def each_whole(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
     """What the view held of a task after each of these envelopes, which are all from the first."""
-    state = initial()
+    state: dict[str, Recorded] = {}
     for envelope in envelopes:
-        state = apply(state, envelope)
-        task = state.get(_decoder.decode(envelope.payload).task_id)
+        task = _apply(state, envelope).get(task_of(envelope))
         if task is not None:
             yield task
 
@@ -106,5 +89,5 @@ kind = Kind(
     keys=("session_id",),
     owner="session",
     records={SAVED: TaskSaved, CHANGED: Changed},
-    fold=Fold(initial, apply, keep, restore, replaces),
+    fold=Fold(dict, _apply, state=dict[str, Recorded], takes="envelope", replaces="task_id"),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from foldlog.kind import Content, Kind
-from foldlog_projections import latest
+from foldlog_projections.folds import last
 
 
 class TrajectorySaved(msgspec.Struct, frozen=True):
@@ -21,5 +21,5 @@ kind = Kind(
     keys=("session_id", "trace_id"),
     owner="session",
     records={"trajectory.saved": TrajectorySaved},
-    fold=latest,
+    fold=last,
 )

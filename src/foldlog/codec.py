@@ -1,10 +1,9 @@
 """Payloads as bytes, and back, exactly.
 
-MessagePack holds None, bool, 64-bit int, float, str, bytes, list and dict by itself. The rest that
-a payload may hold travels as extension types: int of any size, datetime with its offset, date,
-time, timedelta, tuple, set, frozenset, Decimal and UUID. Whatever else is refused with the path at
-which it stands, before anything is appended. Decoding builds these types and nothing else: it
-imports nothing and calls nothing that a payload names.
+MessagePack holds None, bool, 64-bit int, float, str, bytes, list and dict by itself. Extension
+types hold int of any size, datetime with its offset, date, time, timedelta, tuple, set, frozenset,
+Decimal and UUID. Anything else is refused with its path, before anything is appended. Decoding
+builds these types and nothing else: it imports and calls nothing that a payload names.
 
 A string or integer `Enum` is held as its value, a `bytearray` as bytes, a dict subclass as a dict.
 """
@@ -62,11 +61,10 @@ def decode(raw: bytes | msgspec.Raw) -> Any:
 def is_proven(raw: bytes, value: object, decoded: object) -> bool:
     """Whether `raw`, in which `value` was encoded as it is, has been proven to hold it exactly.
 
-    Nearly every payload is plain JSON-like data. Encoding it natively and looking whether it
-    decodes to an equal value proves that it is held exactly, several times faster than walking it
-    in Python. What proves nothing takes the walk, `to_native`: NaN (unequal to itself), a type
-    that msgspec writes as another (date, tuple, UUID ...), a timestamp (equal, but its offset
-    would be lost), or nesting that might be too deep for a reader's stack.
+    Nearly every payload is plain JSON-like data. That it decodes to an equal value proves it,
+    several times faster than a walk in Python. Other values take the walk, `to_native`: NaN
+    (unequal to itself), a type that msgspec writes as another (date, tuple, UUID ...), a timestamp
+    (equal, but its offset would be lost), or nesting that may be too deep for a reader's stack.
     """
     return not _needs_walk(raw) and bool(decoded == value)
 
@@ -139,15 +137,13 @@ def _to_native(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, Enum) and isinstance(value.value, str | int):
         return _to_native(value.value, path, depth)
     if kind is tuple:
-        items = [_to_native(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
-        return _extension(_TUPLE, items)
+        return _extension(_TUPLE, _to_native(list(value), path, depth))
     if kind is set or kind is frozenset:
         encoded = (_encoder.encode(_to_native(item, f"{path}{{}}", depth - 1)) for item in value)
         members = [msgspec.Raw(item) for item in sorted(encoded)]
         return _extension(_SET if kind is set else _FROZENSET, members)
-    to_scalar = _SCALARS.get(kind)
-    if to_scalar is not None:
-        code, write = to_scalar
+    if (scalar := _SCALARS.get(kind)) is not None:
+        code, write = scalar
         return msgspec.msgpack.Ext(code, write(value))
     for plain, as_plain in _PLAIN.items():
         if isinstance(value, plain):  # a subclass: held as what it extends

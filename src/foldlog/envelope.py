@@ -98,10 +98,8 @@ _decoder = msgspec.msgpack.Decoder(_Record)
 
 
 class Writer:
-    """One open store, as the log tells it from every other.
-
-    Its drafts are numbered in the order in which its saves were called, so that a fold that
-    replaces can drop one that arrives after a later one of the same writer.
+    """One open store. Its drafts are numbered in the order in which its saves were called, so that
+    a fold that replaces can drop one that arrives after a later one.
     """
 
     def __init__(self) -> None:
@@ -118,41 +116,22 @@ class Writer:
             keys: the keys of their subject if it is hashed, else None.
         """
         stamped = []
-        for each in drafts:
+        for e in drafts:
             self._n += 1
-            stamped.append(
-                Draft(
-                    each.id,
-                    each.type,
-                    each.v,
-                    each.ts,
-                    each.payload,
-                    keys,
-                    self.id,
-                    self._n,
-                    known,
-                )
-            )
+            stamped.append(Draft(e.id, e.type, e.v, e.ts, e.payload, keys, self.id, self._n, known))
         return tuple(stamped)
 
 
-def draft(
-    type: str,
-    payload: bytes,
-    *,
-    id: str,
-    v: int = 1,
-    ts: float | None = None,
-) -> Draft:
+def draft(type: str, payload: bytes, *, id: str, v: int = 1, ts: float | None = None) -> Draft:
     """Make an envelope around an encoded payload; `ts` is now unless given."""
     return Draft(id, type, v, time.time() if ts is None else ts, payload)
 
 
 def upsert_id(payload: bytes) -> str:
-    """An id for a save that replaces what was there: new each time, and it tells the content.
+    """An id for a save that replaces: `~<content>~<nonce>`.
 
-    Saving A, B, A takes effect three times, so the id must differ; after a subject was cleared, a
-    late writer's A must be recognised, so the id must be comparable. Hence `~<content>~<nonce>`.
+    Saving A, B, A takes effect three times, so the nonce differs each time. After a subject was
+    cleared, the content recognises a late writer's A.
     """
     return f"~{codec.digest(payload)}~{secrets.token_hex(8)}"
 

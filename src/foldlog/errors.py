@@ -1,8 +1,4 @@
-"""Every error that foldlog raises. All of them derive from `FoldlogError`.
-
-Each exception builds its own message from the facts it carries, so that raise sites stay short
-and handlers can read the facts instead of parsing text.
-"""
+"""Every error that foldlog raises. Each builds its message from the facts that it carries."""
 
 from __future__ import annotations
 
@@ -32,16 +28,7 @@ class InvalidId(FoldlogError, ValueError):
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         super().__init__(f"{field} {shown(value)} is refused: {reason}")
-        self.field = field
-        self.value = value
-
-
-def shown(value: object) -> str:
-    """The caller's object for a message, whatever its own code does when it is asked."""
-    try:
-        return f"{value!r:.80}"
-    except Exception as fault:  # noqa: BLE001 - the caller's code; the error told is another one
-        return f"{type(value).__qualname__} (its repr raised {type(fault).__name__})"
+        self.field, self.value = field, value
 
 
 class PayloadError(FoldlogError, ValueError):
@@ -49,8 +36,7 @@ class PayloadError(FoldlogError, ValueError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 class PayloadTooLarge(FoldlogError, ValueError):
@@ -58,9 +44,7 @@ class PayloadTooLarge(FoldlogError, ValueError):
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} takes {size} bytes; the server accepts {limit} a message")
-        self.what = what
-        self.size = size
-        self.limit = limit
+        self.what, self.size, self.limit = what, size, limit
 
 
 class SteeringValidationError(FoldlogError, ValueError):
@@ -74,15 +58,13 @@ class SteeringValidationError(FoldlogError, ValueError):
 class RedactionFailed(FoldlogError):
     """The store's `redact=` hook gave nothing that can be saved. Nothing was appended.
 
-    `method` is what was called, `kind` the type of envelope that was to be saved. The message
-    quotes nothing of it; what the hook raised is the cause.
+    `method` was called to save an envelope of type `kind`. The message quotes nothing of it; what
+    the hook raised is the cause.
     """
 
     def __init__(self, kind: str, method: str, reason: str) -> None:
         super().__init__(f"{method}: redact= for {kind}: {reason}")
-        self.kind = kind
-        self.method = method
-        self.reason = reason
+        self.kind, self.method, self.reason = kind, method, reason
 
 
 class MissingCapability(FoldlogError, TypeError):
@@ -90,8 +72,7 @@ class MissingCapability(FoldlogError, TypeError):
 
     def __init__(self, feature: str, missing: Sequence[str]) -> None:
         super().__init__(f"feature {feature!r} needs methods the store lacks: {', '.join(missing)}")
-        self.feature = feature
-        self.missing = list(missing)
+        self.feature, self.missing = feature, list(missing)
 
 
 class ArtifactTooLarge(FoldlogError, ValueError):
@@ -99,8 +80,7 @@ class ArtifactTooLarge(FoldlogError, ValueError):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"the artifact takes {size} bytes; the retention allows {limit}")
-        self.size = size
-        self.limit = limit
+        self.size, self.limit = size, limit
 
 
 class ArtifactLimitExceeded(FoldlogError):
@@ -108,9 +88,7 @@ class ArtifactLimitExceeded(FoldlogError):
 
     def __init__(self, scope: str, limit: str, allowed: int) -> None:
         super().__init__(f"{scope} would exceed {limit}={allowed} and nothing may be evicted")
-        self.scope = scope
-        self.limit = limit
-        self.allowed = allowed
+        self.scope, self.limit, self.allowed = scope, limit, allowed
 
 
 # --- appends: the three outcomes --------------------------------------------------------------
@@ -131,26 +109,20 @@ class AppendConflict(AppendFailed):
     """
 
     def __init__(self, subject: str, expected: int, actual: int | None) -> None:
-        super().__init__(
-            f"{subject} was expected to end at sequence {expected}, "
-            + (f"it ends at {actual}" if actual is not None else "it has moved on")
-        )
-        self.subject = subject
-        self.expected = expected
-        self.actual = actual
+        found = "it has moved on" if actual is None else f"it ends at {actual}"
+        super().__init__(f"{subject} was expected to end at sequence {expected}, {found}")
+        self.subject, self.expected, self.actual = subject, expected, actual
 
 
 class AppendUnknown(FoldlogError):
     """Whether the append was committed is not known, and reading back did not settle it in time.
 
-    `ids` are the envelope ids concerned. Saving the same thing again is safe: the fold applies
-    an id once.
+    `ids` are the envelope ids concerned. Saving the same again is safe: it takes effect once.
     """
 
     def __init__(self, ids: Sequence[str], reason: str) -> None:
         super().__init__(f"outcome unknown for {len(ids)} envelope(s): {reason}")
-        self.ids = list(ids)
-        self.reason = reason
+        self.ids, self.reason = list(ids), reason
 
 
 # --- the log ----------------------------------------------------------------------------------
@@ -180,9 +152,7 @@ class LogRewound(FoldlogError):
             f"{stream} no longer holds sequence {sequence}: {reason}; "
             "it was restored, replaced or cut short, and a rebuild accepts it as it is"
         )
-        self.stream = stream
-        self.sequence = sequence
-        self.reason = reason
+        self.stream, self.sequence, self.reason = stream, sequence, reason
 
 
 class ReadOnlyStore(FoldlogError):
@@ -198,8 +168,7 @@ class UnknownMoment(FoldlogError, ValueError):
 
     def __init__(self, moment: str, reason: str) -> None:
         super().__init__(f"there is no moment {moment!r:.80}: {reason}")
-        self.moment = moment
-        self.reason = reason
+        self.moment, self.reason = moment, reason
 
 
 class PastErased(FoldlogError):
@@ -207,8 +176,7 @@ class PastErased(FoldlogError):
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} as it was is gone: {reason}")
-        self.what = what
-        self.reason = reason
+        self.what, self.reason = what, reason
 
 
 class SessionExists(FoldlogError, ValueError):
@@ -227,8 +195,7 @@ class SessionHasForks(FoldlogError):
             f"session {session_id!r:.80} is shared by its forks, which have to be removed first: "
             + ", ".join(f"{fork!r:.80}" for fork in forks)
         )
-        self.session_id = session_id
-        self.forks = list(forks)
+        self.session_id, self.forks = session_id, list(forks)
 
 
 class LogCorrupt(FoldlogError):
@@ -236,25 +203,19 @@ class LogCorrupt(FoldlogError):
 
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(f"{stream} at sequence {sequence}: {reason}")
-        self.stream = stream
-        self.sequence = sequence
-        self.reason = reason
+        self.stream, self.sequence, self.reason = stream, sequence, reason
 
 
 class MissingUpcaster(LogCorrupt):
-    """A payload of a version that this program cannot bring to the one it knows.
+    """A payload whose `version` has no upcaster, or is newer than `newest`, the one that is known.
 
-    `version` of `type` has no upcaster, or is newer than `newest`, which this program knows;
-    `sequence` and `index` say where the envelope stands.
+    `type` is the envelope's; it stands at `sequence` and `index`.
     """
 
     def __init__(self, type: str, version: int, sequence: int, index: int, newest: int) -> None:
         what = "is newer than this program knows" if version > newest else "has no upcaster"
         super().__init__(type, sequence, f"envelope {index}: version {version} {what}")
-        self.type = type
-        self.version = version
-        self.index = index
-        self.newest = newest
+        self.type, self.version, self.index, self.newest = type, version, index, newest
 
 
 class UnsupportedServer(FoldlogError):
@@ -267,3 +228,11 @@ class ServerStartFailed(FoldlogError):
 
 class ImportFailed(FoldlogError):
     """A file that holds no readable conversation."""
+
+
+def shown(value: object) -> str:
+    """The caller's object for a message, whatever its own code does when it is asked."""
+    try:
+        return f"{value!r:.80}"
+    except Exception as fault:  # noqa: BLE001 - the caller's code; the error told is another one
+        return f"{type(value).__qualname__} (its repr raised {type(fault).__name__})"

@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from operator import attrgetter
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
+from msgspec.inspect import AnyType, DictType, ListType, Metadata, StructType, Type, UnionType
 
 from foldlog import codec
 from foldlog.envelope import Recorded, upsert_id
@@ -52,7 +54,7 @@ _TYPE: Final = re.compile(r"[a-z][a-z_.]{0,63}")
 
 
 def fresh_id(record: Any, body: bytes) -> str:
-    """The id of a record that replaces: another one each time, which also tells its content."""
+    """The id of a record that replaces: new each time, with a hash of the content."""
     return upsert_id(body)
 
 
@@ -70,40 +72,64 @@ def field_id(name: str) -> IdRule:
     return given
 
 
-class Folding(Protocol[S]):
-    """How records become a state: a module or an object with these two functions.
+def fields_of(*names: str) -> Callable[[Recorded], Any]:
+    """Return a function that decodes these fields of an envelope's record, and nothing else.
 
-    Beside them it may have `keep(state) -> bytes` and `restore(bytes) -> state`, by which long
-    views get snapshots; `replaces(envelope) -> key`, for records of which the last by that key
-    stands; and `latest_only`, where the state follows from the last record alone.
+    The fields hold strings, integers or None. One name gives its value, several give a tuple.
     """
+    fields = [(name, str | int | None) for name in names]
+    decode = msgspec.msgpack.Decoder(msgspec.defstruct("Fields", fields, gc=False)).decode
+    values = attrgetter(*names)
+    return lambda envelope: values(decode(envelope.payload))
 
-    def initial(self) -> S:
-        """The state before the first record."""
-        ...
 
-    def apply(self, state: S, envelope: Recorded, /) -> S:
-        """The state after `envelope`. It may change and return the state that it is given."""
-        ...
+def _everything(envelope: Recorded) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold(Generic[S]):
-    """A fold of plain functions: see `Folding`."""
+    """How records become a state: `apply(state, record, envelope)` returns the state after one.
+
+        def add(calls, event, envelope):
+            calls[event.node_name] = calls.get(event.node_name, 0) + 1
+            return calls
+
+        fold = foldlog.Fold(dict, add, state=dict[str, int])
+
+    `apply` may change and return the state that it is given. It does no I/O and reads no clock.
+    The kind decodes the record, and refuses types that it does not know.
+
+    Args:
+        initial: returns the state before the first record.
+        apply: see above. With `takes="envelope"` it is `apply(state, envelope)`.
+        state: the state's type, which msgspec encodes and decodes: long views get snapshots.
+        takes: `"record"`: the record as its struct. `"native"`: the same, but `Any` fields hold
+            MessagePack's own types, with extensions left as they are. `"envelope"`: nothing is
+            decoded, for folds that keep envelopes or look at a field: see `fields_of`.
+        replaces: the field, or fields, by which a record replaces an earlier one; or a function
+            from envelope to key, None for nothing. A record that arrives late then never takes
+            the place of a newer one of the same writer.
+        keep, restore: make bytes of a state and back, for states that `state` cannot describe.
+        latest_only: the state follows from the last record alone.
+    """
 
     initial: Callable[[], S]
-    apply: Callable[[S, Recorded], S]
+    apply: Callable[[S, Any, Recorded], S] | Callable[[S, Recorded], S]
+    _: KW_ONLY
+    state: Any = None
+    takes: Literal["record", "native", "envelope"] = "record"
+    replaces: str | tuple[str, ...] | Callable[[Recorded], Hashable | None] | None = None
     keep: Callable[[S], bytes] | None = None
     restore: Callable[[bytes], S] | None = None
-    replaces: Callable[[Recorded], Hashable | None] | None = None
     latest_only: bool = False
 
 
 class RecordType(NamedTuple):
     """One type of a kind's records.
 
-    `schema` is its struct. `content` are the values that `redact=` sees, `is_redacted` says that
-    whoever makes the record has had them redacted already. `open_fields` hold values of any kind.
+    `schema` is its struct. `content` are the values that `redact=` sees; `is_redacted` says that
+    they are redacted before the record is made. `open_fields` hold values of any kind.
     """
 
     schema: type[msgspec.Struct]
@@ -115,35 +141,38 @@ class RecordType(NamedTuple):
 class Kind(Generic[S]):
     """A kind of records, declared once and for all stores; made when a module is imported.
 
-    Calling it with keys names one view of it: `tasks("trip")`. It is a projection as well: it has
-    `name`, `family`, `version`, `initial` and `apply`, and what else its fold has.
+    Calling it with keys names one view of it: `tasks("trip")`.
 
     Args:
         name: small letters, digits and `_`, 32 at most; unique in a store.
         keys: what its keys are called, in order. The first one chooses the shard.
         records: the struct of each type of records, by the type's name. Types are unique in a
-            store. A kind without records folds those of another: see `of`.
+            store.
         fold: how records become a state: `foldlog.every`, `foldlog.last`, `foldlog.last_by(...)`
-            or functions of your own: see `Folding`.
-        owner: whose they are by the first key; erasing or clearing that takes them along, a fork
-            of a session shares them. None: nobody's.
+            or a `foldlog.Fold` of your own functions.
+        owner: the session or trace that the first key names owns the records: clearing or erasing
+            it removes them, and a fork of a session shares them.
         version: grows with every change of what the fold computes; snapshots of other versions
             are ignored.
         id: what makes two records the same one: `fresh_id`, `content_digest`,
             `field_id("field")`, or a function of your own.
         of: the kind whose records it folds, for a view of another kind's records.
         redacted: types whose content is redacted before the record is made, with what the hook
-            is shown of each.
+            is shown.
 
     Raises:
         ConfigurationError: the declaration cannot work; the message says why.
     """
 
+    keep: Callable[[S], bytes]
+    restore: Callable[[bytes], S]
+    """Absent, as `keep`, if there are no snapshots of its states."""
+
     def __init__(
         self,
         name: str,
         *,
-        fold: Folding[S],
+        fold: Fold[S],
         keys: tuple[str, ...] = (),
         records: Mapping[str, type[msgspec.Struct]] | None = None,
         owner: Owner | None = None,
@@ -159,44 +188,53 @@ class Kind(Generic[S]):
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ConfigurationError(f"kind {name!r}: version is 1 or more, not {version!r:.80}")
         if of is not None and records:
-            raise ConfigurationError(f"kind {name!r} folds records of {of.name!r}: none are its")
+            raise ConfigurationError(f"kind {name!r} folds the records of {of.name!r}")
+        if not isinstance(fold, Fold):
+            raise ConfigurationError(f"kind {name!r}: fold is a foldlog.Fold, not {fold!r:.80}")
         self.name: str = name
+        self.version = version
+        self.id = id
         self.of = of
+        self.family: str = name if of is None else of.name
         self.keys: tuple[str, ...] = keys if of is None else of.keys
+        self.owner: Owner | None = owner if of is None else of.owner
         if not self.keys:
             raise ConfigurationError(f"kind {name!r} needs at least one key")
-        self.family: str = name if of is None else of.name
-        self.owner: Owner | None = owner if of is None else of.owner
         if self.owner not in (None, "session", "trace"):
             raise ConfigurationError(
                 f'kind {name!r}: owner is "session", "trace" or None, not {owner!r:.80}'
             )
-        self.version = version
-        self.id = id
-        before = redacted or {}
-        self.records = {
-            type_: _record_type(type_, schema, before.get(type_))
+        self.records: dict[str, RecordType] = {
+            type_: _record_type(type_, schema, (redacted or {}).get(type_))
             for type_, schema in (records or {}).items()
         }
-        self._types = {schema: type_ for type_, schema in (records or {}).items()}
-        self._decoders = {
-            type_: codec.decoder(found.schema) for type_, found in self.records.items()
-        }
-        self._take_fold(name, fold)
+        self._types = {each.schema: type_ for type_, each in self.records.items()}
+        self._schemas: Mapping[str, Any] = (records or {}) if of is None else of._schemas
+        self._decoders = _Decoders(self, codec.decoder)
+        self._take_fold(fold)
 
-    def _take_fold(self, name: str, fold: Any) -> None:
-        for function in ("initial", "apply"):
-            if not callable(getattr(fold, function, None)):
-                raise ConfigurationError(f"kind {name!r}: its fold has no function {function}")
-        self.latest_only = bool(getattr(fold, "latest_only", False))
-        self.initial: Callable[[], S] = fold.initial
-        self.apply: Callable[[S, Recorded], S] = fold.apply
-        self.replaces: Callable[[Recorded], Hashable | None] | None = getattr(
-            fold, "replaces", None
-        )
-        for function in ("keep", "restore"):
-            if (found := getattr(fold, function, None)) is not None:
-                setattr(self, function, found)
+    def _take_fold(self, fold: Fold[S]) -> None:
+        self.initial = fold.initial
+        self.latest_only = fold.latest_only
+        apply: Any = fold.apply
+        self.apply: Callable[[S, Recorded], S] = apply
+        if fold.takes != "envelope":
+            native = fold.takes == "native"
+            decoders = _Decoders(self, msgspec.msgpack.Decoder) if native else self._decoders
+            self.apply = lambda state, envelope: apply(
+                state, decoders[envelope.type].decode(envelope.payload), envelope
+            )
+        replaces = (fold.replaces,) if isinstance(fold.replaces, str) else fold.replaces
+        if fold.latest_only:
+            replaces = _everything
+        self.replaces = fields_of(*replaces) if isinstance(replaces, tuple) else replaces
+        if fold.state is not None:
+            self.keep = msgspec.msgpack.Encoder().encode
+            self.restore = msgspec.msgpack.Decoder(fold.state).decode
+        if fold.keep is not None:
+            self.keep = fold.keep
+        if fold.restore is not None:
+            self.restore = fold.restore
 
     def __call__(self, *keys: str) -> Key[S]:
         """Name one view, by all of its keys.
@@ -217,24 +255,17 @@ class Kind(Generic[S]):
         """
         type_ = self._types.get(type(record))
         if type_ is None:
-            known = ", ".join(schema.__name__ for schema in self._types)
-            raise PayloadError(
-                self.name, f"its records are {known or 'none'}, not {type(record).__name__}"
-            )
+            known = ", ".join(schema.__name__ for schema in self._types) or "none"
+            raise PayloadError(self.name, f"its records are {known}, not {type(record).__name__}")
         return type_
 
     def decode(self, envelope: Recorded) -> Any:
         """The record that an envelope of this kind holds.
 
         Raises:
-            msgspec.MsgspecError: it holds something else.
+            msgspec.MsgspecError: it holds something else, or its type is unknown.
         """
-        decoder = self._decoders.get(envelope.type)
-        if decoder is None and self.of is not None:
-            return self.of.decode(envelope)
-        if decoder is None:
-            raise msgspec.ValidationError(f"{envelope.type} is no record of {self.name}")
-        return decoder.decode(envelope.payload)
+        return self._decoders[envelope.type].decode(envelope.payload)
 
     def __repr__(self) -> str:
         return f"<Kind {self.name} of {', '.join(self.keys)}>"
@@ -250,6 +281,17 @@ class Key(NamedTuple, Generic[S]):
         return f"{self.kind.name}({', '.join(map(repr, self.keys))})"
 
 
+class _Decoders(dict[str, Any]):
+    """A decoder for each type of records that a kind folds; other types are refused."""
+
+    def __init__(self, kind: Kind[Any], decoder_of: Callable[[Any], Any]) -> None:
+        super().__init__({type_: decoder_of(each) for type_, each in kind._schemas.items()})
+        self._name = kind.name
+
+    def __missing__(self, type_: str) -> Any:
+        raise msgspec.ValidationError(f"{type_} is no record of {self._name}")
+
+
 def _record_type(
     type_: str, schema: type[msgspec.Struct], redacted: tuple[str, ...] | None
 ) -> RecordType:
@@ -257,37 +299,25 @@ def _record_type(
         raise ConfigurationError(f"a record's type is like task.saved, not {type_!r:.80}")
     if not (isinstance(schema, type) and issubclass(schema, msgspec.Struct)):
         raise ConfigurationError(f"{type_}: its records are msgspec structs, not {schema!r:.80}")
-    content, open_fields = [], []
-    for field in _fields(schema):
-        found = field.type
-        if isinstance(found, msgspec.inspect.Metadata):
-            if (found.extra or {}).get("content"):
-                content.append(field.name)
-            found = found.type
-        if _holds_anything(found):
-            open_fields.append(field.name)
-    return RecordType(
-        schema,
-        tuple(content) if redacted is None else redacted,
-        redacted is not None,
-        tuple(open_fields),
-    )
+    fields = cast(StructType, msgspec.inspect.type_info(schema)).fields
+    content = redacted
+    if content is None:
+        content = tuple(field.name for field in fields if _is_content(field.type))
+    open_fields = tuple(field.name for field in fields if _holds_anything(field.type))
+    return RecordType(schema, content, redacted is not None, open_fields)
 
 
-def _fields(schema: type[msgspec.Struct]) -> tuple[msgspec.inspect.Field, ...]:
-    found = msgspec.inspect.type_info(schema)
-    if not isinstance(found, msgspec.inspect.StructType):
-        raise ConfigurationError(f"{schema.__name__} is no struct that msgspec can look into")
-    return found.fields
+def _is_content(found: Type) -> bool:
+    return isinstance(found, Metadata) and bool((found.extra or {}).get("content"))
 
 
-def _holds_anything(found: msgspec.inspect.Type) -> bool:
+def _holds_anything(found: Type) -> bool:
     """Whether a field's type lets in values that MessagePack has no types for."""
     match found:
-        case msgspec.inspect.AnyType():
+        case AnyType():
             return True
-        case msgspec.inspect.DictType(value_type=inner) | msgspec.inspect.ListType(item_type=inner):
+        case Metadata(type=inner) | DictType(value_type=inner) | ListType(item_type=inner):
             return _holds_anything(inner)
-        case msgspec.inspect.UnionType(types=inners):
+        case UnionType(types=inners):
             return any(map(_holds_anything, inners))
     return False

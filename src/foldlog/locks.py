@@ -13,7 +13,7 @@ from foldlog.errors import ConfigurationError
 
 try:
     import fcntl
-except ImportError:  # Windows: the package imports, and `require_flock` says what to do
+except ImportError:  # Windows: see `require_flock`
     fcntl = None  # type: ignore[assignment]
 
 _open_locks: set[LockFile] = set()
@@ -29,7 +29,7 @@ def require_flock() -> None:
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to pause between attempts: from a millisecond, growing by half, to 20 of them."""
+    """Seconds to pause between attempts: 1 ms, growing by half up to 20 ms."""
     pause = 0.001
     while True:
         yield pause
@@ -37,10 +37,9 @@ def pauses() -> Iterator[float]:
 
 
 class LockFile:
-    """One open file description of a lock file. It holds at most one lock, shared or exclusive.
+    """A lock file, open until `release` or `hand_over`. It holds one lock, shared or exclusive.
 
-    It is closed by `release` or `hand_over`. A forked child loses its copy at once, so that a
-    child never keeps its parent's lock alive.
+    A forked child closes its copy at once, so it never keeps its parent's lock alive.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,8 +54,10 @@ class LockFile:
         return self._fd
 
     def try_lock(self, *, shared: bool = False) -> bool:
-        """Take the lock, or convert the one held, if that needs no waiting. A refused conversion
-        leaves nothing locked. Raises ConfigurationError where the file system has no locks.
+        """Take the lock, or convert the one held, without waiting; return whether it is held.
+
+        A refused conversion leaves nothing locked. Raises ConfigurationError where the file system
+        has no locks.
         """
         try:
             fcntl.flock(self.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -70,24 +71,24 @@ class LockFile:
         return True
 
     async def lock(self, *, shared: bool = False) -> None:
-        """Take the lock, waiting without end; the caller bounds or cancels the wait."""
+        """Take the lock; the caller bounds the wait."""
         for pause in pauses():
             if self.try_lock(shared=shared):
                 return
             await asyncio.sleep(pause)
 
     def was_removed(self) -> bool:
-        """Whether the file was deleted; another one of the same name may exist."""
+        """Whether the file was deleted; another of the same name may exist."""
         return os.fstat(self.fileno()).st_nlink == 0
 
     def release(self) -> None:
-        """Unlock and close; again is harmless. A copy that a starting process has loses it too."""
+        """Unlock and close, also for processes that have inherited the descriptor. Idempotent."""
         if self._fd is not None:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Close without unlocking: the lock now belongs to those who inherited the descriptor."""
+        """Close without unlocking: processes that inherited the descriptor keep the lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -102,14 +103,14 @@ class LockFile:
 
 @asynccontextmanager
 async def locked(path: Path, *, shared: bool = False) -> AsyncIterator[LockFile]:
-    """Hold the lock of `path` for a block, however the block ends."""
+    """Hold the lock of `path` for a block."""
     with LockFile(path) as lock:
         await lock.lock(shared=shared)
         yield lock
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds `path` exclusively at this moment. Disturbs nobody for long."""
+    """Whether a process holds `path` exclusively now. Holds a shared lock for a moment."""
     with LockFile(path) as lock:
         return not lock.try_lock(shared=True)
 

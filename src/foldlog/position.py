@@ -1,8 +1,7 @@
 """Positions: moments of a whole log, as values to keep, compare and print.
 
-One shard's part is its *reach*: the last record that belongs to the moment. A namespace with
-several shards has no single order, so that its position is a vector of reaches, and two of its
-positions may be incomparable: each is ahead of the other somewhere.
+One shard's part is its *reach*: the last record that belongs to the moment. Several shards have no
+single order, so two positions may be incomparable: each is ahead of the other somewhere.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _REACH: Final = re.compile(
 class Reach(msgspec.Struct, frozen=True, eq=False):
     """How far one shard goes: up to sequence `seq`, and that record included.
 
-    `index`: of that record only the envelopes up to this one; None: all. `mark` tells the last
-    envelope that is included from any other that may stand there in a log that was restored; ""
-    where it is not known. It plays no part in comparisons.
+    `index`: of that record only the envelopes up to this one; None: all. `mark` tells the last of
+    them from what may stand there in a log that was restored; "" where it is not known. It plays no
+    part in comparisons.
     """
 
     seq: int
@@ -81,12 +80,6 @@ class LogPosition(msgspec.Struct, frozen=True):
     def __lt__(self, other: LogPosition) -> bool:
         before = self.__le__(other)
         return before if before is NotImplemented else before and self != other
-
-    def __ge__(self, other: LogPosition) -> bool:
-        return other.__le__(self) if isinstance(other, LogPosition) else NotImplemented
-
-    def __gt__(self, other: LogPosition) -> bool:
-        return other.__lt__(self) if isinstance(other, LogPosition) else NotImplemented
 
     def __str__(self) -> str:
         return "@" + ",".join(map(str, self.shards))

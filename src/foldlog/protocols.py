@@ -32,15 +32,12 @@ class StateStore(Protocol):
 
     async def save_event(self, event: StoredEvent) -> None:
         """Keep a runtime event. Saving it again changes nothing."""
-        ...
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
         """The events of a trace by ascending `ts`; empty for an unknown trace."""
-        ...
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
         """Keep a binding, in place of an earlier one of the same trace, context and task."""
-        ...
 
 
 @runtime_checkable
@@ -49,11 +46,9 @@ class SupportsPlannerState(Protocol):
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
         """Keep what a resume needs under the pause's token."""
-        ...
 
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
         """Take the payload: a token is good once. None if unknown, expired or taken."""
-        ...
 
 
 @runtime_checkable
@@ -70,17 +65,14 @@ class SupportsConversationBindings(Protocol):
         user_id: str | None = None,
     ) -> RemoteBinding | None:
         """The binding with exactly these values that is not terminal, or None."""
-        ...
 
     async def list_bindings(self, *, router_session_id: str) -> Sequence[RemoteBinding]:
         """Every binding of a router session, terminal ones too."""
-        ...
 
     async def mark_binding_terminal(
         self, *, trace_id: str, context_id: str | None, task_id: str
     ) -> None:
         """Take the binding out of use. It stays readable."""
-        ...
 
 
 @runtime_checkable
@@ -89,11 +81,9 @@ class SupportsMemoryState(Protocol):
 
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
         """Keep the state, in place of an earlier one of this key."""
-        ...
 
     async def load_memory_state(self, key: str) -> dict[str, Any] | None:
         """The state last saved, or None."""
-        ...
 
 
 @runtime_checkable
@@ -102,15 +92,12 @@ class SupportsTasks(Protocol):
 
     async def save_task(self, state: TaskState) -> None:
         """Keep the task's state, in place of an earlier one."""
-        ...
 
     async def list_tasks(self, session_id: str) -> Sequence[TaskState]:
         """Every task of the session."""
-        ...
 
     async def save_update(self, update: StateUpdate) -> None:
         """Append an update. Saving the same `update_id` again changes nothing."""
-        ...
 
     async def list_updates(
         self,
@@ -121,7 +108,6 @@ class SupportsTasks(Protocol):
         limit: int = 500,
     ) -> Sequence[StateUpdate]:
         """Updates, oldest first, after (not with) `since_id`. An unknown cursor counts as none."""
-        ...
 
 
 @runtime_checkable
@@ -130,7 +116,6 @@ class SupportsSteering(Protocol):
 
     async def save_steering(self, event: SteeringEvent) -> None:
         """Append the sanitized event. Saving the same `event_id` again changes nothing."""
-        ...
 
     async def list_steering(
         self,
@@ -141,7 +126,6 @@ class SupportsSteering(Protocol):
         limit: int = 500,
     ) -> Sequence[SteeringEvent]:
         """Events, oldest first, after (not with) `since_id`. An unknown cursor counts as none."""
-        ...
 
 
 @runtime_checkable
@@ -150,15 +134,12 @@ class SupportsTrajectories(Protocol):
 
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
         """Keep the trajectory, in place of an earlier one of this trace."""
-        ...
 
     async def get_trajectory(self, trace_id: str, session_id: str) -> Trajectory | None:
         """The trajectory; None if there is none, or it belongs to another session."""
-        ...
 
     async def list_traces(self, session_id: str, limit: int = 50) -> list[str]:
         """Traces of the session by their last saved trajectory, newest first."""
-        ...
 
 
 @runtime_checkable
@@ -167,11 +148,9 @@ class SupportsPlannerEvents(Protocol):
 
     async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
         """Append an event."""
-        ...
 
     async def list_planner_events(self, trace_id: str) -> list[PlannerEvent]:
         """The events of the trace in the order they were saved."""
-        ...
 
 
 @runtime_checkable
@@ -189,7 +168,6 @@ class ArtifactStore(Protocol):
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
         """Keep the bytes and return their reference."""
-        ...
 
     async def put_text(
         self,
@@ -202,23 +180,18 @@ class ArtifactStore(Protocol):
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
         """Keep the text as UTF-8 and return its reference."""
-        ...
 
     async def get(self, artifact_id: str) -> bytes | None:
         """The bytes, or None if unknown or expired."""
-        ...
 
     async def get_ref(self, artifact_id: str) -> ArtifactRef | None:
         """The reference, or None if unknown or expired."""
-        ...
 
     async def delete(self, artifact_id: str) -> bool:
         """Remove the artifact; whether there was one."""
-        ...
 
     async def exists(self, artifact_id: str) -> bool:
         """Whether `get` would return bytes."""
-        ...
 
 
 @runtime_checkable
@@ -228,7 +201,6 @@ class SupportsArtifacts(Protocol):
     @property
     def artifact_store(self) -> ArtifactStore | None:
         """The artifact store, or None."""
-        ...
 
 
 def missing_capabilities(store: object, methods: Iterable[str]) -> list[str]:

@@ -1,9 +1,8 @@
-"""What the payloads of known event kinds look like: a schema per kind, and nothing for the others.
+"""What the payloads of known event kinds look like.
 
-Kinds are an open set (StateStore specification 2.11, section "Event Types"), so that a kind without
-a schema always passes, and so does a field that a schema does not know. A store checks what
-`save_event` is given if it is opened with `validate="warn"` or `validate="strict"`; by default it
-does not look. Kinds of your own:
+Kinds are an open set (StateStore specification 2.11, section "Event Types"): a kind without a
+schema always passes, and so does a field that its schema does not name. A store opened with
+`validate="warn"` or `validate="strict"` checks what `save_event` is given. To add your own kinds:
 
     schemas = foldlog.schemas.SCHEMAS | {"invoice.paid": InvoicePaid}
     store = foldlog.memory_store(validate="strict", schemas=schemas)
@@ -37,10 +36,22 @@ class Problem(NamedTuple):
     reason: str
 
 
-class FlowPayload(BaseModel):
-    """What every event of a running flow tells, as far as it tells it. Times in milliseconds."""
-
+class _Flow(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
+
+
+class _Session(BaseModel):
+    # Strict in text and numbers alone: times may be text.
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    session_id: StrictStr
+    task_id: StrictStr
+    trace_id: StrictStr | None = None
+    created_at: datetime
+
+
+class FlowPayload(_Flow):
+    """What events of a running flow may hold. Times in milliseconds."""
 
     ts: float | None = None
     event: str | None = None
@@ -59,17 +70,15 @@ class FlowPayload(BaseModel):
     trace_cancelled: bool | None = None
 
 
-class FlowError(BaseModel):
+class FlowError(_Flow):
     """Why a node failed."""
-
-    model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
 
     code: str | None = None
     message: str | None = None
 
 
 class FailurePayload(FlowPayload):
-    """An event that tells of an error, or of another attempt after `sleep_s` seconds."""
+    """An error, or another attempt after `sleep_s` seconds."""
 
     exception: str | None = None
     flow_error: FlowError | None = None
@@ -109,55 +118,37 @@ class RemotePayload(FlowPayload):
     remote_chunk_meta_keys: list[str] | None = None
 
 
-class SessionTaskPayload(BaseModel):
-    """A task as a session store keeps it in an audit log. Times are datetimes or ISO 8601."""
+class SessionTaskPayload(_Session):
+    """A task in the audit trail of a session. Times are datetimes or ISO 8601, here as below."""
 
-    model_config = ConfigDict(extra="allow", defer_build=True)
-
-    task_id: StrictStr
-    session_id: StrictStr
     status: TaskStatus
     task_type: TaskType
     priority: StrictInt
     context_snapshot: TaskContextSnapshot
-    trace_id: StrictStr | None = None
     result: Any = None
     error: StrictStr | None = None
     description: StrictStr | None = None
     progress: dict[str, Any] | None = None
-    created_at: datetime
     updated_at: datetime
 
 
-class SessionUpdatePayload(BaseModel):
-    """An update as a session store keeps it in an audit log."""
+class SessionUpdatePayload(_Session):
+    """An update in the audit trail of a session."""
 
-    model_config = ConfigDict(extra="allow", defer_build=True)
-
-    session_id: StrictStr
-    task_id: StrictStr
-    trace_id: StrictStr | None = None
     update_id: StrictStr
     update_type: UpdateType
     content: Any
     step_index: StrictInt | None = None
     total_steps: StrictInt | None = None
-    created_at: datetime
 
 
-class SessionSteeringPayload(BaseModel):
-    """A steering event as a session store keeps it in an audit log."""
+class SessionSteeringPayload(_Session):
+    """A steering event in the audit trail of a session."""
 
-    model_config = ConfigDict(extra="allow", defer_build=True)
-
-    session_id: StrictStr
-    task_id: StrictStr
     event_id: StrictStr
     event_type: SteeringEventType
     payload: dict[str, Any]
-    trace_id: StrictStr | None = None
     source: StrictStr
-    created_at: datetime
 
 
 SCHEMAS: Final[dict[str, type[BaseModel]]] = {

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time
 from itertools import count, islice
-from typing import Any
+from typing import Any, Final
 
 from foldlog.errors import SteeringValidationError
 from foldlog.models import SteeringEvent, SteeringEventType
@@ -163,92 +163,88 @@ def _foreign_text(value: object) -> str:
 
 # --- validation -------------------------------------------------------------------------------
 
-_Rule = Callable[[Mapping[str, Any]], str | None]
-"""Says what is wrong with a payload, or None."""
-
 
 def validate_steering_event(event: SteeringEvent) -> None:
     """Check that the payload holds what its event type needs. Unknown fields are allowed.
 
     Raises `SteeringValidationError`, whose `errors` name every breach.
     """
-    payload: object = event.payload
+    check_payload(event.event_type, event.payload)
+
+
+def check_payload(event_type: SteeringEventType, payload: object) -> None:
+    """As `validate_steering_event`, of an event's type and payload."""
     if not isinstance(payload, dict):
-        raise SteeringValidationError([f"{event.event_type} requires an object as payload"])
-    found = [error for rule in _RULES[event.event_type] if (error := rule(payload)) is not None]
+        raise SteeringValidationError([f"{event_type} requires an object as payload"])
+    found = [f"{event_type} {rule}" for rule in _RULES[event_type] if not rule.allows(payload)]
     if found:
-        raise SteeringValidationError([f"{event.event_type} {error}" for error in found])
+        raise SteeringValidationError(found)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+_FORMS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "a string": lambda value: isinstance(value, str),
+    "a non-empty string": lambda value: isinstance(value, str) and bool(value.strip()),
+    "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a boolean": lambda value: isinstance(value, bool),
+    "an object": lambda value: isinstance(value, dict),
+    "a list of task ids": lambda value: (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    ),
+    "'foreground' or 'task_only'": lambda value: (
+        isinstance(value, str) and value in ("foreground", "task_only")
+    ),
+    "'note' or 'correction'": lambda value: (
+        isinstance(value, str) and value in ("note", "correction")
+    ),
+}
 
 
-def _is_filled_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+class _Needs:
+    """At least one of the fields is there and has the form."""
+
+    def __init__(self, form: str, *names: str) -> None:
+        self._form = form
+        self._names = names
+
+    def __str__(self) -> str:
+        return f"requires {' or '.join(map(repr, self._names))} as {self._form}"
+
+    def allows(self, payload: Mapping[str, Any]) -> bool:
+        return any(_FORMS[self._form](payload.get(name)) for name in self._names)
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+class _Allows(_Needs):
+    """The field is absent, None, or has the form."""
+
+    def __str__(self) -> str:
+        return f"{self._names[0]!r} must be {self._form}"
+
+    def allows(self, payload: Mapping[str, Any]) -> bool:
+        return payload.get(self._names[0]) is None or super().allows(payload)
 
 
-def _is_list_of_text(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _one_of(*names: str) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, str) and value in names
-
-
-def _needs(check: Callable[[object], bool], expected: str, *names: str) -> _Rule:
-    """At least one of the fields is there and passes."""
-    wanted = " or ".join(repr(name) for name in names)
-
-    def rule(payload: Mapping[str, Any]) -> str | None:
-        passed = any(check(payload.get(name)) for name in names)
-        return None if passed else f"requires {wanted} as {expected}"
-
-    return rule
-
-
-def _allows(check: Callable[[object], bool], expected: str, name: str) -> _Rule:
-    """The field is absent, None, or passes."""
-
-    def rule(payload: Mapping[str, Any]) -> str | None:
-        value = payload.get(name)
-        return None if value is None or check(value) else f"{name!r} must be {expected}"
-
-    return rule
-
-
-_TEXT = _needs(_is_filled_text, "a non-empty string", "text")
-_REASON = _allows(_is_text, "a string", "reason")
+_TEXT = _Needs("a non-empty string", "text")
+_REASON = _Allows("a string", "reason")
 _DECISION = (
-    _needs(_is_filled_text, "a non-empty string", "resume_token", "patch_id", "event_id"),
-    _allows(_is_text, "a string", "decision"),
+    _Needs("a non-empty string", "resume_token", "patch_id", "event_id"),
+    _Allows("a string", "decision"),
 )
 
-_RULES: Mapping[SteeringEventType, tuple[_Rule, ...]] = {
+_RULES: Final[Mapping[SteeringEventType, tuple[_Needs, ...]]] = {
     SteeringEventType.INJECT_CONTEXT: (
         _TEXT,
-        _allows(_one_of("foreground", "task_only"), "'foreground' or 'task_only'", "scope"),
-        _allows(_one_of("note", "correction"), "'note' or 'correction'", "severity"),
+        _Allows("'foreground' or 'task_only'", "scope"),
+        _Allows("'note' or 'correction'", "severity"),
     ),
     SteeringEventType.REDIRECT: (
-        _needs(_is_filled_text, "a non-empty string", "instruction", "goal", "query"),
-        _allows(lambda value: isinstance(value, dict), "an object", "constraints"),
+        _Needs("a non-empty string", "instruction", "goal", "query"),
+        _Allows("an object", "constraints"),
     ),
-    SteeringEventType.CANCEL: (
-        _REASON,
-        _allows(lambda value: isinstance(value, bool), "a boolean", "hard"),
-    ),
-    SteeringEventType.PRIORITIZE: (_needs(_is_integer, "an integer", "priority"),),
+    SteeringEventType.CANCEL: (_REASON, _Allows("a boolean", "hard")),
+    SteeringEventType.PRIORITIZE: (_Needs("an integer", "priority"),),
     SteeringEventType.PAUSE: (_REASON,),
     SteeringEventType.RESUME: (_REASON,),
     SteeringEventType.APPROVE: _DECISION,
     SteeringEventType.REJECT: _DECISION,
-    SteeringEventType.USER_MESSAGE: (
-        _TEXT,
-        _allows(_is_list_of_text, "a list of task ids", "active_tasks"),
-    ),
+    SteeringEventType.USER_MESSAGE: (_TEXT, _Allows("a list of task ids", "active_tasks")),
 }

@@ -1,9 +1,8 @@
 """Where an envelope lives: literal subjects built from escaped keys.
 
 `<prefix>.<namespace>.<shard>.<family>.<key>[.<key>]`, for instance
-`foldlog.default.0.updates.session=2D1`. Keys are user strings; nothing of them reaches a subject,
-a filter or a purge unescaped, so that a `.`, `*`, `>`, space or line break stays a character of
-the key.
+`foldlog.default.0.updates.session-1`. Keys are user strings; nothing of them reaches a subject, a
+filter or a purge unescaped.
 """
 
 from __future__ import annotations
@@ -63,10 +62,8 @@ class Subject(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """All subjects of one family whose keys begin with the same ones, and go on.
-
-    `matching` is the filter over them: the escaped keys, and what follows. Only
-    `Namespace.branch` makes one.
+    """All subjects of one family whose keys begin with the same ones, and go on: see
+    `Namespace.branch`. `matching` is the filter over them.
     """
 
     matching: str
@@ -118,10 +115,8 @@ class Namespace:
     def parse(self, name: str) -> Subject | None:
         """Return the subject that `name` spells, or None if its keys were hashed."""
         _, _, shard, _, *tokens = name.split(".")
-        keys = tuple(unescape(token) for token in tokens)
-        if any(key is None for key in keys):
-            return None
-        return Subject(name, int(shard), tuple(key for key in keys if key is not None))
+        keys = tuple(key for token in tokens if (key := unescape(token)) is not None)
+        return Subject(name, int(shard), keys) if len(keys) == len(tokens) else None
 
     def stream(self, shard: int) -> str:
         """The name of the JetStream stream that holds `shard`."""

@@ -1,7 +1,7 @@
-"""Upcasters: what makes a payload of an earlier version one of the next.
+"""Upcasters: functions that make a payload of one version one of the next.
 
-A log is never rewritten, so that payloads of every version that was ever written stay in it. A
-program knows the newest; what is older is brought to it, a version at a time, whenever it is read.
+A log is never rewritten, so it holds payloads of every version that was ever written. A program
+knows the newest; what is older is brought to it, a version at a time, whenever it is read.
 
     @foldlog.upcaster("tool.priced", 1)
     def in_cents(payload: dict[str, Any]) -> dict[str, Any]:
@@ -30,9 +30,6 @@ What a user supplied may hold extensions of MessagePack (`msgspec.msgpack.Ext`):
 
 F = TypeVar("F", bound=Upcast)
 
-FIRST: Final = 1
-"""The version of a type's first payloads."""
-
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder()
 
@@ -50,14 +47,14 @@ class Upcasters:
         Raises:
             ConfigurationError: there is one already, or the version is none.
         """
-        if isinstance(version, bool) or not isinstance(version, int) or version < FIRST:
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ConfigurationError(f"{type}: a version is 1 or more, not {version!r:.80}")
 
         def decorate(upcast: F) -> F:
             if (type, version) in self._steps:
                 raise ConfigurationError(f"{type} version {version} has two upcasters")
             self._steps[type, version] = upcast
-            self.newest[type] = max(self.newest.get(type, FIRST), version + 1)
+            self.newest[type] = max(self.newest.get(type, 1), version + 1)
             return upcast
 
         return decorate
@@ -69,7 +66,7 @@ class Upcasters:
             MissingUpcaster: a step is missing, or it is newer than this program knows.
             msgspec.MsgspecError: its payload is none, or an upcaster fails on it.
         """
-        newest = self.newest.get(envelope.type, FIRST)
+        newest = self.newest.get(envelope.type, 1)
         version = envelope.v
         if version == newest:
             return envelope
@@ -91,7 +88,7 @@ class Upcasters:
     def fingerprint(self) -> int:
         """Tells what is read with these from what is read with others: 1 if there are none."""
         if not self.newest:
-            return FIRST
+            return 1
         return zlib.crc32(repr(sorted(self.newest.items())).encode())
 
 

@@ -9,7 +9,7 @@ import pytest
 from foldlog.agents import (
     AgentStates,
 )
-from foldlog.agents.backend import Loaded
+from foldlog.agents.ledger import Loaded
 from foldlog.views import Consistency
 from tests.agents.conftest import Cart, Run
 

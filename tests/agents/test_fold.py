@@ -31,7 +31,7 @@ def change(key: str, old: Any, new: Any) -> Change:
 def folded(state: AgentState, seq: int, *changes: Change, **turn: Any) -> AgentState:
     payload = encode(Turned(changes, **turn))
     envelope = Recorded(f"e{seq}", agentstates.TURNED, 1, 0.0, payload, None, seq, 0, "")
-    return agentstates.apply(state, envelope)
+    return agentstates.kind.apply(state, envelope)
 
 
 def value(entry: Entry) -> Any:
@@ -42,7 +42,7 @@ def value(entry: Entry) -> Any:
 def test_every_entry_is_what_was_written_whenever_it_is_read(
     values: list[Any], data: st.DataObject
 ) -> None:
-    state, entries, old = agentstates.initial(), [], None
+    state, entries, old = AgentState(), [], None
     for number, new in enumerate(values, 1):
         state = folded(state, number, change("k", old, new))
         entries.append(state.entries["k"])
@@ -55,7 +55,7 @@ def test_every_entry_is_what_was_written_whenever_it_is_read(
 
 
 def test_what_follows_an_earlier_entry_does_not_change_the_later_ones() -> None:
-    state = folded(agentstates.initial(), 1, change("k", None, {"n": [1]}))
+    state = folded(AgentState(), 1, change("k", None, {"n": [1]}))
     first = state.entries["k"]
     second = first.followed_by(change("k", {"n": [1]}, {"n": [1, 2]}), 2, 0.0)
     other = first.followed_by(change("k", {"n": [1]}, {"n": [1, 3]}), 2, 0.0)
@@ -67,14 +67,14 @@ def test_what_follows_an_earlier_entry_does_not_change_the_later_ones() -> None:
 
 
 def test_a_turn_in_parts_takes_effect_with_the_last() -> None:
-    state = folded(agentstates.initial(), 1, change("k", None, {"n": 1}), turn="t", partial=True)
+    state = folded(AgentState(), 1, change("k", None, {"n": 1}), turn="t", partial=True)
     assert state.entries == {}
     state = folded(state, 1, change("k", {"n": 1}, {"n": 1, "m": 2}), turn="t")
     assert value(state.entries["k"]) == {"n": 1, "m": 2}
 
 
 def test_parts_of_a_turn_that_was_never_completed_are_void() -> None:
-    state = folded(agentstates.initial(), 1, change("k", None, {"n": 1}), turn="t", partial=True)
+    state = folded(AgentState(), 1, change("k", None, {"n": 1}), turn="t", partial=True)
     state = folded(state, 2, change("l", None, {"n": 2}))
     assert list(state.entries) == ["l"]
     state = folded(state, 3, change("m", None, {"n": 3}), turn="t")
@@ -82,7 +82,7 @@ def test_parts_of_a_turn_that_was_never_completed_are_void() -> None:
 
 
 def test_what_is_gone_begins_anew() -> None:
-    state = folded(agentstates.initial(), 1, change("k", None, {"n": 1}))
+    state = folded(AgentState(), 1, change("k", None, {"n": 1}))
     state = folded(state, 2, Change("k", gone=True))
     assert state.entries == {}
     state = folded(state, 3, change("k", None, {"n": 2}))
@@ -90,16 +90,16 @@ def test_what_is_gone_begins_anew() -> None:
 
 
 def test_it_is_kept_whole_and_shares_nothing() -> None:
-    state = folded(agentstates.initial(), 1, change("k", None, {"n": [1]}))
+    state = folded(AgentState(), 1, change("k", None, {"n": [1]}))
     state = folded(state, 2, change("l", None, {"n": 2}), turn="t", partial=True)
-    kept = agentstates.restore(agentstates.keep(state))
+    kept = agentstates.kind.restore(agentstates.kind.keep(state))
     assert kept == state
-    before = copy.deepcopy(agentstates.keep(kept))
+    before = copy.deepcopy(agentstates.kind.keep(kept))
     folded(state, 3, change("k", {"n": [1]}, {"n": [1, 2]}))
-    assert agentstates.keep(kept) == before
+    assert agentstates.kind.keep(kept) == before
 
 
 def test_a_delta_to_another_value_is_corrupt() -> None:
-    state = folded(agentstates.initial(), 1, change("k", {"n": 1}, {"n": 1, "m": 2}))
+    state = folded(AgentState(), 1, change("k", {"n": 1}, {"n": 1, "m": 2}))
     with pytest.raises(msgspec.ValidationError):
         _ = state.entries["k"].raw

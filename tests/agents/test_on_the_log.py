@@ -230,21 +230,38 @@ async def test_a_write_in_flight_that_comes_through_is_a_conflict_with_both_vers
     assert caught.value.actual > 0
 
 
-@pytest.mark.parametrize("outcome", [AppendUnknown(["x"], "lost"), asyncio.CancelledError()])
-async def test_after_a_turn_whose_end_is_unknown_a_read_tells(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, outcome: BaseException
+async def test_a_turn_whose_outcome_was_lost_is_settled_by_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether a push has come or not: the log is asked."""
+    await put(store, Cart(total=1))
+    original = store.log.append
+
+    async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        await original(appends, atomic=atomic)
+        raise AppendUnknown(["x"], "lost")
+
+    monkeypatch.setattr(store.log, "append", append)
+    await put(store, Cart(total=2))
+    entry = await store.agents.get_agent_state("shop/1", "cart", Cart)
+    assert entry is not None
+    assert entry.state.total == 2
+    assert len(await store.agents.versions("shop/1")) == 2
+
+
+async def test_after_a_cancelled_turn_a_read_asks_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a push has come or not."""
     await put(store, Cart(total=1))
     assert await store.agents.get_agent_state("shop/1", "cart", Cart) is not None
     original = store.log.append
 
     async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         await original(appends, atomic=atomic)
-        raise outcome
+        raise asyncio.CancelledError
 
     monkeypatch.setattr(store.log, "append", append)
-    with pytest.raises(type(outcome)):
+    with pytest.raises(asyncio.CancelledError):
         await put(store, Cart(total=2))
     calls = Calls(store, monkeypatch)
     entry = await store.agents.get_agent_state("shop/1", "cart", Cart)

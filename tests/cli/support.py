@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
 
+import foldlog
 from foldlog.cli.app import app
+from foldlog.sessions import Session
+
+Use = Callable[[Session], Awaitable[None]]
 
 ENVIRONMENT = {"COLUMNS": "100", "FOLDLOG_URL": "", "FOLDLOG_PATH": "", "NO_COLOR": "1"}
 """What makes the output the same everywhere, and points at no store of the developer's."""
@@ -44,6 +50,7 @@ class Cli:
 
     def __init__(self, path: Path, namespace: str) -> None:
         self.options = ["--path", str(path), "--namespace", namespace]
+        self._place: Any = {"path": path, "namespace": namespace}
 
     def __call__(self, *args: str | Path) -> Run:
         """Run in this process, which is quicker."""
@@ -52,6 +59,26 @@ class Cli:
     def start(self, *args: str | Path) -> subprocess.Popen[str]:
         """Start a process that goes on until it is told to stop."""
         return start(*args, *self.options)
+
+    def in_session(self, session_id: str, use: Use) -> None:
+        """Do something with a session of the namespace, as a program would."""
+
+        async def used() -> None:
+            async with foldlog.connect(**self._place) as store, store.session(session_id) as opened:
+                await use(opened)
+
+        asyncio.run(used())
+
+    def start_task(self, session_id: str, task_id: str, then: Use | None = None) -> None:
+        """Have a task of a session run."""
+
+        async def started(session: Session) -> None:
+            await session.spawn_task(task_id=task_id)
+            await session.start_task(task_id)
+            if then is not None:
+                await then(session)
+
+        self.in_session(session_id, started)
 
 
 def run(*args: str | Path) -> Run:

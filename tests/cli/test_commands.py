@@ -10,6 +10,7 @@ import pytest
 
 from foldlog.cli.app import app
 from foldlog.importer import demo_transcript
+from foldlog.sessions import ContextPatch, MergeStrategy, Session
 from tests.cli.support import Cli, run
 
 COMMANDS = [
@@ -234,6 +235,7 @@ def test_updates_page_by_cursor(imported: Cli) -> None:
 
 def test_what_was_steered_can_be_watched(cli: Cli) -> None:
     """The id that is printed is the one that arrives; saving it again has no effect."""
+    cli.start_task("s", "t")
     steer = ["steer", "s", "t", "user-message"]
     event_id = cli(*steer, "--text", "Stop?").stdout.strip()
     again = cli(*steer, "--text", "Stop?", "--event-id", event_id, "--json").document
@@ -269,6 +271,7 @@ def test_steering_that_breaks_the_rules_is_refused(cli: Cli) -> None:
 
 def test_a_payload_over_the_limits_is_cut_and_that_is_said(cli: Cli) -> None:
     """What is saved is what is printed."""
+    cli.start_task("s", "t")
     result = cli("steer", "s", "t", "USER_MESSAGE", "--text", "x" * 5000)
     assert "cut to the limits" in result.stderr
     (saved,) = cli("watch", "s", "--kind", "steering", "--limit", "1", "--json").records
@@ -382,7 +385,48 @@ def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_foreign_text_cannot_move_the_cursor(cli: Cli) -> None:
     """Ids and texts are anybody's; escapes are shown, not obeyed."""
+    cli.start_task("s\x1b[2J", "t")
     cli("steer", "s\x1b[2J", "t", "USER_MESSAGE", "--text", "a\x9b31mb")
     assert cli("sessions").stdout == "s\\x1b[2J\n"
     shown = cli("watch", "s\x1b[2J", "--kind", "steering", "--limit", "1").stdout
     assert "a\\x9b31mb" in shown
+
+
+# --- steering moves what it names ---------------------------------------------------------------
+
+
+def test_steering_moves_the_task(cli: Cli) -> None:
+    cli.start_task("s", "t")
+    for command, status in (("pause", "PAUSED"), ("resume", "RUNNING"), ("cancel", "CANCELLED")):
+        assert cli("steer", "s", "t", command).code == 0
+        [task] = cli("tasks", "s", "--json").document
+        assert task["status"] == status
+    result = cli("steer", "s", "t", "cancel")
+    assert result.code == 1
+    assert "it has ended" in result.stderr
+
+
+def test_steering_decides_about_a_patch(cli: Cli) -> None:
+    async def gate(session: Session) -> None:
+        patch = ContextPatch(task_id="t", digest=["found it"])
+        await session.apply_context_patch(
+            patch=patch, strategy=MergeStrategy.HUMAN_GATED, patch_id="p"
+        )
+
+    async def look(session: Session) -> None:
+        assert session.state.outcome("p") == "applied"
+        assert not session.pending_patches
+
+    cli.start_task("s", "t", gate)
+    payload = '{"patch_id": "p"}'
+    assert cli("steer", "s", "t", "approve", "--payload", payload).code == 0
+    cli.in_session("s", look)
+    again = cli("steer", "s", "t", "approve", "--payload", payload)
+    assert "nothing to decide" in again.stderr
+
+
+def test_steering_of_nothing_is_refused(cli: Cli) -> None:
+    result = cli("steer", "nowhere", "t", "pause")
+    assert result.code == 1
+    assert "there is no task 't'" in result.stderr
+    assert cli("sessions").stdout == ""

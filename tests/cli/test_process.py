@@ -44,6 +44,7 @@ def test_ctrl_c_while_the_program_is_still_loading(tmp_path: Path) -> None:
 
 def test_watch_sees_what_another_process_steers_and_ctrl_c_ends_it(cli: Cli) -> None:
     """It follows while others write; interrupted, it says nothing and exits with 130."""
+    cli.start_task("s", "t")
     cli("steer", "s", "t", "PAUSE")
     with cli.start("watch", "s", "--kind", "steering", "--json") as watch:
         assert watch.stdout is not None
@@ -57,6 +58,7 @@ def test_watch_sees_what_another_process_steers_and_ctrl_c_ends_it(cli: Cli) -> 
 
 def test_a_reader_that_has_had_enough_is_no_error(cli: Cli) -> None:
     """As in `foldlog watch ... | head -1`: quiet, for lines of JSON and for people's."""
+    cli.start_task("s", "t")
     for args in (["--json"], []):
         cli("steer", "s", "t", "PAUSE")
         with cli.start("watch", "s", "--kind", "steering", *args) as watch:
@@ -88,8 +90,8 @@ def test_serve_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert stranger.stderr.startswith(f"foldlog: no connection to {facts['url']}: it refuses")
         assert stranger.stderr.count("\n") == 1
         sign_in = {"FOLDLOG_USER": secrets["user"], "FOLDLOG_PASSWORD": secrets["password"]}
-        assert run_process(*steer, **sign_in).code == 0
-        assert run("sessions", "--path", path).stdout == "s\n"
+        assert "there is no task 't'" in run_process(*steer, **sign_in).stderr
+        assert run("sessions", "--path", path).stdout == ""
 
         serve.send_signal(signal.SIGTERM)
         stdout, stderr = serve.communicate(timeout=PATIENCE)

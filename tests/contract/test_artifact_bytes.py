@@ -11,10 +11,7 @@ import pytest
 import foldlog
 from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.log.blobs import Blobs, MemoryBlobs
-from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.blobs import JetStreamBlobs
 from foldlog.log.jetstream.log import JetStreamLog
-from foldlog.log.jetstream.requests import ask
 from foldlog.log.memory import MemoryLog
 from tests.conftest import OpenStore
 
@@ -29,23 +26,13 @@ def on_server(store: foldlog.Store) -> JetStreamLog:
 
 async def blob_names(store: foldlog.Store) -> set[str]:
     """Every blob that is stored, whether or not an artifact refers to it."""
-    if isinstance(store.log, MemoryLog):
-        return set(store.log.blobs.names())
-    log = on_server(store)
-    described = await ask(
-        log.connection,
-        f"STREAM.INFO.{log.namespace.blobs()}",
-        wire.StreamDescription,
-        {"subjects_filter": log.namespace.blob("*", "*")},
-        timeout=5.0,
-    )
-    return {subject.split(".")[3] for subject in described.state.subjects}
+    parts = store.log.namespace.blob("*", "*")
+    return {subject.split(".")[3] for subject in await blobs_of(store)._side.subjects(parts)}
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
-    if isinstance(store.log, MemoryLog):
-        return store.log.blobs
-    return JetStreamBlobs(on_server(store))
+    assert isinstance(store.log, MemoryLog | JetStreamLog)
+    return store.log.blobs
 
 
 def in_trace(trace_id: str) -> ArtifactScope:

@@ -47,7 +47,7 @@ async def cut_short(work: Any) -> None:
 async def test_a_content_goes_with_the_last_of_those_who_need_it(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
-    stores = [BlobStore(each, each._raw_blobs) for each in (store, await reopen())]
+    stores = [BlobStore(each, each.backend.blobs) for each in (store, await reopen())]
     names = {await stores[number % 2].claim(claim(number), DATA, SHA256) for number in range(4)}
     assert await blob_names(store) == names
     [name] = names
@@ -63,7 +63,7 @@ async def test_a_content_goes_with_the_last_of_those_who_need_it(
 async def test_whoever_claims_and_releases_at_once_finds_the_bytes(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
-    stores = [BlobStore(each, each._raw_blobs) for each in (store, await reopen())]
+    stores = [BlobStore(each, each.backend.blobs) for each in (store, await reopen())]
 
     async def claim_and_release(number: int) -> None:
         blobs = stores[number % 2]
@@ -187,6 +187,30 @@ async def test_a_refused_upload_claims_nothing(
         await store.artifact_store.put_bytes(DATA)
     monkeypatch.undo()
     assert (await store._blobs.read(SHA256)).claims == {}
+    assert await blob_names(store) == set()
+
+
+@pytest.mark.parametrize("moment", ["before the bytes", "after the bytes"])
+async def test_a_claim_that_is_overtaken_by_clearing_leaves_no_other_bytes(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    put, cleared = store._blobs._stored.put, list[str]()
+
+    async def overtaken(*args: Any, **options: Any) -> None:
+        is_first = not cleared
+        cleared.append(moment)
+        if is_first and moment == "before the bytes":
+            await store.clear()
+        await put(*args, **options)
+        if is_first and moment == "after the bytes":
+            await store.clear()
+
+    monkeypatch.setattr(store._blobs._stored, "put", overtaken)
+    name = await store._blobs.claim(claim(1), DATA, SHA256)
+    assert len(cleared) == 2
+    assert await blob_names(store) == {name}
+    assert await store._blobs.get(name) == DATA
+    await store.clear()
     assert await blob_names(store) == set()
 
 

@@ -281,8 +281,8 @@ async def test_what_is_saved_while_everything_is_cleared_is_there_for_all_or_for
     await store.save_update(update("old", "known"))
     listed = store.log.subjects
 
-    async def meanwhile(family: str | None = None) -> list[Subject]:
-        found = await listed(family)
+    async def meanwhile(family: str | None = None, shard: int | None = None) -> dict[Subject, int]:
+        found = await listed(family, shard)
         if family is None:
             await other.save_update(update("late", "known"))
             await other.save_update(update("late", "new"))

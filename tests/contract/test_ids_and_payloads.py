@@ -87,7 +87,9 @@ async def test_clearing_a_hostile_session_clears_only_it(store: foldlog.Store) -
     for n, id_ in enumerate(HOSTILE):
         await store.clear_session(id_)
         assert await store.list_updates(id_) == []
-        assert sorted(await store.sessions()) == sorted(HOSTILE[n + 1 :])
+        if n % 16 == 0:
+            assert sorted(await store.sessions()) == sorted(HOSTILE[n + 1 :])
+    assert await store.sessions() == []
 
 
 # --- refused ids --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.models import StateUpdate, UpdateType
-from foldlog.store.opening import memory_store
+from foldlog.opening import memory_store
 from foldlog.subjects import Subject
 from foldlog.views import snapshots as snapshots_module
 from tests.conftest import OpenStore

@@ -6,12 +6,12 @@ import pytest
 
 import foldlog
 from foldlog import ArtifactScope
-from tests.conftest import OpenStore
+from tests.conftest import CONTAINER, OpenStore
 from tests.support.build import event, steering, task, update
 from tests.support.stores import fresh_namespace
 
 # An in-memory log is one namespace by itself; a server holds many.
-pytestmark = pytest.mark.parametrize("backend", ["embedded", "container"], indirect=True)
+pytestmark = pytest.mark.parametrize("backend", ["embedded", CONTAINER], indirect=True)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -280,22 +280,20 @@ async def test_a_trace_saved_while_its_session_is_cleared_goes_too(
 async def test_a_pause_is_consumed_once_though_its_view_is_made_anew_meanwhile(
     store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first reader has its answer from the log, then stands still while the view it reads is
+    # The first reader has decided, then stands still before its append, while the view it read is
     # dropped, somebody else consumes, and a second reader makes the view anew.
     other = await reopen()
     assert await store.load_planner_state("token") is None
     await store.save_planner_state("token", {"n": 1})
     reached, go = asyncio.Event(), asyncio.Event()
-    read = store.log.read
+    append = store.log.append
 
-    async def slow(subject: Subject, *args: Any, **kwargs: Any) -> Any:
-        pages = [page async for page in read(subject, *args, **kwargs)]
+    async def slow(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         reached.set()
         await go.wait()
-        for page in pages:
-            yield page
+        return await append(appends, atomic=atomic)
 
-    monkeypatch.setattr(store.log, "read", slow)
+    monkeypatch.setattr(store.log, "append", slow)
     first = asyncio.create_task(store.load_planner_state("token"))
     await reached.wait()
     monkeypatch.undo()

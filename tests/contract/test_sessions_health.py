@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from tests.conftest import OpenStore
+from tests.conftest import CONTAINER, OpenStore
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 from tests.support.stores import Backend, appended
 
@@ -123,7 +123,7 @@ async def test_health_tells_what_it_knows(store: foldlog.Store, backend: Backend
         assert health.embedded is None
 
 
-@pytest.mark.parametrize("backend", ["embedded", "container"], indirect=True)
+@pytest.mark.parametrize("backend", ["embedded", CONTAINER], indirect=True)
 async def test_health_tells_no_password(store: foldlog.Store) -> None:
     health = await store.health()
     assert "@" not in health.url
@@ -137,7 +137,7 @@ async def test_health_counts_what_is_appended(store: foldlog.Store) -> None:
     assert await appended(store) == before + 3
 
 
-@pytest.mark.parametrize("backend", ["embedded", "container"], indirect=True)
+@pytest.mark.parametrize("backend", ["embedded", CONTAINER], indirect=True)
 async def test_concurrent_saves_share_records(store: foldlog.Store) -> None:
     before = await appended(store)
     await asyncio.gather(*(store.save_update(update(f"u{i}")) for i in range(300)))

@@ -95,7 +95,7 @@ async def test_a_rebuild_accepts_what_the_server_has_kept(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("on_error", ["raise", "degrade"])
-async def test_saves_before_the_first_read_do_not_hide_a_loss(
+async def test_a_log_that_ended_early_takes_no_saves_until_a_rebuild(
     tmp_path: Path, on_error: Literal["raise", "degrade"]
 ) -> None:
     await saved(tmp_path)
@@ -103,10 +103,18 @@ async def test_saves_before_the_first_read_do_not_hide_a_loss(
     (index,) = files(tmp_path, "index.db")
     index.unlink()
     async with foldlog.connect(path=tmp_path, on_error=on_error) as store:
-        for n in range(EACH * len(SESSIONS)):  # the log is longer than it was
-            await store.save_update(update(f"new {n}", session_id="another"))
-    read = await found(tmp_path)
-    assert {type(each) for each in read.values()} == {LogRewound}
+        if on_error == "raise":
+            with pytest.raises(LogRewound):
+                await store.save_update(update("new", session_id="another"))
+        else:
+            await store.save_update(update("new", session_id="another"))
+            assert store.spool is not None
+            assert store.spool.waiting == 1
+    assert {type(each) for each in (await found(tmp_path)).values()} == {LogRewound}
+    async with foldlog.connect(path=tmp_path) as store:
+        await store.rebuild()
+        await store.save_update(update("newer", session_id="another"))
+    assert not any(isinstance(each, FoldlogError) for each in (await found(tmp_path)).values())
 
 
 async def test_what_was_cleared_is_not_missed(tmp_path: Path) -> None:

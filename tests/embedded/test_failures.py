@@ -17,9 +17,9 @@ import pytest
 import foldlog
 from foldlog import locks
 from foldlog.errors import ConfigurationError, ServerStartFailed, UnsupportedServer
-from foldlog.log.embedded import EmbeddedServer, config, probe, server
+from foldlog.log.embedded import EmbeddedServer, server, start
 from foldlog.log.embedded.binary import find_binary
-from foldlog.log.embedded.layout import Description, Durability, Layout
+from foldlog.log.embedded.layout import HOST, Description, Durability, Layout
 from tests.embedded.conftest import processes, stopped
 
 WriteProgram = Callable[[str], str]
@@ -150,17 +150,18 @@ async def test_a_cancelled_join_leaves_nothing(
 async def test_another_port_is_tried_when_the_first_is_taken(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server((config.HOST, 0)) as foreign:
+    with socket.create_server((HOST, 0)) as foreign:
         taken: int = foreign.getsockname()[1]
         ports = [taken]
 
-        def describe_new(durability: Durability) -> Description:
-            found = config.describe_new(durability)
+        def draw(durability: Durability) -> Description:
+            found = real_draw(durability)
             return Description(
                 found.name, ports.pop() if ports else found.port, "user", "secret", durability
             )
 
-        monkeypatch.setattr(server, "describe_new", describe_new)
+        real_draw = Description.draw
+        monkeypatch.setattr(Description, "draw", draw)
         joined = await EmbeddedServer.join(directory)
         assert ports == []
         assert joined.port != taken
@@ -172,7 +173,7 @@ async def test_a_joiner_turns_to_another_server_that_took_the_place(
 ) -> None:
     # 1. A supervisor is at work on a server that never comes up.
     layout = Layout.prepare(directory)
-    lost = config.describe_new("fsync")
+    lost = Description.draw("fsync")
     layout.write_description(lost)
     supervisor = locks.LockFile(layout.supervisor_lock)
     assert supervisor.try_lock()
@@ -182,8 +183,8 @@ async def test_a_joiner_turns_to_another_server_that_took_the_place(
         waiting.set()
         return await real_greeting_of(port)
 
-    real_greeting_of = probe.greeting_of
-    monkeypatch.setattr(probe, "greeting_of", greeting_of)
+    real_greeting_of = start.greeting_of
+    monkeypatch.setattr(start, "greeting_of", greeting_of)
     joining = asyncio.create_task(EmbeddedServer.join(directory))
     await waiting.wait()
 

@@ -13,50 +13,49 @@ from foldlog.errors import ConfigurationError, ServerStartFailed, UnsupportedSer
 from foldlog.locks import LockFile, is_held, locked
 from foldlog.log.embedded import start
 from foldlog.log.embedded.binary import check_version, find_binary
-from foldlog.log.embedded.config import describe_again, describe_new, port_is_taken, render
-from foldlog.log.embedded.layout import Layout
-from foldlog.log.embedded.probe import parse_greeting
+from foldlog.log.embedded.layout import Description, Layout
 from foldlog.log.embedded.server import has_sharers
+from foldlog.log.embedded.start import parse_greeting, port_is_taken
 
 # --- configuration ----------------------------------------------------------------------------
 
 
 def test_fsync_is_in_the_configuration_unless_relaxed() -> None:
-    assert "sync_interval: always" in render(describe_new("fsync"))
-    assert "sync_interval" not in render(describe_new("relaxed"))
+    assert "sync_interval: always" in Description.draw("fsync").render()
+    assert "sync_interval" not in Description.draw("relaxed").render()
 
 
 def test_only_loopback_is_listened_on_and_nothing_is_monitored() -> None:
-    description = describe_new("fsync")
-    text = render(description)
+    description = Description.draw("fsync")
+    text = description.render()
     assert f'listen: "127.0.0.1:{description.port}"' in text
     assert "http" not in text
 
 
 def test_every_new_server_has_its_own_credentials() -> None:
-    first, second = describe_new("fsync"), describe_new("fsync")
+    first, second = Description.draw("fsync"), Description.draw("fsync")
     assert first.user != second.user
     assert first.password != second.password
     assert first.password not in repr(first)
 
 
 def test_a_successor_differs_at_most_in_being_more_durable() -> None:
-    relaxed, strict = describe_new("relaxed"), describe_new("fsync")
-    assert describe_again(strict, "relaxed") == strict
-    assert describe_again(relaxed, "relaxed") == relaxed
-    stronger = describe_again(relaxed, "fsync")
+    relaxed, strict = Description.draw("relaxed"), Description.draw("fsync")
+    assert strict.succeeded("relaxed") == strict
+    assert relaxed.succeeded("relaxed") == relaxed
+    stronger = relaxed.succeeded("fsync")
     assert stronger.durability == "fsync"
     assert (stronger.port, stronger.password) == (relaxed.port, relaxed.password)
 
 
 def test_a_new_port_is_free() -> None:
-    assert not port_is_taken(describe_new("fsync").port)
+    assert not port_is_taken(Description.draw("fsync").port)
 
 
 def test_a_description_survives_its_file(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert layout.read_description() is None
-    description = describe_new("fsync")
+    description = Description.draw("fsync")
     layout.write_description(description)
     assert layout.read_description() == description
 

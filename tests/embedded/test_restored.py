@@ -17,7 +17,7 @@ import foldlog
 from foldlog import AppendUnknown, LogRewound
 from foldlog.log.embedded.binary import find_binary
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.store import Connecting
+from foldlog.opening import Connecting
 from tests.processes.test_revival import end_supervisor
 from tests.support.binary import nats_server
 from tests.support.build import update

@@ -11,10 +11,12 @@ from typing import Any
 from foldlog import Store, StoredEvent
 from foldlog.envelope import draft
 from foldlog.log.port import Append
+from foldlog.scoped import Scope
 from tests.faults.history import Read, Recorder, Resume, Save, Swap, Watch
-from tests.support.build import event, steering, task, update
+from tests.support.build import binding, event, steering, task, trajectory, update
 
 ALTERED = "altered:"
+SCOPE = Scope.workflow("w")
 _EVERYTHING = 1_000_000
 
 
@@ -57,6 +59,18 @@ class Actor:
                 return lambda: store.save_memory_state(key, content(token)), subject
             case "pauses":
                 return lambda: store.save_planner_state(key, content(token)), subject
+            case "trajectory":
+                item = trajectory(token, metadata=content(token))
+                return lambda: store.save_trajectory(key, key, item), subject
+            case "bindings":
+                item = binding(trace_id=key, agent_url=token, metadata=content(token))
+                return lambda: store.save_remote_binding(item), subject
+            case "scoped":
+
+                async def write() -> None:
+                    await store.scoped.write(SCOPE, key, content(token))
+
+                return write, subject
             case _:
                 item = _event(key, token)
                 return lambda: store.save_event(item), subject
@@ -118,6 +132,15 @@ class Actor:
             case "memory":
                 state = await store.load_memory_state(key, consistency=consistency)
                 return [] if state is None else [checked(str(state.get("token")), state)]
+            case "trajectory":
+                kept = await store.get_trajectory(key, key, consistency=consistency)
+                return [] if kept is None else [checked(kept.query, kept.metadata)]
+            case "bindings":
+                bound = await store.list_trace_bindings(key, consistency=consistency)
+                return [checked(each.agent_url, each.metadata) for each in bound]
+            case "scoped":
+                value = await store.scoped.read(SCOPE, key, consistency=consistency)
+                return [] if value is None else [checked(str(value.get("token")), value)]
             case _:
                 events = await store.load_history(key, consistency=consistency)
                 return [checked(str(each.payload.get("token")), each.payload) for each in events]

@@ -5,7 +5,7 @@ place every call into that order, and in particular:
 
 | kind | broken is |
 |---|---|
-| lost | what was acked is on the log |
+| lost | what was acked is on the log, and gives way to nothing older |
 | invented | what is on the log, or was read, somebody saved; and was not told "not committed" |
 | order | what was acked before another was begun comes first; so do one caller's saves in turn |
 | doubled | one effect per id |
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.faults.history import Entry, History, Read, Resume, Save, Swap, Watch
+from tests.faults.history import Entry, History, Read, Resume, Save, Swap, Watch, replaced
 
 
 class Violation(NamedTuple):
@@ -75,10 +75,15 @@ class _Case:
 
 def _effects(entries: Iterable[Entry]) -> list[str]:
     """The tokens that a fold applies, in order: each envelope id once."""
+    return [each.token for each in _firsts(entries) if each.token and not each.overtaken]
+
+
+def _firsts(entries: Iterable[Entry]) -> list[Entry]:
+    """The first entry of each envelope id, in order."""
     first: dict[str, Entry] = {}
     for entry in entries:
         first.setdefault(entry.id, entry)
-    return [each.token for each in first.values() if each.token and not each.overtaken]
+    return list(first.values())
 
 
 def lost(case: _Case) -> Iterator[Violation]:
@@ -88,6 +93,17 @@ def lost(case: _Case) -> Iterator[Violation]:
     for swap in case.swaps:
         if swap.outcome == "ok" and (swap.subject, swap.token) not in case.places:
             yield Violation("lost", f"{swap.token} of {swap.subject}, acked to {swap.client}")
+    for subject, entries in case.log.items():
+        firsts = _firsts(entries)
+        for place, entry in enumerate(firsts):
+            saves = case.attempts[subject, entry.token]
+            if not entry.overtaken or len(saves) > 1 or saves[0].outcome != "ok":
+                continue
+            # Only a save that had not ended when this one began may count as newer.
+            key = replaced(entry.token)
+            rivals = [e.token for e in firsts[:place] if replaced(e.token) == key]
+            if all(s.precedes(saves[0]) for token in rivals for s in case.attempts[subject, token]):
+                yield Violation("lost", f"{entry.token} of {subject} gave way to older saves")
 
 
 def invented(case: _Case) -> Iterator[Violation]:
@@ -343,7 +359,7 @@ def _of_map(effects: list[str], found: list[str]) -> list[int]:
     lengths = [0] if not found else []
     state: dict[str, str] = {}
     for length, token in enumerate(effects, 1):
-        state[token.partition("#")[0]] = token
+        state[replaced(token)] = token
         if list(state.values()) == found:
             lengths.append(length)
     return lengths
@@ -354,5 +370,8 @@ _PREFIXES: dict[str, Callable[[list[str], list[str]], list[int]]] = {
     "steering": _of_feed,
     "events": _of_set,
     "memory": _of_register,
+    "trajectory": _of_register,
+    "bindings": _of_register,
+    "scoped": _of_register,
     "tasks": _of_map,
 }

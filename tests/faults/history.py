@@ -16,9 +16,11 @@ import msgspec
 
 from foldlog import AppendConflict, AppendUnknown, FoldlogError, Store, codec
 from foldlog.envelope import Recorded
-from foldlog.store.payloads import load
+from foldlog.store.restoring import load
+from foldlog_projections.bindings import BindingSaved
 from foldlog_projections.events import EventSaved
 from foldlog_projections.pauses import PauseSaved
+from foldlog_projections.scoped import Written
 from foldlog_projections.tasks import TaskSaved
 
 Outcome = Literal["pending", "ok", "refused", "unknown"]
@@ -183,6 +185,12 @@ def token_of(family: str, envelope: Recorded) -> str:
             return ""
         case "events":
             return str(load(EventSaved, envelope.payload).payload["token"])
+        case "trajectory":
+            return str(codec.decode(envelope.payload)["trajectory"]["query"])
+        case "bindings":
+            return str(load(BindingSaved, envelope.payload).agent_url)
+        case "scoped":
+            return str(codec.decode(load(Written, envelope.payload).value)["token"])
         case _:
             return envelope.id
 
@@ -191,22 +199,32 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
     """What the log holds, read anew, record by record."""
     log: dict[str, list[Entry]] = {}
     for subject in await store.log.subjects():
+        if subject.family in _INDICES:
+            continue
         newest: dict[tuple[str, str], int] = {}
-        entries = log[f"{subject.family}/{subject.keys[0]}"] = []
+        entries = log[f"{subject.family}/{subject.keys[-1]}"] = []
         async for envelope in _envelopes(store, subject):
             token = token_of(subject.family, envelope)
             overtaken = False
             if token and subject.family in REPLACED:
-                replaced = token.partition("#")[0] if subject.family == "tasks" else ""
-                last = newest.get((envelope.writer, replaced), 0)
+                key = envelope.writer, replaced(token)
+                last = newest.get(key, 0)
                 overtaken = bool(envelope.writer) and envelope.n < last
-                newest[envelope.writer, replaced] = max(last, envelope.n)
+                newest[key] = max(last, envelope.n)
             entries.append(Entry(envelope.seq, envelope.id, token, overtaken))
     return log
 
 
-REPLACED = ("memory", "tasks", "pauses")
+REPLACED = ("memory", "tasks", "pauses", "trajectory", "bindings", "scoped")
 """Families in which a save takes the place of an earlier one."""
+
+_INDICES = ("traces", "routes", "scopes")
+"""Families that say what others hold."""
+
+
+def replaced(token: str) -> str:
+    """What a token of such a family replaces inside its subject: `<replaced>#<token>`."""
+    return token.partition("#")[0] if "#" in token else ""
 
 
 async def _envelopes(store: Store, subject: Any) -> AsyncIterator[Recorded]:

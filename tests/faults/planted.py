@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from foldlog.envelope import Recorded
+from foldlog.envelope import Draft, Recorded, Writer
 from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable
 from foldlog.log.jetstream.publisher import Publisher
 from foldlog.log.port import Append, Record
@@ -20,7 +20,7 @@ from foldlog.store.core import Core
 from foldlog.subjects import Subject
 from foldlog.views.view import View
 from foldlog.views.views import Views
-from foldlog_projections.fold import Folded
+from foldlog_projections.fold import Folded, step
 from foldlog_projections.pauses import kind as pauses
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.port import SimulatedLog
@@ -103,20 +103,53 @@ def a_refusal_of_what_is_stored() -> AbstractContextManager[Any]:
 def a_conflict_that_is_ones_own_message() -> AbstractContextManager[Any]:
     """A server without replicas answers so to a second attempt whose first was stored."""
 
-    async def settled(self: Publisher, messages: Any, outcomes: Any, deadline: float) -> Any:
-        return outcomes
+    async def read_back(self: Publisher, unit: Any, conflict: Any, deadline: float) -> Any:
+        return conflict
 
-    return patch.object(Publisher, "_settled", settled)
+    return patch.object(Publisher, "_read_back", read_back)
 
 
 @planted("doubled")
 def a_fold_that_does_not_drop_repeats() -> AbstractContextManager[Any]:
-    def step(projection: Any, folded: Folded[Any], envelope: Recorded) -> bool:
+    def applying(projection: Any, folded: Folded[Any], envelope: Recorded) -> bool:
         folded.state = projection.apply(folded.state, envelope)
         folded.seen.setdefault(envelope.id, len(folded.seen))
         return True
 
-    return patch("foldlog.views.view.step", step)
+    return patch("foldlog.views.fold.step", applying)
+
+
+@planted("incomplete")
+def a_fold_that_takes_all_writers_for_one() -> AbstractContextManager[Any]:
+    """It drops an acked save as overtaken by one of somebody else, whose counter is higher."""
+
+    def taking(projection: Any, folded: Folded[Any], envelope: Recorded) -> bool:
+        writer = envelope.writer and "anybody"
+        return step(projection, folded, msgspec.structs.replace(envelope, writer=writer))
+
+    return patch("foldlog.views.fold.step", taking)
+
+
+@planted("incomplete", faults=Faults(ghost=0.3))
+def a_fold_that_lets_overtaken_saves_in() -> AbstractContextManager[Any]:
+    def letting(projection: Any, folded: Folded[Any], envelope: Recorded) -> bool:
+        return step(projection, folded, msgspec.structs.replace(envelope, writer=""))
+
+    return patch("foldlog.views.fold.step", letting)
+
+
+@planted("lost")
+def a_writer_that_counts_down() -> AbstractContextManager[Any]:
+    """Its acked saves look overtaken by those that it had made before them."""
+    stamped = Writer.stamped
+
+    def stamping(self: Writer, drafts: Sequence[Draft], *where: Any) -> tuple[Draft, ...]:
+        return tuple(
+            msgspec.structs.replace(each, n=1_000_000 - each.n)
+            for each in stamped(self, drafts, *where)
+        )
+
+    return patch.object(Writer, "stamped", stamping)
 
 
 @planted("order")
@@ -297,4 +330,4 @@ def a_subscription_that_is_left() -> AbstractContextManager[Any]:
 @planted("alarm")
 def a_log_that_is_called_rewound() -> AbstractContextManager[Any]:
     """As it was with a replica that lags and answers while there is no leader."""
-    return patch("foldlog.views.hydration.precedes", lambda ground, record: False)
+    return patch("foldlog.views.hydration.holds", lambda position, first: False)

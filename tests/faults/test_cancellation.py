@@ -17,7 +17,8 @@ import foldlog
 from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.store.store import StoreOptions
+from foldlog.store.core import Backend
+from foldlog.store.options import StoreOptions
 from tests.faults.simulation import clock
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import Stream
@@ -68,7 +69,7 @@ async def _one_life(loop: clock.VirtualLoop, call: Call, nth: int, *, lost_ack: 
     """Cancel the call at its nth await; return whether it has that many."""
     rng = random.Random(nth)
     log = WiredLog(Stream(rng, lag=0.1), rng, Faults())
-    store = foldlog.Store(log, MemoryBlobs(), StoreOptions())
+    store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
     await store.save_planner_state("token", {"n": 1})
     await store.save_update(update("before"))
     await store.list_updates("session")  # hot from now on
@@ -88,7 +89,7 @@ async def _one_life(loop: clock.VirtualLoop, call: Call, nth: int, *, lost_ack: 
     assert told == stored, "what was committed is not known"
     await store.save_update(update("after"))
     assert log.wire.asked == 0
-    assert all(appender.pending_bytes == 0 for appender in log._appenders)
+    assert log.pending_bytes == 0
     await store.close()
     assert log.following == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -103,15 +104,15 @@ async def test_the_same_on_a_server(call: str, embedded_path: Path) -> None:
     try:
         for nth in itertools.count(1):
             log = await JetStreamLog.open(server.url, fresh_namespace(), options=options)
-            store = foldlog.Store(log, MemoryBlobs(), StoreOptions())
+            store = foldlog.Store(Backend(log, MemoryBlobs()), StoreOptions())
             await store.save_planner_state("token", {"n": 1})
             tasks = asyncio.all_tasks()
             came = await cancelled_at(CALLS[call](store), nth)
             await store.save_update(update("after"))  # in its turn, behind whatever was cancelled
             new = asyncio.all_tasks() - tasks
             assert {task.get_name() for task in new} <= {"foldlog-appender"}
-            assert log.connection._replies._waiting == {}
-            assert all(appender.pending_bytes == 0 for appender in log._appenders)
+            assert log.connection._waiting == {}
+            assert log.pending_bytes == 0
             await store.close()
             if not came:
                 assert nth > 1

@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.history import Entry
 from tests.faults.storms.cluster import lagging_kills, node_kills
+from tests.faults.storms.frozen import frozen
 from tests.faults.storms.memory import memory_kept
 from tests.faults.storms.outage import out_of_order, outage
 from tests.faults.storms.races import resume_races
@@ -38,6 +39,13 @@ async def test_a_leader_that_is_killed_while_a_node_lags() -> None:
     assert figures.broken == []
     kills = [count for what, count in figures.counts.items() if what.startswith("leader with")]
     assert sum(kills) == 2
+
+
+async def test_a_follower_that_is_frozen_and_goes_on() -> None:
+    figures = await frozen(1)
+    assert figures.broken == []
+    assert figures.counts["freezes"] == 1
+    assert figures.counts["saves that came too late"] > 0
 
 
 async def test_a_server_that_is_away_for_longer_than_a_call_may_take(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def holding(stored: list[Stored]) -> MemoryLog:
         subject = log.namespace.parse(each.subject) or log.namespace.subject("memory", LONG_KEY)
         assert subject.name == each.subject
         log._stored[subject].append(each)
-        log._last[subject] = log._heads[0] = each.seq
+        log._heads[0] = each.seq
     return log
 
 

@@ -26,9 +26,6 @@ class Prices:
     """Cents by tool and currency: what version 3 of `tool.priced` tells."""
 
     name = "prices"
-    version = 1
-    family = "planner"
-    latest_only = False
 
     def initial(self) -> dict[str, int]:
         return {}
@@ -45,9 +42,6 @@ class Count:
     """How many there are, whatever they say."""
 
     name = "count"
-    version = 1
-    family = "planner"
-    latest_only = False
 
     def initial(self) -> int:
         return 0
@@ -57,7 +51,8 @@ class Count:
 
 
 def kind_of(fold: Any) -> foldlog.Kind[Any]:
-    return foldlog.Kind(fold.name, of=foldlog.kinds.planner, fold=fold)
+    made = foldlog.Fold(fold.initial, fold.apply, takes="envelope")
+    return foldlog.Kind(fold.name, of=foldlog.kinds.planner, fold=made)
 
 
 def in_cents(payload: Any) -> Any:

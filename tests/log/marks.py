@@ -12,7 +12,7 @@ from foldlog.log.jetstream.gate import Gate
 
 
 class FakeShard:
-    """What `marks.StreamMarks` asks of a server. Several gates may share one.
+    """What `StreamMarks` asks of a server. Several gates may share one.
 
     Attributes:
         held: the sequences of its records.
@@ -78,7 +78,7 @@ class FakeShard:
 
     async def purge(self, gate: Gate, before: int) -> None:
         """Remove records below `before`, as the log does."""
-        await gate.keeper.announce_purge()
+        await gate.announce_purge()
         self.held = [seq for seq in self.held if seq >= before]
 
     def lose(self, *seqs: int) -> None:

@@ -11,10 +11,9 @@ import pytest
 from nats.aio.client import Client
 
 from foldlog import AppendFailed, LogCorrupt, StoreClosed
-from foldlog.log.blobs import Blobs, MemoryBlobs
+from foldlog.log.blobs import CHUNK_BYTES, Blobs, MemoryBlobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.blobs import CHUNK_BYTES, JetStreamBlobs
 from tests.support.stores import fresh_namespace
 
 BIG = bytes(range(256)) * (40 * CHUNK_BYTES // 256) + b"odd"  # several groups and pages
@@ -51,7 +50,8 @@ async def client(server: EmbeddedServer) -> AsyncIterator[Client]:
 def blobs(request: pytest.FixtureRequest) -> Blobs:
     if request.param == "memory":
         return MemoryBlobs()
-    return JetStreamBlobs(request.getfixturevalue("jetstream"))
+    log: JetStreamLog = request.getfixturevalue("jetstream")
+    return log.blobs
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1, len(BIG)])
@@ -81,7 +81,7 @@ async def test_what_is_deleted_is_gone(blobs: Blobs) -> None:
 
 
 async def test_nothing_of_a_deleted_blob_stays(jetstream: JetStreamLog, client: Client) -> None:
-    blobs = JetStreamBlobs(jetstream)
+    blobs = jetstream.blobs
     await blobs.put("name", BIG)
     await blobs.delete("name")
     stream, _ = part(jetstream, "name", 0)
@@ -91,7 +91,7 @@ async def test_nothing_of_a_deleted_blob_stays(jetstream: JetStreamLog, client: 
 async def test_who_stores_a_blob_again_or_at_once_stores_it_once(
     jetstream: JetStreamLog, client: Client
 ) -> None:
-    blobs = JetStreamBlobs(jetstream)
+    blobs = jetstream.blobs
     await asyncio.gather(*(blobs.put("name", BIG) for _ in range(3)))
     await blobs.put("name", BIG)
     assert await blobs.get("name") == BIG
@@ -102,7 +102,7 @@ async def test_who_stores_a_blob_again_or_at_once_stores_it_once(
 async def test_blobs_carry_their_life_span_and_some_grace(
     jetstream: JetStreamLog, client: Client
 ) -> None:
-    blobs = JetStreamBlobs(jetstream)
+    blobs = jetstream.blobs
     for name, ttl in (("for-ever", None), ("a-minute", 60), ("ages", 10**15)):
         await blobs.put(name, b"x", ttl=ttl)
     spans = []
@@ -115,7 +115,7 @@ async def test_blobs_carry_their_life_span_and_some_grace(
 
 
 async def test_a_missing_chunk_is_an_error(jetstream: JetStreamLog, client: Client) -> None:
-    blobs, js = JetStreamBlobs(jetstream), client.jetstream()
+    blobs, js = jetstream.blobs, client.jetstream()
     await blobs.put("name", BIG)
     stream, subject = part(jetstream, "name", 20)
     stored = await js.get_last_msg(stream, subject)
@@ -126,7 +126,7 @@ async def test_a_missing_chunk_is_an_error(jetstream: JetStreamLog, client: Clie
 
 
 async def test_another_length_is_an_error(jetstream: JetStreamLog, client: Client) -> None:
-    blobs, js = JetStreamBlobs(jetstream), client.jetstream()
+    blobs, js = jetstream.blobs, client.jetstream()
     await blobs.put("name", b"12")
     await js.publish(part(jetstream, "name", 0)[1], b"123")
     with pytest.raises(LogCorrupt, match="3 bytes instead of 2"):
@@ -136,7 +136,7 @@ async def test_another_length_is_an_error(jetstream: JetStreamLog, client: Clien
 async def test_of_a_refused_upload_nothing_is_read_and_all_can_be_deleted(
     jetstream: JetStreamLog, client: Client
 ) -> None:
-    blobs, js = JetStreamBlobs(jetstream), client.jetstream()
+    blobs, js = jetstream.blobs, client.jetstream()
     await blobs.put("first", b"x")
     stream, _ = part(jetstream, "first", 0)
     config = (await js.stream_info(stream)).config
@@ -149,7 +149,7 @@ async def test_of_a_refused_upload_nothing_is_read_and_all_can_be_deleted(
 
 
 async def test_a_closed_log_has_no_blobs(jetstream: JetStreamLog) -> None:
-    blobs = JetStreamBlobs(jetstream)
+    blobs = jetstream.blobs
     await blobs.put("name", b"x")
     await jetstream.close()
     with pytest.raises(StoreClosed):
@@ -160,8 +160,11 @@ async def test_a_closed_log_has_no_blobs(jetstream: JetStreamLog) -> None:
         await blobs.delete("name")
 
 
-async def test_two_make_the_stream_at_once(jetstream: JetStreamLog) -> None:
-    makers = [JetStreamBlobs(jetstream) for _ in range(8)]
-    await asyncio.gather(*(maker.put(f"n{i}", b"x") for i, maker in enumerate(makers)))
-    for i in range(8):
-        assert await makers[0].get(f"n{i}") == b"x"
+async def test_two_make_the_stream_at_once(server: EmbeddedServer, jetstream: JetStreamLog) -> None:
+    options = {"user": server.user, "password": server.password}
+    name = jetstream.namespace.name
+    logs = [await JetStreamLog.open(server.url, name, options=options) for _ in range(8)]
+    await asyncio.gather(*(log.blobs.put(f"n{i}", b"x") for i, log in enumerate(logs)))
+    for i, log in enumerate(logs):
+        assert await jetstream.blobs.get(f"n{i}") == b"x"
+        await log.close()

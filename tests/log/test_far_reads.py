@@ -58,9 +58,6 @@ async def test_a_far_subject_is_read_whole(
     assert await read(log, "s", strong=strong) == seqs
     for after in (1, seqs[1], seqs[-1], seqs[-1] + 1):
         assert await read(log, "s", after=after, strong=strong) == [s for s in seqs if s > after]
-        assert await read(log, "s", after=after, upto=seqs[2], strong=strong) == [
-            s for s in seqs if after < s <= seqs[2]
-        ]
     assert await read(log, "none", strong=strong) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from foldlog.errors import AppendUnknown, FoldlogError, LogRewound, LogUnavailable
 from foldlog.log.jetstream.appender import Appender
+from foldlog.log.jetstream.connection import ReplyLost
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.subjects import Namespace
 from tests.log.marks import FakeGate
@@ -96,9 +97,10 @@ async def test_where_nobody_says_it_asks_again() -> None:
     await made.close()
 
 
-async def test_what_nobody_says_in_time_is_not_committed() -> None:
+@pytest.mark.parametrize("silence", [LogUnavailable("no leader"), ReplyLost("it broke")])
+async def test_what_nobody_says_in_time_is_not_committed(silence: LogUnavailable) -> None:
     server = Server()
-    made = appender(server, FakeGate(*[LogUnavailable("no leader")] * 100), timeout=0.2)
+    made = appender(server, FakeGate(*[silence] * 100), timeout=0.2)
     error = await ended(made, "a")
     assert type(error) is LogUnavailable
     assert server.stored == []

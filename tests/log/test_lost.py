@@ -12,9 +12,7 @@ from foldlog.envelope import draft
 from foldlog.errors import FoldlogError, LogCorrupt, LogRewound
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog, wire
-from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.requests import ask
-from foldlog.log.jetstream.snapshots import JetStreamSnapshots
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Append
 from tests.support.stores import fresh_namespace
@@ -107,7 +105,7 @@ async def test_a_stream_that_is_created_anew_is_another_incarnation(open_log: Op
     await log.close()
     log = await open_log()
     where = log.namespace.subject("updates", "s3")
-    before = await JetStreamSnapshots(log).identity(where)
+    before = await log.snapshots.identity(where)
     await recreate(log, where.shard)
     await filled(log, 40)
     other = await open_log()
@@ -115,7 +113,7 @@ async def test_a_stream_that_is_created_anew_is_another_incarnation(open_log: Op
     (loss,) = await log.check()
     assert isinstance(loss, LogRewound)
     await log.accept()
-    assert await JetStreamSnapshots(log).identity(where) != before
+    assert await log.snapshots.identity(where) != before
     assert await (await open_log()).check() == []
 
 
@@ -141,7 +139,7 @@ async def test_clearing_all_snapshots_leaves_the_marks(open_log: OpenLog) -> Non
     await filled(log)
     await log.close()
     log = await open_log()
-    snapshots = JetStreamSnapshots(log)
+    snapshots = log.snapshots
     await snapshots.put(log.namespace.subject("updates", "s3"), 0, b"x")
     await snapshots.purge_all()
     assert await snapshots.get(log.namespace.subject("updates", "s3"), [0]) == [None]
@@ -160,4 +158,3 @@ async def test_what_is_purged_properly_is_no_loss(
     await log.close()
     log = await open_log()
     assert await read(log) == [0, 1] * 6
-    assert isinstance(log._gates[0], Gate)

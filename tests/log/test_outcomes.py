@@ -37,10 +37,14 @@ OTHER = Namespace().subject("tasks", "s")
 
 
 class Reply:
-    headers = None
+    headers: dict[str, str] | None = None
 
     def __init__(self, **answer: Any) -> None:
         self.data = msgspec.json.encode(answer)
+
+
+NOBODY = Reply()
+NOBODY.headers = {"Status": "503"}
 
 
 Loss = Callable[[str, dict[str, str]], str | Reply | None]
@@ -76,24 +80,25 @@ class Server:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def request_last(self, messages: list[Outgoing], *, timeout: float) -> Reply:
-        *body, (subject, payload, block, _) = messages
-        headers = parse_headers(block)
-        self.batches[headers["Nats-Batch-Id"]] = [
-            (message.subject, message.payload, parse_headers(message.headers)) for message in body
-        ]
-        return await self.request(subject, payload, headers=headers, timeout=timeout)
-
-    async def request_each(self, requests: list[Outgoing], *, timeout: float) -> list[Reply | None]:
+    async def request_each(
+        self, messages: list[Outgoing], *, timeout: float, asks: int
+    ) -> list[Reply | None]:
         replies: list[Reply | None] = []
-        for subject, payload, block, _ in requests:
+        body = messages[: len(messages) - asks]
+        for subject, payload, block, _ in messages[len(body) :]:
             headers = parse_headers(block)
+            if body:
+                self.batches[headers["Nats-Batch-Id"]] = [
+                    (each.subject, each.payload, parse_headers(each.headers)) for each in body
+                ]
             try:
                 replies.append(
                     await self.request(subject, payload, headers=headers, timeout=timeout)
                 )
             except ReplyLost:
                 replies.append(None)
+            except LogUnavailable:
+                replies.append(NOBODY)
         return replies
 
     async def request(
@@ -288,6 +293,43 @@ async def test_a_batch_of_which_a_part_is_stored_is_in_doubt() -> None:
     assert unknown.value.ids == ["1", "2"]
 
 
+@pytest.mark.parametrize("stored", [1, 2, 3])
+async def test_a_batch_of_which_a_part_is_stored_is_completed_in_order(stored: int) -> None:
+    class Torn(Server):
+        """Loses its power in the middle of the first commit."""
+
+        def commit(self, batch: list[tuple[str, bytes, dict[str, str]]]) -> Reply:
+            if self.stored:
+                return super().commit(batch)
+            for message in batch[:stored]:
+                self.take(*message)
+            raise ReplyLost("power")
+
+    server = Torn()
+    server.max_payload = 4096
+    payload = msgspec.msgpack.encode(b"x" * 3000)
+    drafts = tuple(draft("x", payload, id=id) for id in ("1", "2", "3"))
+    server.lose = in_turn(None, None, None, "request", NOBODY, then=None)
+    assert await outcome(server, Append(SUBJECT, drafts, 0), atomic=True) == [3]
+    assert server.envelopes() == ["1", "2", "3"]
+
+
+async def test_records_of_one_subject_wait_for_each_other() -> None:
+    """Side by side the second could be stored although the first was not."""
+    server = Server(in_turn(NOBODY, then=None))
+    server.max_payload = 4096
+    payload = msgspec.msgpack.encode(b"x" * 3000)
+    drafts = tuple(draft("x", payload, id=id) for id in ("1", "2", "3"))
+    assert await outcome(server, Append(SUBJECT, drafts), append("4", OTHER)) == [4, 1]
+    assert server.envelopes() == ["4", "1", "2", "3"]
+
+
+async def test_a_refusal_beside_what_is_unknown_is_unknown() -> None:
+    server = Server(in_turn(refusal(10077), then="reply"))
+    with pytest.raises(AppendUnknown):
+        await outcome(server, append("1"), append("2", OTHER), timeout=0.2)
+
+
 @pytest.mark.parametrize("second", [refusal(10077), refusal(10164)])
 async def test_a_refusal_of_the_second_attempt_says_nothing_of_the_first(second: Reply) -> None:
     server = Server(in_turn("request", second, then="away"))
@@ -427,14 +469,11 @@ def unkept(subject: str, headers: dict[str, str]) -> Reply | None:
     return refusal(10176) if "Nats-Batch-Commit" in headers else None
 
 
-async def test_what_no_batch_can_carry_goes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "foldlog.log.jetstream.batching.BatchChooser.prefers_batch", lambda *_: True
-    )
+async def test_what_no_batch_can_carry_goes_apart() -> None:
     server = Server(unkept)
     told = list[None]()
     given: Any = server, "STREAM", FakeGate()
-    appender = Appender(*given, timeout=5, on_incomplete=lambda: told.append(None))
+    appender = Appender(*given, timeout=5, batch_from=2, on_incomplete=lambda: told.append(None))
     assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
     assert len(server.stored) == 2
     assert told

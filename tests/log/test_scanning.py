@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from foldlog.envelope import draft, pack
 from foldlog.errors import LogCorrupt
-from foldlog.log.jetstream import scanner, wire
-from foldlog.log.jetstream.scanner import Scanner
+from foldlog.log.jetstream import scanner
+from foldlog.log.jetstream.log import find_keys
 from foldlog.log.port import Stored
+from foldlog.subjects import Subject
 
 
 class Server:
@@ -29,13 +32,16 @@ class Server:
 
     name = "stream"
     timeout = 5.0
-    connection: Any = None
 
-    async def message(self, request: dict[str, Any]) -> Any:
-        assert request == {"last_by_subj": ">"}
-        return wire.StoredMessage(self.count, "")
+    async def last_of(self, matching: str) -> Stored:
+        assert matching == ">"
+        return Stored("subject", self.count, "", b"")
 
-    async def begin(self, client: Any, after: int) -> Walk:
+    async def retry(self, attempt: Any, deadline: float | None = None) -> Any:
+        return await attempt(5.0)
+
+    async def begin(self, client: Any, *, deliver_policy: str, opt_start_seq: int) -> Walk:
+        after = opt_start_seq - 1
         missing = self.behind.pop(0) if after and self.behind else 0
         return Walk(self, after, max(self.count - missing - after, 0))
 
@@ -60,12 +66,11 @@ class Walk:
 
 
 async def scanned(server: Server, monkeypatch: pytest.MonkeyPatch, upto: int) -> list[int]:
-    monkeypatch.setattr(scanner, "_DOUBTS", (0.0, 0.0))
+    monkeypatch.setattr(scanner, "_DOUBTS", (0.0, 0.0, 0.0))
     monkeypatch.setattr(scanner, "ConsumerRead", server)
     client: Any = server
-    everything = Scanner(client, ">")
     found: list[int] = []
-    async for page in everything.scan(0):
+    async for page in scanner.scan(client, ">", 0):
         found += [each.seq for each in page]
         server.count = upto  # others append meanwhile
     return found
@@ -87,3 +92,39 @@ async def test_a_replica_that_lags_makes_no_log_corrupt(monkeypatch: pytest.Monk
 async def test_what_is_skipped_is_told_whatever_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LogCorrupt, match="1 records"):
         await scanned(Server(30, {12}, [20]), monkeypatch, 60)
+
+
+class Holder:
+    """Answers for one subject of a hashed name: its last record, its first, and how many."""
+
+    name = "stream"
+
+    def __init__(self, last: bytes | None, first: bytes | None, count: int) -> None:
+        self.answers = {"last_by_subj": last, "next_by_subj": first}
+        self.count = count
+
+    async def message(self, request: dict[str, Any]) -> Stored | None:
+        data = next(self.answers[key] for key in self.answers if key in request)
+        return None if data is None else Stored("hash", 1, "2026-01-01T00:00:00Z", data)
+
+    async def subjects(self, matching: str) -> dict[str, int]:
+        return {matching: self.count} if self.count else {}
+
+
+KEYED = pack([msgspec.structs.replace(draft("x.saved", b"\xc0", id="1"), keys=("long",))])
+
+
+@pytest.mark.parametrize(
+    "last", [KEYED, b"no record", None], ids=["whole", "damaged", "unreadable"]
+)
+async def test_the_keys_of_a_hashed_subject_are_in_any_of_its_records(last: bytes | None) -> None:
+    client: Any = Holder(last, KEYED, 2)
+    assert await find_keys(client, 0, "hash") == Subject("hash", 0, ("long",))
+
+
+async def test_a_hashed_subject_without_its_keys_is_purged_or_corrupt() -> None:
+    client: Any = Holder(None, None, 0)
+    assert await find_keys(client, 0, "hash") is None
+    client.count = 1
+    with pytest.raises(LogCorrupt, match="hash: no record that has its keys"):
+        await find_keys(client, 0, "hash")

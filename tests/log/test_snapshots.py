@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from foldlog import LogUnavailable
+from foldlog.log import snapshots as module
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream import JetStreamLog, snapshots as module
-from foldlog.log.jetstream.snapshots import JetStreamSnapshots
+from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Log
@@ -36,7 +36,8 @@ async def log(request: pytest.FixtureRequest, embedded_path: Path) -> AsyncItera
 
 @pytest.fixture
 def store(log: Log) -> SnapshotStore:
-    return log.snapshots if isinstance(log, MemoryLog) else JetStreamSnapshots(log)  # type: ignore[arg-type]  # there are two
+    assert isinstance(log, MemoryLog | JetStreamLog)
+    return log.snapshots
 
 
 both = pytest.mark.parametrize("log", ["memory", "jetstream"], indirect=True)
@@ -102,7 +103,7 @@ async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
     log: JetStreamLog,
 ) -> None:
     where, name = log.namespace.subject("updates", "a"), log.namespace.snapshots()
-    store = JetStreamSnapshots(log)
+    store = log.snapshots
     await store.get(where, [0])
     client = StreamClient(log.connection, name, timeout=5)
     assert (await client.describe()).error is not None
@@ -119,7 +120,7 @@ async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
 async def test_where_nobody_may_answer_nobody_is_asked_twice(
     log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where, store = log.namespace.subject("updates", "a"), JetStreamSnapshots(log)
+    where, store = log.namespace.subject("updates", "a"), log.snapshots
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
 
     async def silent(message: object) -> None:

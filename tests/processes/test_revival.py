@@ -109,7 +109,7 @@ async def test_what_keeps_a_server_away_is_named_until_it_is_gone(
     binary.symlink_to(find_binary())
     broken.write_text("#!/bin/sh\necho no good; exit 3\n")
     broken.chmod(0o700)
-    async with foldlog.connect(path=path, server_binary=str(binary), timeout=1) as store:
+    async with foldlog.connect(path=path, server_binary=str(binary), timeout=0.3) as store:
         await store.save_update(update("before"))
         os.replace(broken, binary)
         await end_supervisor(store, path)
@@ -134,7 +134,7 @@ async def test_what_keeps_a_server_away_is_named_until_it_is_gone(
 async def test_a_store_says_that_its_directory_was_removed(
     path: Path, start_worker: StartWorker
 ) -> None:
-    async with foldlog.connect(path=path, timeout=1) as store:
+    async with foldlog.connect(path=path, timeout=0.3) as store:
         await store.save_update(update("lost"))
         running = processes(path)
         shutil.rmtree(path)

@@ -23,7 +23,7 @@ class MemoryMachine(StoreMachine):
         return MemoryBackend()
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [10, pytest.param(100, marks=pytest.mark.long)])
 def test_the_store_on_the_in_memory_log(examples: int) -> None:
     run_state_machine_as_test(
         MemoryMachine, settings=settings(BASE, max_examples=examples, stateful_step_count=50)

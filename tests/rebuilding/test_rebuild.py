@@ -15,7 +15,8 @@ import foldlog
 from foldlog import StateUpdate, UpdateType
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Stored
-from foldlog.store.refolds import RebuildProgress
+from foldlog.store.rebuild import RebuildProgress
+from foldlog.subjects import Subject
 from foldlog.views.snapshot import DUE_ENVELOPES
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.updates import kind as updates
@@ -80,7 +81,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
     [difference] = report.differing
     assert difference.view == "updates/s"
     assert difference.served.envelopes == difference.rebuilt.envelopes == 5
-    assert "envelope 3.payload" in difference.first
+    assert "envelope.3.payload" in difference.first
     # It is put right.
     assert [each.content["n"] for each in await store.list_updates("s")] == list(range(5))
     assert (await store.verify()).is_good
@@ -93,7 +94,7 @@ async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store)
     assert view is not None
     del view.folded.seen["s-00002"]
     [difference] = (await store.verify()).differing
-    assert difference.first == "envelope 2: nothing was served, 's-00002' is in the log"
+    assert difference.first == "ids.s-00002: nothing was served, 2 is in the log"
     assert (difference.served.envelopes, difference.rebuilt.envelopes) == (2, 3)
     assert difference.served.digest != difference.rebuilt.digest
 
@@ -205,7 +206,7 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
     await store.hot_views.drop_snapshots()
     await store.rebuild()
     written = dict(log.snapshots.stored)
-    assert {subject.family for subject, _ in written} == {"updates"}
+    assert {name.split(".")[5] for name in written} == {"updates"}
     async with foldlog.memory_store(log=log) as other:
         snapshots = other.hot_views.snapshots
         assert snapshots is not None
@@ -356,12 +357,12 @@ async def test_records_that_are_counted_and_not_given_are_reported(
 ) -> None:
     for n in range(3):
         await store.save_update(update(n))
-    counts = log.counts
+    subjects = log.subjects
 
-    async def more(shard: int) -> dict[str, int]:
-        return {name: count + 1 for name, count in (await counts(shard)).items()}
+    async def more(family: str | None = None, shard: int | None = None) -> dict[Subject, int]:
+        return {each: count + 1 for each, count in (await subjects(family, shard)).items()}
 
-    monkeypatch.setattr(log, "counts", more)
+    monkeypatch.setattr(log, "subjects", more)
     [finding] = (await store.verify("updates")).findings
     assert finding.reason == "1 of 4 records cannot be read"
     assert finding.where == store.subject(updates, "s").name

@@ -40,7 +40,8 @@ class Bomb:
 async def stored_bytes(store: foldlog.Store) -> int:
     """How many bytes of contents there are, counted where they are kept."""
     if isinstance(store.log, MemoryLog):
-        return sum(len(data) for data in store.log.blobs._stored.values())
+        chunks = store.log.blobs._side.stored
+        return sum(len(data) for name, data in chunks.items() if not name.endswith(".whole"))
     blobs, size = store._blobs, 0
     for sha256 in await blobs.all():
         content = await blobs.read(sha256)

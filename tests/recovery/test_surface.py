@@ -9,10 +9,9 @@ import pytest
 
 import foldlog
 from foldlog import recovery
+from foldlog.blocking import SyncArtifactBackend, SyncStateBackend
 from foldlog.recovery import (
     StateBackend,
-    SyncArtifactBackend,
-    SyncStateBackend,
     errors as recovery_errors,
 )
 

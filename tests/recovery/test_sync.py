@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog.blocking import SyncArtifactBackend, SyncStateBackend
 from foldlog.recovery import (
     Migrations,
     StateSnapshot,
     StateStatus,
-    SyncArtifactBackend,
-    SyncStateBackend,
 )
 from tests.recovery.build import event, snapshot
 from tests.recovery.foreign import (
@@ -145,7 +144,8 @@ def test_a_process_that_never_closes_ends_and_leaves_what_it_saved(
 ) -> None:
     code = (
         "import sys\n"
-        "from foldlog.recovery import StateSnapshot, SyncStateBackend\n"
+        "from foldlog.blocking import SyncStateBackend\n"
+        "from foldlog.recovery import StateSnapshot\n"
         "states = SyncStateBackend(path=sys.argv[1], namespace=sys.argv[2])\n"
         "states.save_state(StateSnapshot.model_validate_json(sys.argv[3]))\n"
     )

@@ -24,6 +24,7 @@ from foldlog.recovery import (
 from foldlog.scoped import ScopedReader, ScopedStore
 from foldlog.sessions import ContextPatch, Session, ShortTermMemory
 from foldlog.store.artifacts import Artifacts
+from foldlog.store.core import Backend
 from foldlog_projections.registry import KINDS
 from tests.conftest import OpenStore
 from tests.docs.markdown import ROOT
@@ -62,7 +63,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
-        *("delete", "clear_session", "clear", "clear_all_of", "clear_everything"),
+        *("delete", "clear_session", "clear"),
     },
     ScopedStore: {
         *("read", "read_hinted", "entry", "list", "search", "search_hinted", "traverse", "links"),
@@ -94,7 +95,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
 }
 """What a caller hands no content to: ids, names, times, numbers at most."""
 
-MAKES_OR_READS: set[type] = {ScopedReader, LogStateRepository}
+MAKES_OR_READS: set[type] = {Backend, ScopedReader, LogStateRepository}
 """Parts that append nothing: they read, or make those that are counted."""
 
 PUBLIC = {

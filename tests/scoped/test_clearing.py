@@ -61,7 +61,7 @@ async def test_a_session_that_is_cleared_takes_its_scope_along(
         assert await scoped.history(ONE, key) == []
     assert await scoped.read(OTHER, "a") == "kept"
     if hasattr(store.log, "blobs"):
-        assert store.log.blobs.names() == []
+        assert await store.log.blobs.names() == []
     if report is not None:
         assert report.removed["scoped"] == 4
         assert report.removed["scopes"] == 5

@@ -119,7 +119,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     assert await again.list(ONE) == []
     assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
     if hasattr(store.log, "blobs"):
-        assert store.log.blobs.names() == []
+        assert await store.log.blobs.names() == []
 
 
 async def test_a_clearing_that_is_interfered_with_purges_the_scope_once(

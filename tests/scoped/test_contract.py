@@ -328,7 +328,7 @@ async def test_of_many_values_none_is_written_if_one_cannot_be(store: foldlog.St
     assert await scoped.list(ONE) == []
     assert await scoped.read(ONE, "a") is None
     if hasattr(store.log, "blobs"):
-        assert store.log.blobs.names() == []  # what was spilled for it is gone, too
+        assert await store.log.blobs.names() == []  # what was spilled for it is gone, too
 
 
 async def test_effects_are_applied_in_order_and_together(scoped: ScopedStore) -> None:

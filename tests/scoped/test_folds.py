@@ -23,9 +23,9 @@ def envelope(number: int, type: str, at: float, **payload: Any) -> Recorded:
 
 
 def fold(*steps: tuple[Any, ...]) -> State:
-    state = scopes.initial()
+    state = scopes.kind.initial()
     for number, (type, at, payload) in enumerate(steps):
-        state = scopes.apply(state, envelope(number, type, at, **payload))
+        state = scopes.kind.apply(state, envelope(number, type, at, **payload))
     return state
 
 
@@ -96,7 +96,7 @@ STEPS = st.lists(
 def test_the_fold_agrees_with_a_plain_one_and_with_its_snapshot(
     steps: list[tuple[str, dict[str, Any]]], cut: int, prefix: str
 ) -> None:
-    state = scopes.initial()
+    state = scopes.kind.initial()
     alive: dict[str, float] = {}
     links: set[tuple[str, str, str]] = set()
     for number, (type, payload) in enumerate(steps):
@@ -105,8 +105,8 @@ def test_the_fold_agrees_with_a_plain_one_and_with_its_snapshot(
             del alive[key]
             links = {each for each in links if key not in each[:2]}
         if number == cut:
-            state = scopes.restore(scopes.keep(state))
-        state = scopes.apply(state, envelope(number, type, now, **payload))
+            state = scopes.kind.restore(scopes.kind.keep(state))
+        state = scopes.kind.apply(state, envelope(number, type, now, **payload))
         if type == scopes.WRITTEN:
             ttl = payload["ttl"]
             alive[payload["key"]] = now + ttl / 1000 if ttl >= 0 else float("inf")
@@ -126,5 +126,5 @@ def test_the_fold_agrees_with_a_plain_one_and_with_its_snapshot(
     assert {(a, b) for b, sources in state.incoming.items() for a in sources} == {
         (a, b) for a, b, _ in links
     }
-    assert state == scopes.restore(scopes.keep(state))
+    assert state == scopes.kind.restore(scopes.kind.keep(state))
     assert not set(state.gone) & set(state.entries)

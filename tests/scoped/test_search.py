@@ -28,7 +28,7 @@ from foldlog.scoped import (
 from foldlog.scoped.index import Document, Index
 from foldlog.views import Consistency
 from foldlog_projections.fold import Folded
-from foldlog_projections.scopes import State, keep, restore
+from foldlog_projections.scopes import State, kind as scopes
 from tests.conftest import OpenStore
 from tests.scoped.quality import fill, recall
 
@@ -287,7 +287,7 @@ async def test_who_has_heard_of_less_does_not_set_an_index_back(tmp_path: Path) 
         await first.write(ONE, "a", "word")
         assert await keys(second, "word") == ["a"]
         behind = await second._keys.index(ONE, "strong")
-        behind = Folded(restore(keep(behind.state)), dict(behind.seen))
+        behind = Folded(scopes.restore(scopes.keep(behind.state)), dict(behind.seen))
         await first.write(ONE, "b", "word")
         assert await keys(first, "word") == ["a", "b"]
         index, asked = second._keys.index, list[str]()

@@ -68,7 +68,7 @@ CRAFTED: dict[str, bytes] = {
 }
 
 FAULTS = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError)
-"""What `foldlog.store.guards` makes LogCorrupt of."""
+"""What `foldlog.store.restoring` makes LogCorrupt of."""
 
 
 def decoded(data: bytes) -> object:

@@ -112,6 +112,40 @@ async def test_the_inbox_of_a_task_that_has_ended_has_an_end(session: Session) -
     assert await rest(session) == ["e"]
 
 
+@pytest.mark.parametrize("how", ["complete_task", "fail_task"])
+async def test_an_inbox_ends_with_its_task(
+    session: Session, open_session: OpenSession, how: str
+) -> None:
+    await running(session)
+    other = await open_session()
+    async with aclosing(session.inbox("task")) as inbox:
+        coming = asyncio.ensure_future(anext(inbox, None))
+        await asyncio.sleep(0)
+        await other.steer(steer("USER_MESSAGE", event_id="last", text="x"))
+        await getattr(other, how)("task", "done")
+        async with asyncio.timeout(20):
+            event = await coming
+            assert event is not None
+            assert event.event_id == "last"
+            assert await anext(inbox, None) is None
+
+
+async def test_of_many_who_steer_with_one_id_one_is_heard(
+    store: foldlog.Store, session: Session, open_session: OpenSession
+) -> None:
+    await running(session)
+    others = [session, await open_session(), await open_session()]
+    event = steer("USER_MESSAGE", event_id="once", text="x")
+    assert sum(await asyncio.gather(*(each.steer(event) for each in others for _ in range(3)))) == 1
+    assert len(await store.list_steering("s")) == 1
+
+
+async def test_a_session_is_entered_or_awaited(store: foldlog.Store) -> None:
+    async with store.session("s") as session:
+        await running(session)
+    assert (await store.session("s")).get_task("task").status is foldlog.TaskStatus.RUNNING
+
+
 async def test_there_is_no_inbox_of_no_task(session: Session) -> None:
     with pytest.raises(UnknownTask):
         await take(session, 1)

@@ -13,7 +13,6 @@ from foldlog import TaskStatus, TaskType, UpdateType
 from foldlog.sessions import (
     IllegalTransition,
     Session,
-    TaskExists,
     UnknownTask,
 )
 from foldlog.sessions.status import FINAL, NEXT
@@ -128,10 +127,9 @@ async def test_the_history_of_a_session_shows_each_save_whole(
 async def test_an_id_is_spawned_once(session: Session, open_session: OpenSession) -> None:
     actors = [session, await open_session()]
     results = await asyncio.gather(
-        *(each.spawn_task(task_id="task") for each in actors for _ in range(2)),
-        return_exceptions=True,
+        *(each.spawn_task(task_id="task") for each in actors for _ in range(2))
     )
-    assert [type(result) for result in results].count(TaskExists) == 3
+    assert {result.created_at for result in results} == {results[0].created_at}
     assert len((await session.refresh()).tasks) == 1
 
 
@@ -190,9 +188,24 @@ async def test_what_was_appended_is_never_said_to_be_not(
     assert update.update_id in raised.value.ids
 
 
-@pytest.mark.parametrize("outcome", [foldlog.AppendUnknown(["x"], ""), asyncio.CancelledError()])
-async def test_after_a_call_whose_end_is_unknown_a_read_asks_the_log(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, outcome: BaseException
+async def test_a_call_whose_outcome_was_lost_is_settled_by_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await store.session("s")
+    await running(session)
+    append = store.log.append
+
+    async def lost(*args: Any, **options: Any) -> Any:
+        await append(*args, **options)
+        raise foldlog.AppendUnknown(["x"], "")
+
+    monkeypatch.setattr(store.log, "append", lost)
+    reported = await session.report("task", 1)
+    assert (await store.list_updates("s"))[-1].update_id == reported.update_id
+
+
+async def test_after_a_cancelled_call_a_read_asks_the_log(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await store.session("s")
     await running(session)
@@ -201,18 +214,37 @@ async def test_after_a_call_whose_end_is_unknown_a_read_asks_the_log(
 
     async def lost(*args: Any, **options: Any) -> Any:
         await append(*args, **options)
-        raise outcome
+        raise asyncio.CancelledError
 
     def noted(*args: Any, **options: Any) -> Any:
         asked.append(args)
         return read(*args, **options)
 
     monkeypatch.setattr(store.log, "append", lost)
-    with pytest.raises(type(outcome)):
+    with pytest.raises(asyncio.CancelledError):
         await session.report("task", 1)
     monkeypatch.setattr(store.log, "read", noted)
     assert len(await store.list_updates("s")) == 3
     assert asked
+
+
+async def test_nothing_is_reported_after_the_end(
+    session: Session, open_session: OpenSession
+) -> None:
+    """Those who report while another completes the task: what is told after its end is refused."""
+    await running(session)
+    other = await open_session()
+    results = await asyncio.gather(
+        session.complete_task("task"),
+        *(other.report("task", number) for number in range(20)),
+        return_exceptions=True,
+    )
+    refused = [each for each in results[1:] if isinstance(each, IllegalTransition)]
+    assert len(refused) + sum(not isinstance(each, Exception) for each in results[1:]) == 20
+    store = session._journal
+    kinds = [each.update_type for each in await store.list_updates("s")]
+    ended = len(kinds) - kinds[::-1].index(foldlog.UpdateType.STATUS_CHANGE)
+    assert foldlog.UpdateType.PROGRESS not in kinds[ended:]
 
 
 async def test_a_report_that_is_named_is_there_once(store: foldlog.Store, session: Session) -> None:

@@ -14,8 +14,9 @@ import foldlog
 from foldlog.envelope import Recorded
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Record
+from foldlog.store.core import Backend
+from foldlog.store.options import StoreOptions
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
-from foldlog.store.store import StoreOptions
 from foldlog.subjects import Namespace, Subject
 
 State = Literal["up", "away", "ack lost", "not stored"]
@@ -62,10 +63,10 @@ class FlakyLog(MemoryLog):
         return seqs
 
     async def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         self._check()
-        async for page in super().read(subject, after=after, upto=upto, strong=strong):
+        async for page in super().read(subject, after=after, strong=strong):
             yield page
 
     async def last(
@@ -91,7 +92,7 @@ class FlakyLog(MemoryLog):
         """Store at last what was sent and neither stored nor refused."""
         while self.unsettled:
             append = self.unsettled.pop(0)
-            if append.expect in (None, self._last.get(append.subject, 0)):
+            if append.expect in (None, self._end(append.subject)):
                 self._store(append.subject, append.drafts)
 
     async def on_it(self, family: str, *keys: str) -> list[Recorded]:
@@ -121,7 +122,7 @@ class Spooling:
         self.log = log
         self.outbox = Outbox(log, Spool(place, limit))
         options = StoreOptions(on_error="degrade")
-        self.store = foldlog.Store(log, log.blobs, options, outbox=self.outbox)
+        self.store = foldlog.Store(Backend(log, log.blobs, outbox=self.outbox), options)
 
     @property
     def counts(self) -> tuple[int, int, int, int]:

@@ -118,7 +118,7 @@ def in_memory(check: Check, examples: int) -> None:
 
 @each_check
 def test_in_memory(check: Check) -> None:
-    in_memory(check, 20)
+    in_memory(check, 10)
 
 
 @pytest.mark.long
@@ -129,7 +129,7 @@ def test_in_memory_at_length(check: Check) -> None:
 
 @each_check
 def test_on_the_embedded_server(check: Check, embedded_path: Path) -> None:
-    @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(HISTORIES)
     def run(steps: list[Any]) -> None:
         async def work() -> None:

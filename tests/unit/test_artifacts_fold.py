@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from foldlog import ArtifactLimitExceeded, ArtifactRetentionConfig
 from foldlog.envelope import Recorded
-from foldlog.store.retention import going_order, to_evict
+from foldlog.store.references import to_evict, to_go
 from foldlog_projections import artifacts
 from foldlog_projections.artifacts import Deleted, Held, Saved, Scope
 from foldlog_projections.fold import fold
@@ -163,7 +163,21 @@ def test_what_is_left_always_fits(sizes: list[int], size: int, most: int, many: 
 
 def test_the_last_read_goes_last_where_reads_count() -> None:
     found = {each.id: each for each in held(1, 1, 1)}
-    lru = retention(cleanup_strategy="lru")
-    assert [each.id for each in going_order(found, lru, {"0": 9.0})] == ["1", "2", "0"]
-    assert [each.id for each in going_order(found, lru, {"2": 0.5})] == ["0", "1", "2"]
-    assert [each.id for each in going_order(found, retention(), {"0": 9.0})] == ["0", "1", "2"]
+
+    def going(strategy: str, read_at: dict[str, float]) -> list[str]:
+        settings = retention(cleanup_strategy=strategy, max_artifacts_per_session=1)
+        return [each.id for each in to_go(found, new(1), settings, now=0.0, read_at=read_at)]
+
+    assert going("lru", {"0": 9.0}) == ["1", "2", "0"]
+    assert going("lru", {"2": 0.5}) == ["0", "1", "2"]
+    assert going("fifo", {"0": 9.0}) == ["0", "1", "2"]
+
+
+def test_what_has_expired_goes_first_and_before_all_what_is_saved_anew() -> None:
+    found = {each.id: each for each in held(1, 1, 1, 1)}
+    over = {id: msgspec.structs.replace(found[id].saved, ttl=1) for id in ("1", "2")}
+    found |= {id: found[id]._replace(saved=saved) for id, saved in over.items()}
+    again = msgspec.structs.replace(new(1), artifact_id="2")
+    settings = retention(max_artifacts_per_session=2)
+    going = to_go(found, again, settings, now=10.0, read_at={})
+    assert [each.id for each in going] == ["2", "1", "0"]

@@ -35,7 +35,7 @@ def test_pages(
     folded = fold(updates, log)
 
     found = folded.state.take(
-        page(folded, since_id=None if since is None else str(since), limit=limit, task_id=task)
+        page(since_id=None if since is None else str(since), limit=limit, task_id=task)(folded)
     )
 
     known = since is not None and 0 <= since < len(tasks)
@@ -52,4 +52,4 @@ def test_pages(
 def test_what_is_no_cursor_is_refused(wrong: dict[str, object]) -> None:
     asked = {"since_id": None, "limit": 1, **wrong}
     with pytest.raises(PayloadError, match=next(iter(wrong))):
-        page(fold(updates, []), **asked)  # type: ignore[arg-type]  # that is the point
+        page(**asked)  # type: ignore[arg-type]  # that is the point

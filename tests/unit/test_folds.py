@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+import foldlog
+from foldlog import codec
 from foldlog.envelope import CLEARED, Recorded, upsert_id
 from foldlog_projections import bindings, pauses
 from foldlog_projections.bindings import Key
@@ -44,18 +46,13 @@ PAYLOADS = {
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
     "updates": {"task_id": "t"},
 }
-TYPES = {
-    "blobs": "blob.claimed",
-    "lineage": "session.forked",
-    "scopes": "scope.written",
-    "session": "steering.acknowledged",
-}
-"""Of those that take no other."""
+TYPES = {"blobs": "blob.claimed", "lineage": "session.forked", "session": "steering.acknowledged"}
+"""Of the others it is the first type of the kind's records."""
 
 
-def saved(projection: Any, id: str, *, seq: int = 1) -> Recorded:
-    type = TYPES.get(projection.name, "x.saved")
-    return envelope(id, PAYLOADS.get(projection.name), seq=seq, type=type)
+def saved(kind: Any, id: str, *, seq: int = 1) -> Recorded:
+    type = TYPES.get(kind.name, next(iter(kind.records)))
+    return envelope(id, PAYLOADS.get(kind.name), seq=seq, type=type)
 
 
 @pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
@@ -103,7 +100,7 @@ def test_what_an_earlier_clearing_refused_stays_refused() -> None:
 
 
 def test_a_large_clearing_is_cut_and_refuses_everything() -> None:
-    folded = fold(traces, [envelope(f"{i}", PAYLOADS["traces"]) for i in range(20_000)])
+    folded = fold(traces, [saved(traces, f"{i}") for i in range(20_000)])
     payloads = clearing(folded)
     assert len(payloads) == 2
     anew = start(traces)
@@ -125,7 +122,10 @@ def test_tasks_keep_the_order_of_first_saves(saves: list[tuple[str, int]]) -> No
 
 @given(st.lists(st.sampled_from("abcd"), max_size=30))
 def test_traces_end_with_the_last_saved(saves: list[str]) -> None:
-    log = [envelope(f"{n}", {"trace_id": trace, "content": ""}) for n, trace in enumerate(saves)]
+    log = [
+        envelope(f"{n}", {"trace_id": trace, "content": ""}, type="trace.saved")
+        for n, trace in enumerate(saves)
+    ]
     expected = list(dict.fromkeys(reversed(saves)))
     assert list(reversed(fold(traces, log).state)) == expected
 
@@ -133,7 +133,10 @@ def test_traces_end_with_the_last_saved(saves: list[str]) -> None:
 def test_routes_remember_first_place_and_last_save() -> None:
     route = {"trace_id": "x", "context_id": None, "task_id": "1"}
     other = {"trace_id": "x", "context_id": None, "task_id": "2"}
-    log = [envelope("1", route, seq=1), envelope("2", other, seq=2), envelope("3", route, seq=3)]
+    log = [
+        envelope(f"{seq}", each, seq=seq, type="route.saved")
+        for seq, each in enumerate((route, other, route), 1)
+    ]
     assert [(r.task_id, seq) for r, seq in fold(routes, log).state.items()] == [("1", 3), ("2", 2)]
 
 
@@ -168,6 +171,35 @@ def test_a_fold_of_a_prefix_goes_on_to_the_fold_of_the_whole(data: st.DataObject
         step(projection, folded, item)
     whole = fold(projection, log)
     assert (folded.state, folded.seen) == (whole.state, whole.seen)
+
+
+class Noted(msgspec.Struct, frozen=True):
+    at: int
+    value: Any
+
+
+@pytest.mark.parametrize(
+    ("takes", "expected"), [("record", (1, 2)), ("native", codec.to_native((1, 2), "value"))]
+)
+def test_a_fold_gets_the_record_of_a_known_type(takes: Any, expected: Any) -> None:
+    kind = foldlog.Kind(
+        "noted",
+        keys=("k",),
+        records={"note.saved": Noted},
+        fold=foldlog.Fold(dict, lambda state, note, _: state | {note.at: note.value}, takes=takes),
+    )
+    noted = {"at": 5, "value": codec.to_native((1, 2), "value")}
+    assert fold(kind, [envelope("1", noted, type="note.saved")]).state == {5: expected}
+    with pytest.raises(msgspec.ValidationError, match="is no record of noted"):
+        fold(kind, [envelope("1", noted, type="note.lost")])
+
+
+@pytest.mark.parametrize(
+    "kind", [foldlog.Kind("a", of=routes, fold=foldlog.last_by("task_id")), routes, traces]
+)
+def test_a_state_of_a_declared_type_is_kept_and_restored(kind: foldlog.Kind[Any]) -> None:
+    state = fold(kind, [saved(kind.of or kind, "1")]).state
+    assert kind.restore(kind.keep(state)) == state != kind.initial()
 
 
 def test_families_are_named_for_their_projection() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from foldlog.store.spool import outbox, segment, spool
-from foldlog.store.spool.delivery import Delivery
-from foldlog.store.spool.frames import Entry
-from foldlog.store.spool.segment import Segment
+from foldlog.store.spool.outbox import Outbox
+from foldlog.store.spool.segment import Frame, Segment
 from tests.support.crashes import (
     Event,
     Fault,
@@ -190,12 +189,12 @@ def no_fsync_of_its_parent(patch: pytest.MonkeyPatch) -> None:
 
 def the_last_first(patch: pytest.MonkeyPatch) -> None:
     """What is taken together is appended the other way round."""
-    original = Delivery.deliver
+    original = Outbox._append
 
-    async def deliver(self: Delivery, entries: Sequence[Entry]) -> int:
-        return await original(self, list(reversed(entries)))
+    async def append(self: Outbox, frames: Sequence[Frame]) -> int:
+        return await original(self, list(reversed(frames)))
 
-    patch.setattr(Delivery, "deliver", deliver)
+    patch.setattr(Outbox, "_append", append)
     patch.setattr(spool, "_CHUNK_BYTES", 1000)
 
 
@@ -203,7 +202,7 @@ def removed_too_early(patch: pytest.MonkeyPatch) -> None:
     """The file goes with the attempt to append what is in it."""
     original = Segment.read
 
-    def read(self: Segment, most_bytes: int) -> tuple[list[Entry], int]:
+    def read(self: Segment, most_bytes: int) -> tuple[list[Frame], int]:
         found = original(self, most_bytes)
         self.path.unlink(missing_ok=True)
         return found
@@ -241,10 +240,10 @@ async def test_a_spool_without_a_bound_is_found(
 
 
 def _put_without_a_limit(
-    put: Callable[[spool.Spool, Entry], object],
-) -> Callable[[spool.Spool, Entry], object]:
-    def put_all(self: spool.Spool, entry: Entry) -> object:
+    put: Callable[[spool.Spool, Sequence[Frame]], object],
+) -> Callable[[spool.Spool, Sequence[Frame]], object]:
+    def put_all(self: spool.Spool, frames: Sequence[Frame]) -> object:
         self._limit = ROOMY
-        return put(self, entry)
+        return put(self, frames)
 
     return put_all

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from foldlog.envelope import Draft
 from foldlog.errors import ConfigurationError
 from foldlog.log.port import Append
-from foldlog.store.spool.frames import Entry, Waiting, decode_frames, encode_frame, entry
-from foldlog.store.spool.segment import Segment
+from foldlog.store.spool.segment import Drafts, Frame, Segment, decode_frames, encode_frame
 from foldlog.subjects import Namespace
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -24,52 +23,53 @@ DRAFTS = st.builds(
     st.binary(max_size=64),
     st.none() | st.tuples(TEXT),
 )
-WAITING = st.builds(
-    Waiting, TEXT, st.tuples(TEXT), st.lists(DRAFTS, min_size=1, max_size=3).map(tuple)
+PARTS = st.builds(
+    Drafts, TEXT, st.tuples(TEXT), st.lists(DRAFTS, min_size=1, max_size=3).map(tuple)
 )
-ENTRIES = st.builds(Entry, st.booleans(), st.lists(WAITING, min_size=1, max_size=3).map(tuple))
+FRAMES = st.builds(Frame, st.booleans(), st.lists(PARTS, min_size=1, max_size=3).map(tuple))
 in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def written(directory: Path, entries: list[Entry]) -> Path:
-    """A file with these entries, whose process has ended."""
+def written(directory: Path, frames: list[Frame]) -> Path:
+    """A file with these frames, whose process has ended."""
     file = Segment.create(directory, "default.log")
-    file.append([encode_frame(e) for e in entries], sum(e.envelopes for e in entries))
+    file.append([encode_frame(e) for e in frames], sum(e.envelopes for e in frames))
     file.release()
     return file.path
 
 
-def adopted(path: Path) -> list[Entry]:
+def adopted(path: Path) -> list[Frame]:
     """What the next process finds in a file, chunk by chunk."""
     file = Segment.adopt(path)
     assert file is not None
-    waiting, found = file.waiting, list[Entry]()
+    waiting, found = file.waiting, list[Frame]()
     while file.done < file.end:
-        entries, file.done = file.read(100)
-        assert len(entries) == 1 or not any(e.atomic for e in entries)
-        found += entries
+        frames, file.done = file.read(100)
+        assert len(frames) == 1 or not any(e.atomic for e in frames)
+        found += frames
     assert waiting == sum(e.envelopes for e in found)
-    file.remove()
+    file.waiting = 0
+    file.release()
     return found
 
 
-LAST = Entry(False, (Waiting("updates", ("s",), (Draft("id", "t", 1, 0.5, b"x"),)),))
+LAST = Frame(False, (Drafts("updates", ("s",), (Draft("id", "t", 1, 0.5, b"x"),)),))
 
 
 @in_a_directory
-@given(st.lists(ENTRIES, min_size=1, max_size=4))
-def test_what_was_put_comes_back_in_order(tmp_path: Path, entries: list[Entry]) -> None:
-    assert adopted(written(tmp_path, entries)) == entries
+@given(st.lists(FRAMES, min_size=1, max_size=4))
+def test_what_was_put_comes_back_in_order(tmp_path: Path, frames: list[Frame]) -> None:
+    assert adopted(written(tmp_path, frames)) == frames
 
 
 @in_a_directory
-@given(st.lists(ENTRIES, min_size=1, max_size=4), st.data())
+@given(st.lists(FRAMES, min_size=1, max_size=4), st.data())
 def test_of_a_torn_file_all_that_was_whole_is_there(
-    tmp_path: Path, entries: list[Entry], data: st.DataObject
+    tmp_path: Path, frames: list[Frame], data: st.DataObject
 ) -> None:
-    path = written(tmp_path, entries)
+    path = written(tmp_path, frames)
     ends = [0]
-    for e in entries:
+    for e in frames:
         ends.append(ends[-1] + len(encode_frame(e)))
     size = data.draw(st.integers(0, ends[-1]))
     zeros = data.draw(st.integers(0, 40))  # as a file system leaves them after a power loss
@@ -77,22 +77,22 @@ def test_of_a_torn_file_all_that_was_whole_is_there(
     torn = content[:size] + bytes(zeros)
     path.write_bytes(torn)
     whole = sum(torn[:end] == content[:end] for end in ends[1:])
-    assert adopted(path) == entries[:whole]
+    assert adopted(path) == frames[:whole]
 
 
 @in_a_directory
-@given(st.lists(ENTRIES, min_size=1, max_size=4), st.data())
+@given(st.lists(FRAMES, min_size=1, max_size=4), st.data())
 def test_a_changed_byte_is_noticed(
-    tmp_path: Path, entries: list[Entry], data: st.DataObject
+    tmp_path: Path, frames: list[Frame], data: st.DataObject
 ) -> None:
-    path = written(tmp_path, entries)
+    path = written(tmp_path, frames)
     content = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
     found = adopted(path)
-    assert len(found) < len(entries)
-    assert found == entries[: len(found)]
+    assert len(found) < len(frames)
+    assert found == frames[: len(found)]
 
 
 @given(st.binary(max_size=60))
@@ -100,11 +100,11 @@ def test_bytes_that_nobody_wrote_hold_nothing(data: bytes) -> None:
     assert list(decode_frames(data)) == []
 
 
-def test_an_entry_finds_its_shard_when_it_is_appended() -> None:
+def test_a_frame_finds_its_shard_when_it_is_appended() -> None:
     one, four = Namespace("n"), Namespace("n", 4)
     drafts = (Draft("id", "t", 1, 0.5, b"x"),)
     append = Append(one.subject("updates", "s2"), drafts)
-    [waiting] = entry([append], atomic=True).waiting
+    [waiting] = Frame.of([append], atomic=True).drafts
     assert (waiting.subject(four), waiting.drafts) == (four.subject("updates", "s2"), drafts)
     assert four.subject("updates", "s2").shard != one.subject("updates", "s2").shard
 
@@ -117,12 +117,13 @@ def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
     file.release()
     again = Segment.adopt(file.path)
     assert again is not None
-    again.remove()
+    again.waiting = 0  # all of it is on the log
+    again.release()
     assert not file.path.exists()
 
 
 def test_directories_are_made_private(tmp_path: Path) -> None:
-    Segment.create(tmp_path / "a" / "b", "default.log").remove()
+    Segment.create(tmp_path / "a" / "b", "default.log").release()
     for directory in (tmp_path / "a", tmp_path / "a" / "b"):
         assert directory.stat().st_mode & 0o777 == 0o700
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.store.core import Backend
+from foldlog.store.options import StoreOptions
 from foldlog.store.spool import outbox
-from foldlog.store.store import StoreOptions
 from tests.support.build import event, task, trajectory, update
 from tests.support.flaky import FlakyLog, Spooling, spooling
 
 
 def others(log: FlakyLog) -> foldlog.Store:
     """A store of another process, which the outage does not concern."""
-    return foldlog.Store(log, log.blobs, StoreOptions())
+    return foldlog.Store(Backend(log, log.blobs), StoreOptions())
 
 
 @pytest.fixture(autouse=True)

@@ -51,25 +51,37 @@ async def test_a_sequence_stands_in_the_order_of_calls_though_the_first_failed(
         assert [u.update_id for u in found] == ["0", "1", "2", "3"]
 
 
-async def test_saves_of_one_subject_go_together(tmp_path: Path) -> None:
-    log = FlakyLog()
-    async with spooling(tmp_path, log) as process:
-        await asyncio.gather(*(process.store.save_update(update(f"{n}")) for n in range(100)))
-        assert len(log.calls) == 2  # the first, and all that came meanwhile
-        assert await log.ids() == [f"{n}" for n in range(100)]
-
-
-async def test_subjects_do_not_wait_for_each_other(tmp_path: Path) -> None:
+async def test_what_gathers_while_an_append_is_under_way_goes_together(tmp_path: Path) -> None:
     log = FlakyLog()
     async with spooling(tmp_path, log) as process:
         log.gate = asyncio.Event()
-        saves = [
-            asyncio.create_task(process.store.save_update(update("a", f"{n}"))) for n in range(9)
+        first = asyncio.create_task(process.store.save_update(update("0")))
+        await log.called()
+        later = [
+            asyncio.create_task(process.store.save_update(update(f"{n}", session)))
+            for n in range(1, 100)
+            for session in ("session", "other")
         ]
         await asyncio.sleep(0)
-        assert len(log.calls) == 9
         log.gate.set()
-        await asyncio.gather(*saves)
+        await asyncio.gather(first, *later)
+        assert [subjects for _, subjects in log.calls] == [1, 198]
+        assert await log.ids() == [f"{n}" for n in range(100)]
+
+
+async def test_an_atomic_block_keeps_its_place_and_goes_alone(tmp_path: Path) -> None:
+    log = FlakyLog()
+    async with spooling(tmp_path, log) as process:
+
+        async def block(id: str) -> None:
+            async with process.store.atomic():
+                await process.store.save_update(update(id))
+                await process.store.save_update(update(id, "other"))
+
+        save = process.store.save_update
+        await asyncio.gather(save(update("a")), block("b"), save(update("c")), save(update("d")))
+        assert [atomic for atomic, _ in log.calls] == [False, True, False]
+        assert await log.ids() == ["a", "b", "c", "d"]
 
 
 async def test_one_save_that_is_refused_is_not_the_others_fault(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_names_sort_by_age_and_stay_in_their_directory(tmp_path: Path) -> None:
     assert [file.path for file in made] == where.files()
     assert {file.path.parent for file in made} == {where.directory}
     for file in made:
-        file.remove()
+        file.release()
 
 
 @pytest.mark.parametrize(

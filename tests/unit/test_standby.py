@@ -14,11 +14,11 @@ import pytest
 
 import foldlog
 from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
-from foldlog.store import standby
-from foldlog.store.backend import Backend
+from foldlog.opening import standby
+from foldlog.opening.standby import Standby
+from foldlog.store.core import Backend
+from foldlog.store.options import StoreOptions
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES
-from foldlog.store.standby import Standby
-from foldlog.store.store import StoreOptions
 from foldlog.subjects import Namespace
 from tests.support.build import trajectory, update
 from tests.support.flaky import FlakyLog, crashed, files, logged, place, spooling
@@ -71,6 +71,7 @@ class Coming:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standby, "_FIRST_PAUSE", 0)
+    monkeypatch.setattr(standby, "_MISTAKE_PAUSE", 0)
 
 
 @pytest.fixture
@@ -316,3 +317,18 @@ async def test_a_log_that_was_rewound_is_waited_for_until_it_is_accepted(tmp_pat
         process.log.rewound = None
         await process.drained()
         assert await process.log.ids() == ["a", "b"]
+
+
+async def test_a_mistake_is_shown_and_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "_MISTAKE_PAUSE", 3600)
+    coming = Coming(ClosingLog(Namespace("default", 4)))
+    async with standing_by(tmp_path, coming) as store:
+        await coming.asked()
+        coming.comes()
+        for _ in range(100):  # any other failure is tried again in the next turn of the loop
+            await asyncio.sleep(0)
+        assert "4 shard(s)" in ((await store.health()).away or "")
+        with pytest.raises(asyncio.QueueEmpty):
+            coming._asked.get_nowait()

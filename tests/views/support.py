@@ -32,18 +32,16 @@ class Log(MemoryLog):
     def epoch(self) -> int:
         return self.missed
 
-    def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
-    ) -> Any:
+    def read(self, subject: Subject, *, after: int = 0, strong: bool = True) -> Any:
         self.reads += 1
         if self.away:
             raise LogUnavailable("away")
-        return super().read(subject, after=after, upto=upto, strong=strong)
+        return super().read(subject, after=after, strong=strong)
 
     def restore(self, subject: Subject, kept: int) -> None:
         """Be as after `kept` records, all of `subject`: an older backup was put back."""
         self._stored[subject] = self._stored[subject][:kept]
-        self._last[subject] = self._heads[subject.shard] = kept
+        self._heads[subject.shard] = kept
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         def pushed(record: Record) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 
 import pytest
@@ -14,7 +13,7 @@ from foldlog.envelope import CLEARED, draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.views import Views, watching
-from foldlog.views.view import EMPTY_BYTES, View
+from foldlog.views.view import EMPTY_BYTES
 from foldlog_projections.fold import clearing
 from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, read, save, subject
@@ -43,14 +42,6 @@ async def test_only_a_current_view_spares_an_append() -> None:
     views.acked(subject(), 99)
     assert views.current(subject()) is None
     await store.close()
-
-
-async def test_a_view_that_begins_anew_is_not_current() -> None:
-    view = View(updates, subject(), lambda view, growth: None)
-    view.checked(time.monotonic(), 0)
-    assert view.is_current(time.monotonic(), 0, 5)
-    view.reset()
-    assert not view.is_current(time.monotonic(), 0, 5)
 
 
 async def test_what_pushes_bring_is_evicted_without_a_read() -> None:

@@ -395,6 +395,7 @@ async def test_an_append_whose_outcome_is_unknown_unsettles_every_view_of_its_su
 ) -> None:
     class Own:
         name, version, latest_only, family = "own", 1, False, "updates"
+        replaces = None
 
         def initial(self) -> int:
             return 0
@@ -426,10 +427,10 @@ async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
             return super().is_hydrated
 
     def add(key: str) -> View[Any]:
-        view = Watched(updates, subject(key), hot.account)
+        view = Watched(updates, subject(key))
         view.looked = 1
         hot.add(view)
-        hot.touch(view)
+        hot.weigh(view)
         return view
 
     added = [add(str(n)) for n in range(1000)]

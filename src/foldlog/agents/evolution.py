@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from foldlog import codec
 from foldlog.agents.errors import IncompatibleAgentState
 from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
-from foldlog.store.guards import drafting
+from foldlog.store.payloads import drafting
 from foldlog.store.redaction import Redaction
 from foldlog_projections.agentstates import TURNED, Entry
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.agents.backend import Commit, Loaded, Write
-from foldlog.envelope import CLEARED, Recorded, draft, upsert_id
-from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt, LogUnavailable
+from foldlog.envelope import CLEARED, Draft, Recorded, draft, upsert_id
+from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
+from foldlog.kind import Key
 from foldlog.log.port import Append
-from foldlog.store.guards import restoring
-from foldlog.store.payloads import dump, load
-from foldlog.store.primitives import Primitives
+from foldlog.store.payloads import dump
+from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.redaction import Redaction
+from foldlog.store.restoring import load, restoring
 from foldlog.subjects import Subject
-from foldlog.views import Consistency, watching
+from foldlog.views import Consistency
 from foldlog_projections import agentlist, agentshares, agentstates
 from foldlog_projections.agentlist import Listed
-from foldlog_projections.agentshares import Shared
-from foldlog_projections.agentstates import AgentState, Change, Turned
+from foldlog_projections.agentshares import Revoked, Shared
+from foldlog_projections.agentstates import AgentState, Change, Entry, Turned
 from foldlog_projections.delta import pieces
 from foldlog_projections.fold import Folded, start, step
 
@@ -33,9 +33,6 @@ _log: Final = logging.getLogger("foldlog")
 _RETRY_SECONDS = 1.0
 """How long a watcher waits for a log that has just been there and is not."""
 
-_CONTENTION_PAUSE: Final = 0.002
-"""Seconds to let the write that a server saw in flight settle before trying again."""
-
 _PART_BYTES: Final = 128 * 1024
 """So that a part fits into a message of any server, and several into a record."""
 
@@ -43,8 +40,33 @@ _native: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class LogBackend:
-    """The scopes of one manager, on the log of a store.
+class Loaded(NamedTuple):
+    """A scope as of `version`, 0 for one that has no state. The entries never change."""
+
+    version: int
+    entries: Mapping[str, Entry]
+
+
+class Write(NamedTuple):
+    """Changes of one scope, if it still stands at `expected`. `is_first`: it holds nothing yet."""
+
+    scope: str
+    expected: int
+    changes: Sequence[Change]
+    is_first: bool
+
+
+class Commit(NamedTuple):
+    """A turn as it was stored: its keys with what they held before it, and after it."""
+
+    version: int
+    ts: float
+    label: str
+    keys: Mapping[str, tuple[Entry | None, Entry | None]]
+
+
+class Ledger:
+    """The scopes of one manager, on the log of a store: their versions, and their shares.
 
     All its subjects begin with the manager's name, so that they are on one shard, and a turn may
     change several scopes at once.
@@ -56,11 +78,15 @@ class LogBackend:
 
     @property
     def redaction(self) -> Redaction:
-        """See the protocol."""
+        """What states and labels pass before they are compared with what is there."""
         return self._journal.redaction
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
-        """See the protocol."""
+        """Return a scope as of now.
+
+        Raises:
+            LogUnavailable, LogCorrupt: it could not be read.
+        """
         folded, head = await self._journal.read_at(
             agentstates.kind, self._name, scope, consistency=consistency
         )
@@ -70,38 +96,40 @@ class LogBackend:
     async def commit(
         self, writes: Sequence[Write], shares: Sequence[tuple[str, Shared]], label: str
     ) -> dict[str, int]:
-        """See the protocol."""
-        appends = [self._append(write, label) for write in writes]
-        for digest, shared in shares:
-            subject = self._journal.subject(agentshares.kind, self._name, digest)
-            appends.append(_upserts(subject, agentshares.SHARED, [shared]))
-        listed = [Listed(write.scope) for write in writes if write.is_first]
-        if listed:
-            subject = self._journal.subject(agentlist.kind, self._name)
-            appends.append(_upserts(subject, agentlist.LISTED, listed))
-        while True:
-            try:
-                seqs = await self._journal.forked_log.append(appends, atomic=True)
-            except AppendConflict as conflict:
-                if conflict.actual is not None and len(writes) == 1:
-                    raise
-                # Of several the server does not say which. And where it saw a write in flight,
-                # that may have come to nothing.
-                await asyncio.sleep(_CONTENTION_PAUSE)
-                await self._check(writes)
-                continue
-            except (AppendUnknown, asyncio.CancelledError):
-                # Reads are how the caller finds out, so the next ones ask the log.
-                for append in appends:
-                    self._journal.hot_views.unsettled(append.subject)
-                raise
-            break
-        for append, seq in zip(appends, seqs, strict=True):
-            self._journal.hot_views.acked(append.subject, seq)
-        return {write.scope: seq for write, seq in zip(writes, seqs, strict=False)}
+        """Store all of it at once, and return the version of each scope from then on.
+
+        Args:
+            shares: digests of tokens with what they open.
+
+        Raises:
+            AppendConflict: a scope does not stand where it was expected to. Nothing was stored.
+            PayloadTooLarge, AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been.
+        """
+        states = {self._key(write.scope): self._drafts(write, label) for write in writes}
+        index: dict[Key[Any], list[Draft]] = {
+            agentshares.kind(self._name, digest): [drafted(agentshares.SHARED, shared)]
+            for digest, shared in shares
+        }
+        if listed := [Listed(write.scope) for write in writes if write.is_first]:
+            named = [drafted(agentlist.LISTED, each) for each in listed]
+            index[agentlist.kind(self._name)] = named
+
+        def decision(*all_at: At) -> dict[Key[Any], Decided]:
+            for write, at in zip(writes, all_at, strict=True):
+                if at.head != write.expected:
+                    subject = self._journal.subject(agentstates.kind, self._name, write.scope)
+                    raise AppendConflict(subject.name, write.expected, at.head)
+            return {key: Decided(drafts) for key, drafts in (states | index).items()}
+
+        stored = await self._journal.decide_drafts(list(states), decision)
+        return {write.scope: stored[self._key(write.scope)].seq for write in writes}
 
     async def opened_by(self, digest: str) -> Shared | None:
-        """See the protocol. The log itself is asked, so that a revocation holds at once."""
+        """Return what a token opens; None if it is unknown, revoked or has expired.
+
+        The log itself is asked, so that a revocation holds at once.
+        """
         folded = await self._journal.read(
             agentshares.kind, self._name, digest, consistency="strong"
         )
@@ -113,38 +141,40 @@ class LogBackend:
         return None if expired else shared
 
     async def revoke(self, digest: str) -> None:
-        """See the protocol."""
+        """Have a token open nothing from now on. Errors as `commit`."""
         subject = self._journal.subject(agentshares.kind, self._name, digest)
-        body = b"\x80"
-        revoked = draft(agentshares.REVOKED, body, id=upsert_id(body))
-        append = Append(subject, (revoked,))
-        [seq] = await self._journal.forked_log.append([append], atomic=True)
-        self._journal.hot_views.acked(subject, seq)
+        revoked = drafted(agentshares.REVOKED, Revoked())
+        await self._journal.append_atomically([Append(subject, (revoked,))])
 
     async def moment(self) -> int:
-        """See the protocol."""
+        """Return the version of a moment: turns are stored at or before it, or after, as wholes.
+
+        Raises:
+            LogUnavailable: the log could not be asked.
+        """
         shard = self._journal.subject(agentlist.kind, self._name).shard
         return (await self._journal.forked_log.heads())[shard]
 
     async def scopes(self) -> list[str]:
-        """See the protocol."""
+        """Return the scopes that have had state, in the order in which they came to have it."""
         folded = await self._journal.read(agentlist.kind, self._name, consistency="strong")
         return list(folded.state)
 
     async def commits(self, scope: str) -> AsyncGenerator[Commit]:
-        """See the protocol. Reads the scope's subject from its beginning."""
+        """Yield the turns of a scope so far, in order, from its first."""
         async with aclosing(self._read(start(agentstates.kind), scope, 0)) as commits:
             async for _, commit in commits:
                 if commit is not None:
                     yield commit
 
     async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
-        """See the protocol. Ends when the store is closed: StoreClosed."""
+        """Yield the turns after a version, then each new one; None: the new ones.
+
+        Ends when the store is closed: StoreClosed.
+        """
         subject = self._journal.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
-        async with aclosing(
-            watching.advances(self._journal.hot_views, agentstates.kind, subject)
-        ) as heads:
+        async with aclosing(self._journal.advances(self._key(scope))) as heads:
             async for head in heads:
                 since = head if since is None else since
                 while reached < head:
@@ -169,25 +199,17 @@ class LogBackend:
                     for envelope in record.envelopes:
                         yield record.seq, _folded(folded, envelope, subject)
 
-    async def _check(self, writes: Sequence[Write]) -> None:
-        for write in writes:
-            _, head = await self._journal.read_at(agentstates.kind, self._name, write.scope)
-            if head != write.expected:
-                subject = self._journal.subject(agentstates.kind, self._name, write.scope)
-                raise AppendConflict(subject.name, write.expected, head)
+    def _key(self, scope: str) -> Key[AgentState]:
+        return agentstates.kind(self._name, scope)
 
-    def _append(self, write: Write, label: str) -> Append:
-        subject = self._journal.subject(agentstates.kind, self._name, write.scope)
-        drafts = [
-            draft(agentstates.TURNED, body, id=upsert_id(body))
-            for body in map(dump, _turns(write.changes, label))
-        ]
-        return Append(subject, tuple(drafts), write.expected)
+    def _drafts(self, write: Write, label: str) -> list[Draft]:
+        return [drafted(agentstates.TURNED, turned) for turned in _turns(write.changes, label)]
 
 
-def _upserts(subject: Subject, type: str, payloads: Sequence[msgspec.Struct]) -> Append:
-    drafts = [draft(type, body, id=upsert_id(body)) for body in map(dump, payloads)]
-    return Append(subject, tuple(drafts))
+def drafted(type: str, payload: msgspec.Struct) -> Draft:
+    """The draft of a record that replaces what was there."""
+    body = dump(payload)
+    return draft(type, body, id=upsert_id(body))
 
 
 def _turns(changes: Sequence[Change], label: str) -> list[Turned]:

@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from foldlog.agents.backend import Backend, Commit, Write
 from foldlog.agents.evolution import plain, read, stored_in
 from foldlog.agents.exporting import exported, imported, replacing
+from foldlog.agents.ledger import Commit, Ledger, Write
 from foldlog.agents.models import (
     RUNTIME_SCOPE,
     AgentStateEntry,
@@ -47,7 +47,7 @@ class AgentStates(Generic[R]):
     to degrade: a turn that only seems to be complete is worse than none.
     """
 
-    def __init__(self, backend: Backend, runtime_state_type: type[R]) -> None:
+    def __init__(self, backend: Ledger, runtime_state_type: type[R]) -> None:
         self._backend = backend
         self._runtime_state_type = runtime_state_type
 

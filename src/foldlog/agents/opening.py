@@ -6,10 +6,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from foldlog.agents.ledger import LogBackend
+from foldlog.agents.ledger import Ledger
 from foldlog.agents.manager import AgentStates
-from foldlog.agents.memory import MemoryBackend
+from foldlog.log.memory import MemoryLog
+from foldlog.store.core import Backend
+from foldlog.store.options import StoreOptions
 from foldlog.store.primitives import Primitives
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 
 R = TypeVar("R", bound=BaseModel)
@@ -34,33 +37,25 @@ class LogStateRepository:
         Raises:
             InvalidId: the name is empty.
         """
-        return AgentStates(LogBackend(self._journal, checked_id(name, "name")), runtime_state_type)
+        return AgentStates(Ledger(self._journal, checked_id(name, "name")), runtime_state_type)
 
 
 class StoreAgents(AgentStates[NoRuntimeState]):
     """`store.agents`: the manager named "default", and the repository of others."""
 
-    def __init__(self, repository: LogStateRepository, states: LogBackend) -> None:
+    def __init__(self, repository: LogStateRepository, states: Ledger) -> None:
         super().__init__(states, NoRuntimeState)
         self.repository = repository
 
 
-class InMemoryStateRepository:
-    """Managers in this process's memory. Two of one name have the same states."""
+class InMemoryStateRepository(LogStateRepository):
+    """Managers over a log in this process's memory. Two of one name have the same states."""
 
     def __init__(self) -> None:
-        self._backends: dict[str, MemoryBackend] = {}
-
-    def create_manager(self, runtime_state_type: type[R], name: str = "default") -> AgentStates[R]:
-        """Return the manager of a runtime: it lives as long as the repository.
-
-        Raises:
-            InvalidId: the name is empty.
-        """
-        backend = self._backends.setdefault(checked_id(name, "name"), MemoryBackend())
-        return AgentStates(backend, runtime_state_type)
+        log = MemoryLog()
+        super().__init__(BaseStore(Backend(log, log.blobs, log.snapshots), StoreOptions()))
 
 
 def agents(journal: Primitives) -> StoreAgents:
     """Return the agent state of a store."""
-    return StoreAgents(LogStateRepository(journal), LogBackend(journal, "default"))
+    return StoreAgents(LogStateRepository(journal), Ledger(journal, "default"))

@@ -7,9 +7,9 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from foldlog.agents.backend import Backend, Loaded, Write
 from foldlog.agents.errors import ShareRefused, StateAbsent, TurnEnded
 from foldlog.agents.evolution import Written, read, stored_in, written
+from foldlog.agents.ledger import Ledger, Loaded, Write
 from foldlog.agents.models import AgentStateEntry, ShareToken
 from foldlog.errors import AppendConflict, PayloadError
 from foldlog.subjects import checked_id
@@ -44,7 +44,7 @@ class TurnStateContext:
     """
 
     def __init__(
-        self, backend: Backend, scope: str, consistency: Consistency, expected: int | None
+        self, backend: Ledger, scope: str, consistency: Consistency, expected: int | None
     ) -> None:
         self.scope = scope
         self._backend = backend

@@ -11,7 +11,7 @@ from foldlog.cli.jsonable import compact, jsonable
 from foldlog.errors import PastErased
 
 if TYPE_CHECKING:
-    from foldlog.store import Store
+    from foldlog.opening import Store
 
 
 async def session(store: Store, session_id: str) -> Described:

@@ -17,7 +17,7 @@ from foldlog.cli.output import console, print_json, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foldlog.store import Store
+    from foldlog.opening import Store
 
 NOW: Final = "now"
 

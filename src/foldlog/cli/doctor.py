@@ -15,7 +15,7 @@ from foldlog.cli.checks import Check, Verdict, of_health, of_spool
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
-from foldlog.store.settings import DEFAULT_PATH, PATH_VARIABLE
+from foldlog.opening.settings import DEFAULT_PATH, PATH_VARIABLE
 from foldlog.store.spool.place import directory_in, look
 
 _COLOURS: Final = {

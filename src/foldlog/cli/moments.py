@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from foldlog.opening import Store
     from foldlog.position import LogPosition
-    from foldlog.store import Store
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 

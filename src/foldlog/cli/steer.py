@@ -49,7 +49,11 @@ async def steer(
         str | None, typer.Option(help="An id of your own: saving it again has no effect.")
     ] = None,
 ) -> None:
-    """Tell a running task something, and print the event's id."""
+    """Steer a task, and print the event's id.
+
+    PAUSE, RESUME, PRIORITIZE and CANCEL change the task; APPROVE and REJECT decide about the patch
+    that their payload's `patch_id` names. An unknown task is refused.
+    """
     event = foldlog.SteeringEvent(
         session_id=session,
         task_id=task,
@@ -61,8 +65,11 @@ async def steer(
     if event_id is not None:
         event.event_id = event_id
     foldlog.validate_steering_event(event)
-    async with target.connect() as store:
-        await store.save_steering(event)
+    async with target.connect() as store, store.session(session) as opened:
+        if not await opened.steer(event):
+            typer.echo(
+                "foldlog: there was nothing to decide, or the event was seen before", err=True
+            )
     saved = foldlog.sanitize_steering_event(event)
     if target.json:
         print_json(saved)

@@ -17,7 +17,7 @@ from foldlog.cli.output import console, print_json_line
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from foldlog.store import Store
+    from foldlog.opening import Store
 
 
 class Kind(StrEnum):

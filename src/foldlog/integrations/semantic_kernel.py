@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from foldlog.agents import TurnStateContext
 from foldlog.errors import FoldlogError
-from foldlog.store import Store
+from foldlog.opening import Store
 
 H = TypeVar("H", bound=BaseModel)
 

@@ -1,8 +1,8 @@
-"""Subjects that begin with what another subject held: a port that reads through forks.
+"""A port over a log that reads through forks: subjects that begin with another subject's records.
 
-A forked subject's first envelope names another subject of its family and shard, and how far of it
-belongs here. Nothing is copied: whoever reads the fork reads that first, then what follows. As both
-are on one shard, and the fork was made later, sequences ascend throughout.
+A forked subject's first envelope names another subject of its family and shard, and how far its
+records belong to the fork. Nothing is copied: a read of the fork yields those records first, then
+what follows. Sequences ascend throughout, because both are on one shard and the fork came later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foldlog.subjects import Subject
 
 
 class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`subject.forked`: what the subject of these keys held at that reach comes first."""
+    """`subject.forked`: the fork begins with the records of these keys, up to that reach."""
 
     keys: tuple[str, ...]
     seq: int
@@ -31,7 +31,7 @@ class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def reach(self) -> Reach:
-        """How far of the other subject belongs to the fork."""
+        """How far the other subject's records belong to the fork."""
         return Reach(self.seq, self.index)
 
 
@@ -39,9 +39,9 @@ _decoder = msgspec.msgpack.Decoder(Forked)
 
 
 class ForkedLog(Relay):
-    """`below`, whose `read` and `last` see through forks. `scan` tells what is stored.
+    """`below`, whose `read` and `last` see through forks; `scan` yields what is stored.
 
-    What is appended here is stamped as the drafts of `writer`, but for what is already.
+    Drafts that have no writer yet are stamped as those of `writer` when they are appended.
     """
 
     def __init__(self, below: Log, writer: Writer | None = None) -> None:
@@ -49,7 +49,7 @@ class ForkedLog(Relay):
         self.writer = writer or Writer()
 
     def stamped(self, append: Append, known: int = 0) -> Append:
-        """An append whose drafts are numbered; called in the order of saves.
+        """Return an append whose drafts are numbered. Call it in the order of saves.
 
         `known`: a sequence of its shard that the caller has seen, if the log below has not.
         """
@@ -66,7 +66,7 @@ class ForkedLog(Relay):
         return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
 
     async def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """Of a fork, the shared records come first, in pages of their own.
 
@@ -74,29 +74,21 @@ class ForkedLog(Relay):
             PastErased: what it shares was removed from the log.
         """
         is_first = True
-        async with aclosing(
-            self.below.read(subject, after=after, upto=upto, strong=strong)
-        ) as pages:
+        async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
             async for records in pages:
-                if is_first:
-                    async with aclosing(self._shared(subject, records[0], after, upto)) as shared:
+                if is_first and (fork := forked(subject, records[0])) is not None:
+                    parent = self._parent(subject, fork)
+                    shared = until(self.read(parent, after=after), parent, fork.reach)
+                    async with aclosing(shared):
                         async for page in shared:
                             yield page
                 is_first = False
                 yield records
-        if is_first and upto is not None and after < upto:
-            # The record that says that it is a fork may stand behind all that was asked for.
-            async with aclosing(self.below.read(subject, after=upto, strong=strong)) as pages:
-                async for records in pages:
-                    async with aclosing(self._shared(subject, records[0], after, upto)) as shared:
-                        async for page in shared:
-                            yield page
-                    return
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """Of a fork with nothing of its own yet: what it shares, in its own place."""
+        """Of a fork without records of its own: the last that it shares, at the fork's place."""
         record = await self.below.last(subject, strong=strong, upto=upto)
         fork = None if record is None else forked(subject, record)
         if record is None or fork is None or len(record.envelopes) > 1:
@@ -107,7 +99,7 @@ class ForkedLog(Relay):
         return record._replace(envelopes=cut(shared, fork.reach).envelopes)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        """That a subject is a fork comes without `previous`: read the log."""
+        """The record that makes a subject a fork comes without `previous`: read the log."""
 
         def on_any(record: Record) -> None:
             is_fork = record.envelopes[0].type == FORKED
@@ -115,26 +107,12 @@ class ForkedLog(Relay):
 
         return await self.below.follow(subject, on_any)
 
-    async def _shared(
-        self, subject: Subject, first: Record, after: int, upto: int | None
-    ) -> AsyncGenerator[list[Record]]:
-        """Yield what the subject of that first record shares with another, if it is a fork."""
-        if (fork := forked(subject, first)) is None:
-            return
-        parent = self._parent(subject, fork)
-        async with (
-            aclosing(self.read(parent, after=after, upto=upto)) as pages,
-            aclosing(until(pages, parent, fork.reach)) as kept,
-        ):
-            async for records in kept:
-                yield records
-
     def _parent(self, subject: Subject, fork: Forked) -> Subject:
         return self.namespace.subject(subject.family, *fork.keys)
 
 
 def forked(subject: Subject, record: Record) -> Forked | None:
-    """What a record says of where its subject comes from; None if it says nothing.
+    """Return where a record says that its subject comes from; None if it says nothing.
 
     Raises:
         LogCorrupt: it cannot be read.

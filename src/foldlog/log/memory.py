@@ -1,7 +1,7 @@
-"""The log in this process's memory: the port's second backend, held to the same contract.
+"""The log in memory: for tests, and for programs that need no durability.
 
-For tests, and for programs that want the store's semantics without its durability. Records pass
-through the same bytes as on a server, so that what memory accepts a server accepts.
+It keeps the same contract as the log on JetStream. Records become the same bytes as on a server,
+so that a server accepts what memory accepts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import heapq
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Final
 
@@ -42,11 +42,10 @@ class MemoryLog:
 
     def __init__(self, namespace: Namespace | None = None) -> None:
         self.namespace = namespace or Namespace()
-        self.blobs = MemoryBlobs()
-        self.snapshots = MemorySnapshots()
+        self.blobs = MemoryBlobs(self.namespace)
+        self.snapshots = MemorySnapshots(self.namespace)
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[Stored]] = defaultdict(list)
-        self._last: dict[Subject, int] = {}
         self._followers: dict[Subject, list[OnRecord]] = defaultdict(list)
 
     @property
@@ -59,14 +58,13 @@ class MemoryLog:
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """Every append is atomic here."""
-        # A server is never reached without giving way; neither is this one, so that code which
-        # only works when an append does not suspend fails in tests.
+        # As on a server, every call suspends, so that code that relies on the opposite fails here.
         await asyncio.sleep(0)
         sizes_of(appends, MAX_PAYLOAD)
         if atomic:
             check_atomic(appends)
         for append in appends:
-            actual = self._last.get(append.subject, 0)
+            actual = self._end(append.subject)
             if append.expect is not None and append.expect != actual:
                 raise AppendConflict(append.subject.name, append.expect, actual)
         return [
@@ -75,34 +73,41 @@ class MemoryLog:
         ]
 
     async def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         await asyncio.sleep(0)
-        stored = self._upto(subject, upto)
+        stored = self._stored.get(subject, [])
         for page in _pages(stored[bisect_right(stored, after, key=_seq) :]):
             yield [each.record() for each in page]
-
-    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        await asyncio.sleep(0)
-        for page in _pages([each for each in self._of(shard) if each.seq > after]):
-            yield page
-
-    async def counts(self, shard: int) -> dict[str, int]:
-        await asyncio.sleep(0)
-        return dict(Counter(each.subject for each in self._of(shard)))
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
         await asyncio.sleep(0)
-        stored = self._upto(subject, upto)
-        return stored[-1].record() if stored else None
+        stored = self._stored.get(subject, [])
+        count = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
+        return stored[count - 1].record() if count else None
 
     async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
         found = [stored[-1] for s, stored in self._stored.items() if branch.holds(s.name)]
         for page in _pages(sorted(found, key=_seq)):
             yield page
+
+    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        await asyncio.sleep(0)
+        for page in _pages([each for each in self._of(shard) if each.seq > after]):
+            yield page
+
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
+        await asyncio.sleep(0)
+        return {
+            subject: len(stored)
+            for subject, stored in sorted(self._stored.items(), key=lambda each: each[0].shard)
+            if family in (None, subject.family) and shard in (None, subject.shard)
+        }
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
         await asyncio.sleep(0)
@@ -137,7 +142,9 @@ class MemoryLog:
         else:
             subjects = [which]
         for subject in subjects:
-            self._drop(subject, before)
+            stored = self._stored.pop(subject, [])
+            if kept := stored[bisect_left(stored, before, key=_seq) :]:
+                self._stored[subject] = kept
 
     async def check(self) -> list[Loss]:
         """Memory loses nothing."""
@@ -146,17 +153,29 @@ class MemoryLog:
     async def accept(self) -> None:
         """Nothing was lost."""
 
-    async def subjects(self, family: str | None = None) -> list[Subject]:
-        return [s for s in self._stored if family is None or s.family == family]
-
     async def heads(self) -> list[int]:
         await asyncio.sleep(0)
         return list(self._heads)
 
     async def info(self) -> LogInfo:
         """There is no server, and one stream a shard without replicas."""
-        shards = range(self.namespace.shards)
-        return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(map(self._info, shards)))
+        return LogInfo("memory:", "", 0, MAX_PAYLOAD, 0.0, tuple(self._streams()))
+
+    def _streams(self) -> Iterator[StreamInfo]:
+        for shard, head in enumerate(self._heads):
+            held = self._of(shard)
+            yield StreamInfo(
+                name=self.namespace.stream(shard),
+                shard=shard,
+                messages=len(held),
+                bytes=sum(len(each.data) for each in held),
+                subjects=len({each.subject for each in held}),
+                first_seq=held[0].seq if held else 0,
+                last_seq=head,
+                replicas=1,
+                leader=None,
+                peers_lag={},
+            )
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """It never grows."""
@@ -167,44 +186,21 @@ class MemoryLog:
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
         stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), pack(drafts))
-        previous = self._last.get(subject, 0)
+        previous = self._end(subject)
         self._stored[subject].append(stored)
-        self._last[subject] = seq
         for on_record in list(self._followers.get(subject, ())):
             on_record(stored.record(previous))
         return seq
+
+    def _end(self, subject: Subject) -> int:
+        """Where a subject ends, 0 for one without records."""
+        stored = self._stored.get(subject)
+        return stored[-1].seq if stored else 0
 
     def _of(self, shard: int) -> list[Stored]:
         """All that a shard stores, in order."""
         held = (stored for subject, stored in self._stored.items() if subject.shard == shard)
         return list(heapq.merge(*held, key=_seq))
-
-    def _upto(self, subject: Subject, upto: int | None) -> list[Stored]:
-        stored = self._stored.get(subject, [])
-        return stored if upto is None else stored[: bisect_right(stored, upto, key=_seq)]
-
-    def _drop(self, subject: Subject, before: int) -> None:
-        kept = [stored for stored in self._stored.get(subject, ()) if stored.seq >= before]
-        if kept:
-            self._stored[subject] = kept
-        else:
-            self._stored.pop(subject, None)
-            self._last.pop(subject, None)
-
-    def _info(self, shard: int) -> StreamInfo:
-        held = self._of(shard)
-        return StreamInfo(
-            name=self.namespace.stream(shard),
-            shard=shard,
-            messages=len(held),
-            bytes=sum(len(each.data) for each in held),
-            subjects=len({each.subject for each in held}),
-            first_seq=held[0].seq if held else 0,
-            last_seq=self._heads[shard],
-            replicas=1,
-            leader=None,
-            peers_lag={},
-        )
 
 
 def _seq(stored: Stored) -> int:

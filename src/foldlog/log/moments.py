@@ -1,4 +1,4 @@
-"""Finding a moment in a log: by position, by the log's clock, or by an event that it records."""
+"""Finding a moment in a log: by position, by the log's clock, or by a recorded event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from foldlog.envelope import Recorded
 from foldlog.errors import UnknownMoment
-from foldlog.log.port import Log, Stored
+from foldlog.log.port import Log, Record, Stored
 from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.subjects import Subject
 
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event by its envelope id; `subject` where it is known to stand, None for anywhere."""
+    """An event by its envelope id; `subject` None means on any subject."""
 
     id: str
     subject: Subject | None = None
@@ -122,30 +122,35 @@ async def _of_event(log: Log, event: Event) -> Moment:
 
 
 async def _places(log: Log, event: Event) -> AsyncGenerator[_Found]:
-    """Where an event was recorded first, on each subject that has it."""
+    """Yield where an event was recorded first, on each subject that has it."""
     if event.subject is not None:
         async with aclosing(log.read(event.subject)) as pages:
             async for records in pages:
                 for record in records:
-                    for envelope in record.envelopes:
-                        if envelope.id == event.id:
-                            is_last = envelope is record.envelopes[-1]
-                            yield _Found(event.subject.shard, envelope, is_last)
-                            return
+                    if found := _find(event.subject.shard, record, event.id):
+                        yield found
+                        return
         return
-    needle = event.id.encode(errors="replace")
+    needle = event.id.encode(errors="replace")  # the bytes of an id stand in its record as they are
     for shard in range(log.namespace.shards):
         known: set[str] = set()
         async with aclosing(log.scan(shard)) as scanned:
             async for page in scanned:
                 for stored in page:
-                    if needle not in stored.data or stored.subject in known:
-                        continue  # the bytes of an id stand in its record as they are
-                    for envelope in (envelopes := stored.record().envelopes):
-                        if envelope.id == event.id:
-                            known.add(stored.subject)
-                            yield _Found(shard, envelope, envelope is envelopes[-1])
-                            break
+                    if (
+                        needle in stored.data
+                        and stored.subject not in known
+                        and (found := _find(shard, stored.record(), event.id))
+                    ):
+                        known.add(stored.subject)
+                        yield found
+
+
+def _find(shard: int, record: Record, id: str) -> _Found | None:
+    for envelope in record.envelopes:
+        if envelope.id == id:
+            return _Found(shard, envelope, envelope is record.envelopes[-1])
+    return None
 
 
 def _mark(stored: Stored, index: int | None = None) -> str:

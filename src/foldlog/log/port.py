@@ -100,7 +100,11 @@ Unfollow = Callable[[], Awaitable[None]]
 
 
 class Log(Protocol):
-    """An append-only log of one namespace. It lives until `close`."""
+    """An append-only log of one namespace. It lives until `close`.
+
+    Every method that asks the log raises LogUnavailable if nobody answers, and LogTimeout if the
+    answer is not complete in time. A caller that needs less than a generator yields closes it.
+    """
 
     @property
     def namespace(self) -> Namespace:
@@ -112,64 +116,41 @@ class Log(Protocol):
         """Grows whenever pushes may have been missed: a lost connection, a dropped message."""
         ...
 
-    def known(self, shard: int) -> int:
-        """Return the highest sequence of a shard that this process knows of; 0 for none.
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever `epoch` has grown."""
+        ...
 
-        It knows them from acks, reads, pushes and `check`.
-        """
+    def known(self, shard: int) -> int:
+        """Return the highest sequence of a shard that this process has seen; 0 for none."""
         ...
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """Append, and return the sequence at which each append's last envelope stands.
 
-        Appends for the same subject keep the order in which they were given, and in which
-        concurrent callers came. With `atomic`, all or nothing; every subject must then belong to
-        one shard. `expect` is for atomic appends; others may not have it.
+        Appends to one subject keep the order of the calls. With `atomic`, all or nothing, on one
+        shard; only such appends may have `expect`.
 
         Raises:
             AppendConflict: a subject does not end where `expect` says. Nothing was appended.
             PayloadTooLarge: an envelope exceeds one message. Nothing was appended.
-            LogRewound: the log came back without what it held: nothing was appended, nor will be,
-                until `accept`.
+            LogRewound: the log has lost records. Nothing is appended until `accept`.
             AppendFailed, LogUnavailable: not committed.
             AppendUnknown: not settled in time.
         """
         ...
 
     def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """Yield pages of the records after sequence `after`, up to the subject's head, or `upto`.
-
-        Whoever does not need all of them closes the generator.
+        """Yield pages of the records after sequence `after`, up to the subject's head.
 
         `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
-        any replica knows. `upto`: of a few sequences. A record there that the server cannot read
-        may be passed over.
+        any replica knows.
 
         Raises:
-            LogTimeout, LogUnavailable: the head was not reached.
             LogCorrupt: a message is no record, or the shard has lost records.
             LogRewound: the shard ends earlier than it did. So until `accept`.
         """
-        ...
-
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """Yield pages of all that a shard stores after sequence `after`, whatever its subject.
-
-        In order, up to the shard's head as of a moment after this call or later. For operators:
-        nothing is decoded, and what is purged meanwhile may be there or not. Whoever does not
-        need all of it closes the generator.
-
-        Raises:
-            LogTimeout, LogUnavailable: the head was not reached.
-            LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan
-                after that sequence passes it over.
-        """
-        ...
-
-    async def counts(self, shard: int) -> dict[str, int]:
-        """Return how many records each subject of a shard holds, by its name. For operators."""
         ...
 
     async def last(
@@ -177,42 +158,62 @@ class Log(Protocol):
     ) -> Record | None:
         """Return the subject's last record, or None; with `upto`, of those up to that sequence.
 
-        Errors as `read`.
+        Errors as `read`. With `upto`, an unreadable record may be passed over.
         """
         ...
 
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         """Yield pages of the last record of each subject of a branch, undecoded: a hint.
 
-        As whoever answers knows them. What does not come, or is older than the caller has heard
-        of, is for `last`; a subject may come twice, the newer record later. Whoever does not need
-        all of it closes the generator. Errors as `read`.
+        Some may be missing or outdated: `last` decides. A subject may come twice, the newer record
+        later. Errors as `read`.
+        """
+        ...
+
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        """Yield pages of all that a shard stores after sequence `after`, undecoded, in order.
+
+        Up to the shard's head as of a moment after this call or later, whatever it has lost. For
+        operators.
+
+        Raises:
+            LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan
+                after that sequence passes it over.
+        """
+        ...
+
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
+        """Return how many records each subject holds, shard by shard.
+
+        For operators: its cost grows with the log.
+
+        Raises:
+            LogCorrupt: the keys of a hashed subject cannot be read.
         """
         ...
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        """Return the message at a sequence; None if there is none, or none any more.
-
-        Errors as `read`.
-        """
+        """Return the message at a sequence; None if there is none, or none any more."""
         ...
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         """Return a sequence that ends what a shard had stored by that time; 0 for nothing.
 
-        By the log's clock, the whole microsecond included. No record need stand there. Errors as
-        `read`.
+        By the log's clock, the whole microsecond included. No record need stand there.
         """
         ...
 
+    async def heads(self) -> list[int]:
+        """Return the last sequence of each shard, as its leader says it."""
+        ...
+
     async def barrier(self, shard: int) -> None:
-        """Return when a majority of the shard's replicas has confirmed its leader, after this call.
+        """Return when a majority of the shard's replicas has confirmed its leader.
 
-        A strong read that begins then sees whatever was acked before the call, even where a
+        A strong read that begins then sees all that was acked before the call, even where a
         deposed leader still believes that it leads.
-
-        Raises:
-            LogTimeout, LogUnavailable: no majority answered.
         """
         ...
 
@@ -226,10 +227,9 @@ class Log(Protocol):
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """Remove records whose sequence is below `before`: of a subject, a branch or a shard.
 
-        Each is one request, however many records go.
+        Each is one request, however many records go; after an error purging again is safe.
 
         Raises:
-            LogUnavailable: they may be there still; purging again is safe.
             ConfigurationError: `which` names more than one branch. Nothing was removed.
         """
         ...
@@ -237,32 +237,13 @@ class Log(Protocol):
     async def check(self) -> list[Loss]:
         """Return what the log has lost of what it is known to have held: an error a shard.
 
-        The log itself checks that when it opens, and before the first read or append after its
+        The log checks that itself when it opens, and before the first read or append after its
         connection was lost; `read`, `last` and `append` raise what it finds.
-
-        Raises:
-            LogUnavailable: nobody answered.
         """
         ...
 
     async def accept(self) -> None:
-        """Take the log as it is from now on: a shard that lost anything is a new incarnation.
-
-        Raises:
-            LogUnavailable: it may not be accepted.
-        """
-        ...
-
-    async def subjects(self, family: str | None = None) -> list[Subject]:
-        """Return every subject that holds records. For operators: its cost grows with the log."""
-        ...
-
-    async def heads(self) -> list[int]:
-        """Return the last sequence of each shard, as its leader says it.
-
-        Raises:
-            LogUnavailable: a leader did not answer.
-        """
+        """Take the log as it is from now on: a shard that lost anything is a new incarnation."""
         ...
 
     async def info(self) -> LogInfo:
@@ -270,10 +251,6 @@ class Log(Protocol):
 
         Without a leader any replica answers, and may lag: `heads` is what to decide on.
         """
-        ...
-
-    def on_epoch(self, notify: Callable[[], None]) -> None:
-        """Call `notify` whenever `epoch` has grown."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A log that is another log: what changes one thing about a log begins here."""
+"""A log that passes every call on to another log: the base of those that change one thing."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
 from foldlog.log.incarnation import Loss
-from foldlog.log.port import (
-    Append,
-    Log,
-    LogInfo,
-    OnRecord,
-    Record,
-    Stored,
-    Unfollow,
-)
+from foldlog.log.port import Append, Log, LogInfo, OnRecord, Record, Stored, Unfollow
 from foldlog.subjects import Branch, Namespace, Subject
 
 
 class Relay:
-    """Does whatever it is asked with `below`, which it does not own: see the port for all of it."""
+    """Passes every call on to `below`, which it does not own. See the port for all methods."""
 
     def __init__(self, below: Log) -> None:
         self.below = below
@@ -33,6 +25,9 @@ class Relay:
     def epoch(self) -> int:
         return self.below.epoch
 
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        self.below.on_epoch(notify)
+
     def known(self, shard: int) -> int:
         return self.below.known(shard)
 
@@ -42,15 +37,9 @@ class Relay:
         return self.below.append(appends, atomic=atomic)
 
     def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        return self.below.read(subject, after=after, upto=upto, strong=strong)
-
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        return self.below.scan(shard, after=after)
-
-    async def counts(self, shard: int) -> dict[str, int]:
-        return await self.below.counts(shard)
+        return self.below.read(subject, after=after, strong=strong)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -60,14 +49,25 @@ class Relay:
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         return self.below.lasts(branch)
 
-    async def barrier(self, shard: int) -> None:
-        await self.below.barrier(shard)
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        return self.below.scan(shard, after=after)
+
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
+        return await self.below.subjects(family, shard)
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
         return await self.below.stored(shard, seq)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         return await self.below.sequence_at(shard, time)
+
+    async def heads(self) -> list[int]:
+        return await self.below.heads()
+
+    async def barrier(self, shard: int) -> None:
+        await self.below.barrier(shard)
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         return await self.below.follow(subject, on_record)
@@ -81,17 +81,8 @@ class Relay:
     async def accept(self) -> None:
         await self.below.accept()
 
-    async def subjects(self, family: str | None = None) -> list[Subject]:
-        return await self.below.subjects(family)
-
-    async def heads(self) -> list[int]:
-        return await self.below.heads()
-
     async def info(self) -> LogInfo:
         return await self.below.info()
 
-    def on_epoch(self, notify: Callable[[], None]) -> None:
-        self.below.on_epoch(notify)
-
     async def close(self) -> None:
-        """Does nothing: the log below belongs to whoever made it."""
+        """Does nothing: the log below belongs to its maker."""

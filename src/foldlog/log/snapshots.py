@@ -1,50 +1,46 @@
 """Snapshots beside the log: bytes that spare reading it again, and that may be lost at any time.
 
-A snapshot has a head, number 0, and any number of parts from 1 on; what is put under a number
-replaces what was there. There may be several of one subject beside each other, in *editions*, each
-known by a name; that of most has the name "". What they hold, and whether it can be trusted, is for
-`foldlog.views` to say (ADR 0006).
+A snapshot has a head, number 0, and parts from 1 on; what is put under a number replaces what was
+there. A subject may have several, in *editions*; most have the edition "". `foldlog.views` says
+what they hold, and whether it can be trusted (ADR 0006).
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from foldlog.subjects import Subject
+from foldlog.log.side import MemorySide, Side
+from foldlog.subjects import Namespace, Subject, snapshot
 
-MAX_BYTES: Final = 8 * 1024 * 1024
-"""Bytes a part may hold in memory, as on the embedded server."""
+_PATIENCE: Final = 1.0
+"""Seconds to wait for what can be done without."""
 
-
-Slot = int | str
-"""A number with its edition, as `slot` makes it."""
-
-_APART: Final = "~"
+_AT_ONCE: Final = 8
+"""Parts asked for side by side: what is under way stays bounded."""
 
 
-def slot(edition: str, number: int) -> Slot:
-    """Where a number of an edition stands; the edition "" adds nothing to it."""
-    return f"{edition}{_APART}{number}" if edition else number
+class SnapshotStore:
+    """Numbered bytes for each subject of the log, which is also what closes them.
 
+    Args:
+        identity: what tells this incarnation of a shard from any other that had its name.
+    """
 
-class SnapshotStore(Protocol):
-    """Numbered bytes for each subject of the log, which is also what closes them."""
+    def __init__(self, side: Side, namespace: Namespace, identity: Callable[[int], str]) -> None:
+        self._side = side
+        self._namespace = namespace
+        self._identity = identity
 
     @property
     def max_bytes(self) -> int:
         """How large a head or a part may be."""
-        ...
+        return self._side.max_bytes
 
     async def identity(self, subject: Subject) -> str:
-        """What tells the log that holds `subject` from any other that had or will have its name.
-
-        Raises:
-            LogUnavailable: nobody answered in time.
-        """
-        ...
+        """Return what tells the log that holds `subject` from any other of its name."""
+        return self._identity(subject.shard)
 
     async def get(
         self, subject: Subject, numbers: Sequence[int], edition: str = ""
@@ -54,11 +50,15 @@ class SnapshotStore(Protocol):
         Raises:
             LogUnavailable: nobody answered in time.
         """
-        ...
+        found: list[bytes | None] = []
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = [place(subject, n, edition) for n in numbers[start : start + _AT_ONCE]]
+            found += await self._side.get(some, patience=_PATIENCE)
+        return found
 
     async def holds(self, subject: Subject) -> bool:
-        """Whether anything is stored of a subject, in any edition. Errors as `get`."""
-        ...
+        """Return whether a subject has a snapshot in any edition. Errors as `get`."""
+        return bool(await self._side.subjects(snapshot(subject.name, "*")))
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
         """Store `data`.
@@ -66,67 +66,48 @@ class SnapshotStore(Protocol):
         Raises:
             AppendFailed, ConfigurationError: refused. LogUnavailable: it may be stored or not.
         """
-        ...
+        await self._side.put([(place(subject, number, edition), data)])
 
     async def purge(self, subject: Subject) -> None:
-        """Remove the snapshots of one subject, of every edition; fine if there is none.
+        """Remove the snapshots of a subject, of every edition; fine if there is none.
 
         Raises:
-            LogUnavailable: it may still be there; purging again is safe.
+            LogUnavailable: one may still be there; purging again is safe.
         """
-        ...
+        # A wildcard over the numbers alone: the rest is as literal as the subject.
+        await self._side.purge(snapshot(subject.name, "*"))
 
     async def purge_all(self, family: str | None = None) -> None:
         """Remove all snapshots, or those of one family. Errors as `purge`."""
-        ...
+        for shard in range(self._namespace.shards):
+            # The mark of a shard stays: its subject ends where the wildcard begins.
+            await self._side.purge(snapshot(self._namespace.wildcard(shard, family), "*"))
 
     async def names(self, family: str, edition: str = "") -> set[str]:
         """Return the names of a family's subjects that have a head in an edition.
 
         For operators: its cost grows with their number. Errors as `get`.
         """
-        ...
+        found = set[str]()
+        for shard in range(self._namespace.shards):
+            heads = snapshot(self._namespace.wildcard(shard, family), _slot(0, edition))
+            found.update(each.split(".", 2)[2] for each in await self._side.subjects(heads))
+        return found
 
 
-class MemorySnapshots:
-    """Snapshots that last as long as the object."""
+class MemorySnapshots(SnapshotStore):
+    """Snapshots that last as long as the object. `stored` are their bytes by `place`."""
 
-    max_bytes = MAX_BYTES
+    def __init__(self, namespace: Namespace | None = None) -> None:
+        side, identity = MemorySide(), secrets.token_hex(8)
+        super().__init__(side, namespace or Namespace(), lambda shard: identity)
+        self.stored = side.stored
 
-    def __init__(self) -> None:
-        self.stored: dict[tuple[Subject, Slot], bytes] = {}
-        self._identity = secrets.token_hex(8)
 
-    async def identity(self, subject: Subject) -> str:
-        return self._identity
+def place(subject: Subject, number: int, edition: str = "") -> str:
+    """Return the subject under which a number of a snapshot stands."""
+    return snapshot(subject.name, _slot(number, edition))
 
-    async def get(
-        self, subject: Subject, numbers: Sequence[int], edition: str = ""
-    ) -> list[bytes | None]:
-        await asyncio.sleep(0)  # as on a server, nothing happens without giving way
-        return [self.stored.get((subject, slot(edition, number))) for number in numbers]
 
-    async def holds(self, subject: Subject) -> bool:
-        await asyncio.sleep(0)
-        return any(key[0] == subject for key in self.stored)
-
-    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
-        await asyncio.sleep(0)
-        self.stored[subject, slot(edition, number)] = data
-
-    async def purge(self, subject: Subject) -> None:
-        await asyncio.sleep(0)
-        self._remove({key for key in self.stored if key[0] == subject})
-
-    async def purge_all(self, family: str | None = None) -> None:
-        await asyncio.sleep(0)
-        self._remove({key for key in self.stored if family in (None, key[0].family)})
-
-    async def names(self, family: str, edition: str = "") -> set[str]:
-        await asyncio.sleep(0)
-        head = slot(edition, 0)
-        return {s.name for s, stored in self.stored if s.family == family and stored == head}
-
-    def _remove(self, keys: set[tuple[Subject, Slot]]) -> None:
-        for key in keys:
-            del self.stored[key]
+def _slot(number: int, edition: str) -> str:
+    return f"{edition}~{number}" if edition else str(number)

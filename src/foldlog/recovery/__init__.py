@@ -22,7 +22,6 @@ from foldlog.recovery.models import (
 )
 from foldlog.recovery.publishing import EventBus, ExecutionEvent
 from foldlog.recovery.replay import ABSENT, Mismatch, Validation
-from foldlog.recovery.sync import SyncArtifactBackend, SyncStateBackend
 
 __all__ = [
     "ABSENT",
@@ -47,7 +46,5 @@ __all__ = [
     "StateSnapshot",
     "StateStatus",
     "StepUnknown",
-    "SyncArtifactBackend",
-    "SyncStateBackend",
     "Validation",
 ]

@@ -14,8 +14,8 @@ from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.ledger import Ledger
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
-from foldlog.store.guards import restoring
-from foldlog.store.payloads import dump, load
+from foldlog.store.payloads import dump
+from foldlog.store.restoring import load, restoring
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
 from foldlog_projections.blobs import Claim

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from foldlog.envelope import Draft, draft, upsert_id
-from foldlog.errors import AppendConflict
+from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.store.payloads import dump
-from foldlog.store.primitives import Primitives
+from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.tombstones import clear_view
 from foldlog.subjects import Subject
 from foldlog_projections import statelist, states
 from foldlog_projections.statelist import Listed, Unlisted
 from foldlog_projections.states import State
-
-_CONTENTION_PAUSE: Final = 0.002
-"""Seconds to let the write that a server saw in flight settle before looking again."""
 
 
 class Entry(NamedTuple):
@@ -61,22 +59,20 @@ class Ledger:
             InvalidId: the id is empty.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
         """
-        subject = self.journal.subject(states.kind, state_id)
-        while True:
-            folded, head = await self.journal.read_at(states.kind, state_id)
-            entry = decide(folded.state, head)
+        key = states.kind(state_id)
+        shard = self.journal.subject(states.kind, state_id).shard
+
+        def decision(at: At) -> dict[Key[Any], Decided]:
+            entry = decide(at.folded.state, at.head)
             if entry is None:
-                return False
-            appends = [Append(subject, tuple(entry.drafts), head)]
+                return {}
+            decided: dict[Key[Any], Decided] = {key: Decided(entry.drafts)}
             if entry.listed is not None:
-                appends.append(self._listing(subject.shard, statelist.LISTED, entry.listed))
-            try:
-                await self._append(appends)
-            except AppendConflict as conflict:
-                if conflict.actual is None:
-                    await asyncio.sleep(_CONTENTION_PAUSE)
-                continue
-            return True
+                listed = drafted(statelist.LISTED, entry.listed)
+                decided[statelist.kind(self._list_key(shard))] = Decided([listed])
+            return decided
+
+        return bool(await self.journal.decide_drafts([key], decision))
 
     async def remove(self, state_id: str) -> State:
         """Empty a state and take it off the list, in one moment; return what it held.
@@ -86,7 +82,8 @@ class Ledger:
             LogUnavailable, AppendUnknown: it may still be there; removing again is safe.
         """
         shard = self.journal.subject(states.kind, state_id).shard
-        unlisted = self._listing(shard, statelist.UNLISTED, Unlisted(state_id))
+        index = self.journal.subject(statelist.kind, self._list_key(shard))
+        unlisted = Append(index, (drafted(statelist.UNLISTED, Unlisted(state_id)),))
         return await clear_view(
             self.journal, states.kind(state_id), remember=False, also=[unlisted]
         )
@@ -100,16 +97,6 @@ class Ledger:
             found += folded.state.values()
         return found
 
-    async def _append(self, appends: list[Append]) -> None:
-        seqs = await self.journal.forked_log.append(appends, atomic=True)
-        for append, seq in zip(appends, seqs, strict=True):
-            self.journal.hot_views.acked(append.subject, seq)
-
-    def _listing(self, shard: int, type: str, payload: Listed | Unlisted) -> Append:
-        body = dump(payload)
-        subject = self.journal.subject(statelist.kind, self._list_key(shard))
-        return Append(subject, (draft(type, body, id=upsert_id(body)),))
-
     def _list_key(self, shard: int) -> str:
         """The key of the list on `shard`: a state and its entry are one append, on one shard."""
         key = self._list_keys.get(shard)
@@ -121,3 +108,9 @@ class Ledger:
 
     def _subject(self, number: int) -> Subject:
         return self.journal.subject(statelist.kind, str(number))
+
+
+def drafted(type: str, payload: msgspec.Struct) -> Draft:
+    """The draft of a record that replaces what was there."""
+    body = dump(payload)
+    return draft(type, body, id=upsert_id(body))

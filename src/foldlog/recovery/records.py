@@ -77,7 +77,7 @@ def folded(state: State, envelope: Draft) -> State:
     recorded = Recorded(
         envelope.id, envelope.type, envelope.v, envelope.ts, envelope.payload, None, 0, 0, now()
     )
-    return states.apply(state, recorded)
+    return states.kind.apply(state, recorded)
 
 
 def _drafted(type: str, payload: msgspec.Struct) -> Draft:

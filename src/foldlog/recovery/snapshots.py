@@ -15,8 +15,7 @@ from foldlog import codec
 from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
 from foldlog.recovery.models import ExecutionStatus, StateSnapshot
-from foldlog.store.guards import drafting
-from foldlog.store.payloads import dump
+from foldlog.store.payloads import drafting, dump
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
 from foldlog_projections import states

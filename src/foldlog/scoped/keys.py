@@ -32,8 +32,8 @@ from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.guards import restoring
 from foldlog.store.primitives import Primitives
+from foldlog.store.restoring import restoring
 from foldlog.store.scopes import claim_of, clear_scope
 from foldlog.subjects import Subject
 from foldlog.views import Consistency

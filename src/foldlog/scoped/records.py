@@ -12,8 +12,8 @@ from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft, unpack
 from foldlog.log.port import Stored
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
-from foldlog.store.guards import restoring
-from foldlog.store.payloads import dump, load
+from foldlog.store.payloads import dump
+from foldlog.store.restoring import load, restoring
 from foldlog.subjects import checked_id, unescape
 from foldlog_projections import scoped, scopes
 from foldlog_projections.scoped import Written

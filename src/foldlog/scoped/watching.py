@@ -15,7 +15,7 @@ from foldlog.log.port import Record
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import Revision
 from foldlog.scoped.scope import Scope
-from foldlog.store.payloads import load
+from foldlog.store.restoring import load
 from foldlog_projections import scopes
 from foldlog_projections.scopes import Deleted
 

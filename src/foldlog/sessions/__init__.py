@@ -12,7 +12,6 @@ from foldlog.sessions.errors import (
     MemoryBudgetExceeded,
     MemoryKeyMissing,
     MergeRefused,
-    TaskExists,
     UnknownGroup,
     UnknownTask,
 )
@@ -67,7 +66,6 @@ __all__ = [
     "ShortTermMemory",
     "ShortTermMemoryConfig",
     "Summarizer",
-    "TaskExists",
     "TaskGroup",
     "TaskTelemetryEvent",
     "TaskTelemetrySink",

@@ -5,14 +5,27 @@ Where one is raised, nothing was appended.
 
 from __future__ import annotations
 
+from typing import Final
+
 from foldlog.errors import FoldlogError
+
+_NEXT: Final = {
+    "PENDING": "start_task starts it",
+    "PAUSED": "resume_task lets it go on",
+    "RUNNING": "it runs",
+    "COMPLETE": "it has ended",
+    "FAILED": "it has ended",
+    "CANCELLED": "it has ended",
+}
+"""What to do with a task that cannot do what was asked."""
 
 
 class IllegalTransition(FoldlogError):
-    """A task cannot go where it was told to. `status` is where it stands."""
+    """A task cannot go where it was asked to. `status` is where it stands."""
 
     def __init__(self, task_id: str, status: str, wanted: str) -> None:
-        super().__init__(f"task {task_id!r:.80} is {status}: {wanted} is not possible")
+        hint = _NEXT.get(str(status), "")
+        super().__init__(f"task {task_id!r:.80} is {status}: {wanted} is not possible; {hint}")
         self.task_id = task_id
         self.status = status
         self.wanted = wanted
@@ -22,15 +35,7 @@ class UnknownTask(FoldlogError, LookupError):
     """The session has no such task."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is no task {task_id!r:.80}")
-        self.task_id = task_id
-
-
-class TaskExists(FoldlogError):
-    """A task of that id was spawned before."""
-
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is a task {task_id!r:.80} already")
+        super().__init__(f"there is no task {task_id!r:.80}: spawn_task makes one")
         self.task_id = task_id
 
 

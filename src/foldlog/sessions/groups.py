@@ -141,7 +141,7 @@ def _after(group: Group, drafts: list[Draft]) -> Group:
     state = State(groups={group.group_id: group})
     for each in drafts:
         recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, "")
-        state = session.apply(state, recorded)
+        state = session.kind.apply(state, recorded)
     return state.groups[group.group_id]
 
 

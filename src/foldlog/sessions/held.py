@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from foldlog.errors import AppendUnknown, LogUnavailable
+from foldlog.kind import Kind
 from foldlog.models import TaskState, TaskStatus
 from foldlog.sessions.emitter import Emitter
 from foldlog.sessions.ledger import Decide, Ledger
@@ -13,7 +15,7 @@ from foldlog.sessions.redacting import Redacting
 from foldlog.sessions.standing import Standing
 from foldlog.sessions.state import SessionState
 from foldlog.sessions.telemetry import TaskTelemetrySink
-from foldlog.store.store import Store
+from foldlog.store.store import BaseStore
 from foldlog_projections.session import State
 
 
@@ -21,7 +23,7 @@ class Held:
     """What every part of a session works with."""
 
     def __init__(
-        self, journal: Store, session_id: str, telemetry: TaskTelemetrySink | None = None
+        self, journal: BaseStore, session_id: str, telemetry: TaskTelemetrySink | None = None
     ) -> None:
         """Made by `Store.session`, which looks at the session, too."""
         self.session_id = session_id
@@ -73,8 +75,10 @@ class Held:
         """Return the tasks, or those with that status, as they were last looked at."""
         return [task for task in self._state.tasks if status is None or task.status is status]
 
-    async def _write(self, decide: Decide, *, unless_steered: str | None = None) -> bool:
-        entry = await self._ledger.write(decide, unless_steered=unless_steered)
+    async def _write(
+        self, decide: Decide, *, also_on: Kind[Any] | None = None, unless_seen: str | None = None
+    ) -> bool:
+        entry = await self._ledger.write(decide, also_on=also_on, unless_seen=unless_seen)
         if entry is not None:
             self.telemetry.emit(entry.telemetry)
         try:

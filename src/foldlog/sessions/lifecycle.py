@@ -10,13 +10,12 @@ import msgspec
 
 from foldlog.models import StateUpdate, TaskState, TaskStatus, TaskType
 from foldlog.sessions import groups, records
-from foldlog.sessions.errors import IllegalTransition, TaskExists
-from foldlog.sessions.standing import Entry, Standing, Task, brief_of
+from foldlog.sessions.errors import IllegalTransition
+from foldlog.sessions.standing import Entry, Standing, Task, brief_of, telemetry_of
 from foldlog.sessions.status import FINAL, check_transition
-from foldlog.sessions.telemetry import EventType, Outcome, told
-from foldlog.store.guards import drafting
-from foldlog.store.payloads import encode
-from foldlog.store.tasks import recorded_task
+from foldlog.sessions.telemetry import EventType, Outcome
+from foldlog.store.payloads import drafting, encode
+from foldlog.store.tasks import TASKS
 from foldlog_projections import tasks as saved_tasks
 
 
@@ -38,30 +37,29 @@ _ENDS: Final = {
 
 @drafting("task")
 def spawned(standing: Standing, task: TaskState, group_id: str | None) -> Entry:
-    """A new task, which waits to be started.
+    """A new task, which waits to be started; nothing, if there is one of that id.
 
     Raises:
-        TaskExists: there is one of that id.
         IllegalTransition: its parent was cancelled, and it would have been, too.
         UnknownGroup, GroupSealed: it cannot join the group.
         PayloadError: a part of it cannot be held.
     """
     if task.task_id in standing.saved:
-        raise TaskExists(task.task_id)
+        return Entry()
     snapshot = task.context_snapshot
     parent_id = snapshot.spawned_from_task_id
     if snapshot.propagate_on_cancel != "isolate" and parent_id in standing.saved:
         parent = standing.task(parent_id)
         if parent.status is TaskStatus.CANCELLED:
             raise IllegalTransition(parent.task_id, parent.status, f"spawning {task.task_id!r:.80}")
-    entry = Entry(tasks=[encode(saved_tasks.kind, recorded_task(task))])
+    entry = Entry(tasks=[encode(saved_tasks.kind, TASKS.record(task))])
     if group_id is not None:
         entry.session.append(groups.joined(standing.state, group_id, task.task_id))
     brief = brief_of(entry.tasks[0].payload)
     entry.updates.append(
         records.status_changed(standing.session_id, brief, task.status, snapshot.spawn_reason)
     )
-    entry.telemetry.append(told("task_spawned", "spawned", standing.session_id, brief))
+    entry.telemetry.append(telemetry_of("task_spawned", "spawned", standing.session_id, brief))
     return entry
 
 
@@ -196,7 +194,7 @@ def _end(
     lasted = datetime.now(UTC) - datetime.fromisoformat(task.created_at)
     extra = {name: text for name, text in (("reason", reason), ("error", error)) if text}
     entry.telemetry.append(
-        told(
+        telemetry_of(
             end.event_type,
             end.outcome,
             standing.session_id,

@@ -12,7 +12,7 @@ from foldlog.sessions import records
 from foldlog.sessions.context import changed, context_of, has_diverged, merged
 from foldlog.sessions.models import ContextPatch, MergeStrategy, PendingContextPatch
 from foldlog.sessions.standing import Entry, Standing
-from foldlog.store.guards import drafting
+from foldlog.store.payloads import drafting
 from foldlog_projections import session
 from foldlog_projections.session import APPLIED, REJECTED, PatchDecided, PatchQueued, State
 

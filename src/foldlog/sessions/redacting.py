@@ -16,7 +16,7 @@ from foldlog.errors import RedactionFailed
 from foldlog.kind import Kind
 from foldlog.models import StateUpdate, SteeringEvent, TaskState
 from foldlog.sessions.models import ContextPatch
-from foldlog.store.guards import drafting
+from foldlog.store.payloads import drafting
 from foldlog.store.redaction import Redaction
 from foldlog.store.tasks import check_context
 from foldlog_projections import session, steering, tasks, updates

@@ -22,8 +22,9 @@ from foldlog.sessions.standing import Entry, Standing
 from foldlog.sessions.tasking import Tasking
 from foldlog.sessions.telemetry import TaskTelemetrySink
 from foldlog.steering import sanitize_steering_event, validate_steering_event
-from foldlog.store.store import Store
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
+from foldlog_projections import steering as steering_events
 
 
 class Session(Tasking):
@@ -45,7 +46,7 @@ class Session(Tasking):
     """
 
     def __init__(
-        self, journal: Store, session_id: str, telemetry: TaskTelemetrySink | None = None
+        self, journal: BaseStore, session_id: str, telemetry: TaskTelemetrySink | None = None
     ) -> None:
         """See `Store.session`."""
         super().__init__(journal, session_id, telemetry)
@@ -141,14 +142,16 @@ class Session(Tasking):
         event = sanitize_steering_event(self._redacting.steering(event))
         validate_steering_event(event)
         return await self._write(
-            lambda standing: steering.steered(standing, event), unless_steered=event.event_id
+            lambda standing: steering.steered(standing, event),
+            also_on=steering_events.kind,
+            unless_seen=event.event_id,
         )
 
     def inbox(self, task_id: str, *, acknowledge: bool = True) -> AsyncGenerator[SteeringEvent]:
         """Yield the steering events of a task that no worker has taken, then new ones as they come.
 
-        Ends after a CANCEL. For a task that has ended it yields what is left, and ends. Its owner
-        closes it: `async with aclosing(session.inbox(task_id)) as inbox`.
+        Ends when the task has ended, however it did, and nothing is left. Its owner closes it:
+        `async with aclosing(session.inbox(task_id)) as inbox`.
 
         Args:
             acknowledge: True: each event is acknowledged, and so handed to one worker only, of all

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.models import StateUpdate, SteeringEvent, TaskStatus, TaskType
 from foldlog.sessions.errors import UnknownTask
-from foldlog.sessions.telemetry import TaskTelemetryEvent
+from foldlog.sessions.telemetry import EventType, Outcome, TaskTelemetryEvent
 from foldlog_projections.session import State
 
 
@@ -97,3 +97,23 @@ class Entry:
             *(update.update_id for update in self.updates),
             *(event.event_id for event in self.steering),
         ]
+
+
+def telemetry_of(
+    event_type: EventType, outcome: Outcome, session_id: str, task: Task, **fields: Any
+) -> TaskTelemetryEvent:
+    """The event of a task, as it stands unless `fields` say otherwise."""
+    is_foreground = task.task_type is TaskType.FOREGROUND
+    values: dict[str, Any] = {
+        "event_type": event_type,
+        "outcome": outcome,
+        "session_id": session_id,
+        "task_id": task.task_id,
+        "parent_task_id": task.parent_id,
+        "trace_id": task.trace_id,
+        "task_type": task.task_type,
+        "status": task.status,
+        "mode": "foreground" if is_foreground else "subagent",
+        "spawn_reason": task.context_snapshot.spawn_reason,
+    }
+    return TaskTelemetryEvent(**(values | fields))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from foldlog.envelope import Recorded
 from foldlog.models import TaskState
 from foldlog.sessions import groups, lifecycle, patches
 from foldlog.sessions.context import context_of
 from foldlog.sessions.errors import UnknownTask
+from foldlog.sessions.ledger import Ledger
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
 from foldlog.sessions.standing import Standing
-from foldlog.store.guards import all_restored
 from foldlog.store.lineages import as_of_session
-from foldlog.store.tasks import restored_task
+from foldlog.store.store import BaseStore
+from foldlog.store.tasks import TASKS
 from foldlog_projections import session
 from foldlog_projections.session import State
-
-if TYPE_CHECKING:
-    from foldlog.store import Store
 
 
 class SessionState:
@@ -29,17 +26,16 @@ class SessionState:
         """Keep how a session stands: a copy, since views go on."""
         self.session_id = standing.session_id
         self._saved: Mapping[str, Recorded] = dict(standing.saved)
-        self._state: State = session.restore(session.keep(standing.state))
+        self._state: State = session.kind.restore(session.kind.keep(standing.state))
 
     @classmethod
-    async def load(cls, session_id: str, store: Store) -> SessionState:
+    async def load(cls, session_id: str, store: BaseStore) -> SessionState:
         """Return a session as of now; an unknown one is empty.
 
         Raises:
             InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
         """
-        async with await store.session(session_id) as opened:
-            return opened.state
+        return cls(await Ledger(store, session_id).read())
 
     @property
     def context(self) -> SessionContext:
@@ -49,7 +45,7 @@ class SessionState:
     @property
     def tasks(self) -> list[TaskState]:
         """The tasks, in the order in which they were spawned."""
-        return as_of_session(all_restored(restored_task, self._saved.values()), self.session_id)
+        return as_of_session(TASKS.restore_all(self._saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
         """A task.
@@ -60,7 +56,7 @@ class SessionState:
         item = self._saved.get(task_id)
         if item is None:
             raise UnknownTask(task_id)
-        [task] = as_of_session([restored_task(item)], self.session_id)
+        [task] = as_of_session([TASKS.restore(item)], self.session_id)
         return task
 
     @property

@@ -22,6 +22,7 @@ from foldlog.sessions.held import Held
 from foldlog.sessions.models import ContextPatch, MergeStrategy, TaskGroup
 from foldlog.sessions.standing import Entry, Standing
 from foldlog.subjects import checked_id
+from foldlog_projections import updates
 
 _FOREGROUND: Final = "foreground"
 """What a task is spawned from where no task is named and none runs in the foreground."""
@@ -49,13 +50,13 @@ class Tasking(Held):
         """Have a new task wait to be started, with a snapshot of the context as it is now.
 
         Args:
-            task_id: None for a new one. Naming it makes repeating the call safe.
+            task_id: None for a new one. Naming it makes repeating the call safe: a task of that id
+                is returned as it stands.
             parent_task_id: None: the foreground task, where one runs.
             propagate_on_cancel: "cascade": cancelled with its parent; "isolate": not.
             group_id: the group that it joins.
 
         Raises:
-            TaskExists: there is one of that id.
             IllegalTransition: its parent was cancelled, and it would have been, too.
             UnknownGroup, GroupSealed: it cannot join the group.
         """
@@ -209,7 +210,12 @@ class Tasking(Held):
         update = self._redacting.update(update)
         if progress is not None:
             progress = self._redacting.progress(task_id, progress)
-        await self._write(lambda standing: lifecycle.progressed(standing, update, progress))
+        # No report comes after the update that tells of the task's end.
+        await self._write(
+            lambda standing: lifecycle.progressed(standing, update, progress),
+            also_on=updates.kind,
+            unless_seen=update.update_id,
+        )
         return update
 
     async def create_group(

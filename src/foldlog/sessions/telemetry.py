@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from foldlog.errors import ConfigurationError
 from foldlog.models import TaskStatus, TaskType
-
-if TYPE_CHECKING:
-    from foldlog.sessions.standing import Task
 
 EventType = Literal[
     "task_spawned",
@@ -147,23 +144,3 @@ class OpenTelemetryTaskTelemetrySink:
         if event.outcome == "failed":
             span.set_status(self._error)
         span.end(end_time=end)
-
-
-def told(
-    event_type: EventType, outcome: Outcome, session_id: str, task: Task, **fields: Any
-) -> TaskTelemetryEvent:
-    """The event of a task, as it stands unless `fields` say otherwise."""
-    is_foreground = task.task_type is TaskType.FOREGROUND
-    values: dict[str, Any] = {
-        "event_type": event_type,
-        "outcome": outcome,
-        "session_id": session_id,
-        "task_id": task.task_id,
-        "parent_task_id": task.parent_id,
-        "trace_id": task.trace_id,
-        "task_type": task.task_type,
-        "status": task.status,
-        "mode": "foreground" if is_foreground else "subagent",
-        "spawn_reason": task.context_snapshot.spawn_reason,
-    }
-    return TaskTelemetryEvent(**(values | fields))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Final
 
-from foldlog.envelope import Draft, Recorded
 from foldlog.models import RemoteBinding
-from foldlog.store.guards import drafting, restoring
+from foldlog.store.mapper import ID, MAPPING, Mapper
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import encode, load, mapping
 from foldlog.store.primitives import Primitives
-from foldlog.subjects import Subject, checked_id
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes
 from foldlog_projections.bindings import BindingSaved, Bound, Key
 from foldlog_projections.routes import Route
+
+BINDINGS: Final = Mapper("binding", RemoteBinding, BindingSaved, task_id=ID, metadata=MAPPING)
 
 
 class Bindings(Primitives):
@@ -25,35 +26,15 @@ class Bindings(Primitives):
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
         """Save a binding; the last save of (trace, context, task) stands.
 
-        Raises:
-            InvalidId: the trace, task or router session id is empty.
-            PayloadError: a field cannot be held. Nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        Errors as `save_event`; InvalidId for an empty trace, task or router session id.
         """
-        await self.append_drafts(*self._binding_drafted(binding))
-
-    @drafting("binding")
-    def _binding_drafted(self, binding: RemoteBinding) -> list[tuple[Subject, list[Draft]]]:
-        record = BindingSaved(
-            trace_id=binding.trace_id,
-            context_id=binding.context_id,
-            task_id=checked_id(binding.task_id, "task_id"),
-            agent_url=binding.agent_url,
-            router_session_id=binding.router_session_id,
-            remote_skill=binding.remote_skill,
-            tenant_id=binding.tenant_id,
-            user_id=binding.user_id,
-            last_remote_task_id=binding.last_remote_task_id,
-            is_terminal=binding.is_terminal,
-            metadata=mapping(binding.metadata, "metadata"),
-        )
-        saved = self.drafted("save_remote_binding", bindings.kind(binding.trace_id), record)
-        appends = [(self.subject(bindings.kind, binding.trace_id), [saved])]
-        if binding.router_session_id is not None:
-            index = self.subject(routes.kind, binding.router_session_id)
-            route = Route(binding.trace_id, binding.context_id, binding.task_id)
-            appends.append((index, [encode(routes.kind, route)]))
-        return appends
+        record = BINDINGS.record(binding)
+        appends = [self.drafts("save_remote_binding", bindings.kind(record.trace_id), record)]
+        if record.router_session_id is not None:
+            key = routes.kind(record.router_session_id)
+            route = Route(record.trace_id, record.context_id, record.task_id)
+            appends.append(self.drafts("save_remote_binding", key, route))
+        await self.append_drafts(*appends)
 
     @operation(list)
     async def list_trace_bindings(
@@ -113,8 +94,9 @@ class Bindings(Primitives):
         Errors as `save_remote_binding`.
         """
         # Without a look at what there is, which may still wait in the spool: see the fold.
-        ended = encode(bindings.kind, Key(context_id, checked_id(task_id, "task_id")))
-        await self.append_drafts((self.subject(bindings.kind, trace_id), [ended]))
+        ended = Key(context_id, checked_id(task_id, "task_id"))
+        key = bindings.kind(trace_id)
+        await self.append_drafts(self.drafts("mark_binding_terminal", key, ended))
 
     async def _resolve_routes(
         self, routes_: Iterable[Route], router_session_id: str, consistency: Consistency
@@ -132,24 +114,6 @@ class Bindings(Primitives):
 
 
 def _binding(bound: Bound) -> RemoteBinding:
-    binding = _saved_binding(bound.saved)
+    binding = BINDINGS.restore(bound.saved)
     binding.is_terminal = binding.is_terminal or bound.ended
     return binding
-
-
-@restoring
-def _saved_binding(item: Recorded) -> RemoteBinding:
-    saved = load(BindingSaved, item.payload)
-    return RemoteBinding(
-        trace_id=saved.trace_id,
-        context_id=saved.context_id,
-        task_id=saved.task_id,
-        agent_url=saved.agent_url,
-        router_session_id=saved.router_session_id,
-        remote_skill=saved.remote_skill,
-        tenant_id=saved.tenant_id,
-        user_id=saved.user_id,
-        last_remote_task_id=saved.last_remote_task_id,
-        is_terminal=saved.is_terminal,
-        metadata=saved.metadata,
-    )

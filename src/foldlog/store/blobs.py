@@ -1,8 +1,8 @@
 """Contents stored once, for as long as somebody claims them.
 
 A content's subject is the only truth about it (`foldlog_projections.blobs`). A copy is announced
-there before its bytes are stored, and claimed before anything refers to it, so that `collect` finds
-what a save that was cut short has left. The last release removes the bytes.
+there before its bytes are stored, and claimed before anything refers to it, so `collect` finds what
+an interrupted save left behind. The last release removes the bytes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key
 from foldlog.log.blobs import Blobs
-from foldlog.log.port import Append
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided, Primitives
-from foldlog.store.tombstones import clear_view
+from foldlog.store.tombstones import bury, clear_view
 from foldlog_projections import blobs
 from foldlog_projections.blobs import GRACE, Claim, Claimed, Content, Released
 
 COLLECTED_SECONDS: Final = 3600.0
-"""How old a claim must be to be collected: older than any save can be that is still under way."""
+"""How old a claim must be to be collected: older than any save that is still under way."""
 
 RENEWAL_SECONDS: Final = 600.0
 """How old a claim may become before claiming again renews it."""
@@ -43,7 +42,7 @@ RENEWAL_SECONDS: Final = 600.0
 _ATTEMPTS: Final = 10
 _DECISION_SECONDS: Final = 30.0
 _HASHED_IN_A_THREAD: Final = 1024 * 1024
-"""Bytes from which hashing would hold the event loop up for longer than a thread costs."""
+"""Bytes from which hashing would block the event loop for longer than a thread costs."""
 
 IsUsed = Callable[[str, Claim], Awaitable[bool]]
 """Given a SHA-256 and a claim: whether the claimant still refers to that content."""
@@ -58,58 +57,55 @@ class BlobStore:
         self.users: dict[str, IsUsed] = {}
 
     async def claim(self, claim: Claim, data: bytes, sha256: str, *, ttl: int = 0) -> str:
-        """Have bytes be stored for as long as they are claimed; return the name of their copy.
+        """Store bytes for as long as they are claimed; return the name of their copy.
 
-        Args:
-            ttl: seconds after which the claim ends by itself; 0 for never.
+        The claim ends by itself after `ttl` seconds; 0 for never.
 
         Raises:
             AppendFailed, LogUnavailable: nothing is claimed. AppendUnknown: it may be.
         """
-
         needed = time.time() + ttl if ttl else math.inf
-        begun = copy = ""
+        lasts = ttl + 2 * int(GRACE) if ttl else None
+        copy, begun = "", list[str]()
 
         def decide(content: Content) -> Draft | None:
             nonlocal copy
-            copy = content.copy_until(needed) or (begun if begun in content.loose else "")
+            own = next((each for each in begun if each in content.loose), "")
+            copy = content.copy_until(needed) or own
+            if not copy:
+                return draft(blobs.BEGUN, b"\xc0", id=secrets.token_hex(10))
             known = content.claims.get(claim)
             is_fresh = known is not None and time.time() - known.since < RENEWAL_SECONDS
-            if not copy or (is_fresh and copy in content.copies):
+            if is_fresh and copy in content.copies:
                 return None
             return _drafted(blobs.CLAIMED, Claimed(claim, copy, len(data), ttl))
 
         try:
             for _ in range(_ATTEMPTS):
-                await self._decide(sha256, decide)
+                appended = await self._decide(sha256, decide)
                 if copy:
                     break
-                begun = await self._begin(sha256)
-                await self._stored.put(
-                    _name(sha256, begun), data, ttl=ttl + 2 * int(GRACE) if ttl else None
-                )
+                begun += [each.id for each in appended]
+                await self._stored.put(_name(sha256, begun[-1]), data, ttl=lasts)
             else:
                 raise AppendFailed(f"the bytes of {sha256} are removed as often as they are stored")
         except AppendUnknown:
             raise
         except FoldlogError:
-            if begun:
-                with suppress(FoldlogError):  # then it is left to `collect`
-                    await self._stored.delete(_name(sha256, begun))
+            with suppress(FoldlogError):  # then it is left to `collect`
+                await self._delete(sha256, begun)
             raise
-        if begun not in ("", copy):
-            await self._stored.delete(_name(sha256, begun))  # somebody else was first
+        # Somebody else was first, or all was cleared meanwhile.
+        await self._delete(sha256, [each for each in begun if each != copy])
         return _name(sha256, copy)
 
     async def release(
         self, sha256: str, claim: Claim, *, claimed_before: float = math.inf
     ) -> int | None:
-        """Take a claim away, and the bytes with the last one.
+        """Take a claim away, and the bytes with the last one; return how many bytes went.
 
-        Returns how many bytes were removed; None if there is no such claim, or none so old.
-
-        Args:
-            claimed_before: Unix seconds by the log's clock.
+        None if there is no such claim, or none as old: `claimed_before`, in Unix seconds by the
+        log's clock.
 
         Raises:
             AppendFailed, LogUnavailable, AppendUnknown: the claim, or the bytes that nobody claims,
@@ -133,24 +129,20 @@ class BlobStore:
         return freed
 
     async def read(self, sha256: str) -> Content:
-        """Return a content as of now. Use it before the next await; never change it.
-
-        Errors as `Journal.read`.
-        """
+        """Return a content as of now. Use it before the next await; never change it."""
         return (await self._store.read(blobs.kind, sha256, consistency="strong")).state
 
     async def get(self, name: str) -> bytes | None:
         """Return the bytes of a copy, or None if they are gone.
 
         Raises:
-            LogCorrupt: they are not there whole, or not those that were saved. PastErased: in the
-                past, they were removed since. LogUnavailable: they could not be read.
+            LogCorrupt: they are damaged. PastErased: in the past, they were removed since.
+            LogUnavailable: they could not be read.
         """
         data = await self._stored.get(name)
         if data is None and self._store.past is not None:
             raise PastErased(f"blob {name}", "its bytes were removed since")
-        sha256 = name.partition("-")[0]
-        if data is not None and await digest(data) != sha256:
+        if data is not None and await digest(data) != _sha256(name):
             raise LogCorrupt(blobs.kind.name, 0, "the bytes are not those that were saved")
         return data
 
@@ -162,14 +154,12 @@ class BlobStore:
 
     async def is_readable(self, name: str, claim: Claim) -> bool:
         """Return whether bytes are claimed, or there although nobody claims them."""
-        content = await self.read(name.partition("-")[0])
-        if content.claims:
-            return claim in content.claims
-        return await self._stored.get(name) is not None
+        claims = (await self.read(_sha256(name))).claims
+        return claim in claims if claims else await self._stored.get(name) is not None
 
     async def is_sole(self, name: str, claim: Claim) -> bool:
-        """Return whether nobody but that claimant has the content of a copy."""
-        return (await self.read(name.partition("-")[0])).claims.keys() <= {claim}
+        """Return whether nobody else claims the content of a copy."""
+        return (await self.read(_sha256(name))).claims.keys() <= {claim}
 
     async def all(self) -> list[str]:
         """Return the SHA-256 of every content there ever was. For operators."""
@@ -178,10 +168,7 @@ class BlobStore:
     async def collect(
         self, contents: Iterable[str], users: Mapping[str, IsUsed], *, older_than: float
     ) -> list[tuple[Claim, int]]:
-        """Release what is claimed and not used; return each claim with the bytes it freed.
-
-        Args:
-            older_than: seconds since a claim was made.
+        """Release claims that are `older_than` these seconds and not used, with the bytes freed.
 
         Raises:
             LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
@@ -190,7 +177,7 @@ class BlobStore:
         collected: list[tuple[Claim, int]] = []
         for sha256 in contents:
             for claim, term in list((await self.read(sha256)).claims.items()):
-                is_used = users.get(claim.family, _unknown)
+                is_used = users.get(claim.family, _is_unknown)
                 if not term.is_over(time.time()) and await is_used(sha256, claim):
                     continue
                 freed = await self.release(sha256, claim, claimed_before=before)
@@ -201,37 +188,39 @@ class BlobStore:
         return collected
 
     async def clear(self) -> None:
-        """Remove all. Errors as `release`."""
-        for sha256 in await self.all():
-            for claim in list((await self.read(sha256)).claims):
-                await self.release(sha256, claim)
-            await self._remove(sha256, list((await self.read(sha256)).loose))
-
-    async def _begin(self, sha256: str) -> str:
-        subject = self._store.subject(blobs.kind, sha256)
-        begun = draft(blobs.BEGUN, b"\xc0", id=secrets.token_hex(10))
-        await self._store.append_atomically([Append(subject, (begun,))])
-        return begun.id
+        """Remove all, also what is claimed meanwhile. Errors as `release`."""
+        for subject in await self._store.forked_log.subjects(blobs.kind.name):
+            [sha256] = subject.keys
+            while (found := await self.read(sha256)).claims or found.copies or found.loose:
+                claims, copies = list(found.claims), [*found.copies, *found.loose]
+                for claim in claims:
+                    await self.release(sha256, claim)
+                await self._remove(sha256, copies)
+            await bury(self._store, [subject])
 
     async def _remove(self, sha256: str, copies: Collection[str]) -> None:
         """Remove the bytes of copies that nobody claims, and what the log says of them."""
-        for copy in copies:
-            await self._stored.delete(_name(sha256, copy))
+        await self._delete(sha256, copies)
         folded, head = await self._store.read_at(blobs.kind, sha256)
         content = folded.state
         if copies and not content.claims and content.loose.keys() <= set(copies):
             with suppress(AppendConflict):
                 await clear_view(self._store, blobs.kind(sha256), remember=False, head=head)
 
-    async def _decide(self, sha256: str, decide: Callable[[Content], Draft | None]) -> bool:
-        """Append what `decide` says to a content; return whether it said anything."""
+    async def _delete(self, sha256: str, copies: Collection[str]) -> None:
+        for copy in copies:
+            await self._stored.delete(_name(sha256, copy))
+
+    async def _decide(self, sha256: str, decide: Callable[[Content], Draft | None]) -> list[Draft]:
+        """Append what `decide` says to a content, if anything, and return it."""
         key = blobs.kind(sha256)
 
         def decision(at: At) -> dict[Key[Any], Decided]:
-            decided = decide(at.folded.state)
-            return {} if decided is None else {key: Decided([decided], None)}
+            drafts = [each for each in [decide(at.folded.state)] if each is not None]
+            return {key: Decided(drafts, drafts)}
 
-        return bool(await self._store.decide_drafts([key], decision, timeout=_DECISION_SECONDS))
+        made = await self._store.decide_drafts([key], decision, timeout=_DECISION_SECONDS)
+        return list(made[key].value) if made else []
 
 
 async def digest(data: bytes) -> str:
@@ -241,12 +230,16 @@ async def digest(data: bytes) -> str:
     return (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
 
 
-async def _unknown(sha256: str, claim: Claim) -> bool:
-    return True  # of a family that a newer version may have added
+async def _is_unknown(sha256: str, claim: Claim) -> bool:
+    return True  # a newer version may have added its family
 
 
 def _name(sha256: str, copy: str) -> str:
     return f"{sha256}-{copy}"
+
+
+def _sha256(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def _drafted(type: str, event: Claimed | Released) -> Draft:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -47,62 +47,71 @@ DECIDE_SECONDS: Final = 10.0
 
 @dataclass(slots=True)
 class _Gathering:
-    """The appends of one `atomic()` block; `open` until it ends.
+    """What one `atomic()` block saves, by subject: fewer messages, of which one append has 1,000.
 
-    A task started inside inherits the block's context and may outlive it: what it saves then is
-    no longer part of the block.
+    A task started inside inherits the block's context and may outlive it: what it saves after the
+    end is no longer part of the block, which is not `open` then.
     """
 
     core: Core
-    appends: list[Append] = field(default_factory=list)
+    drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
     open: bool = True
+
+    def add(self, appends: Iterable[tuple[Subject, Sequence[Draft]]]) -> None:
+        """Take in what is saved."""
+        for subject, drafts in appends:
+            self.drafts.setdefault(subject, []).extend(drafts)
 
 
 _gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None)
 
 
+class Backend(NamedTuple):
+    """What a store stands on. Closing the log closes blobs and snapshots as well.
+
+    Attributes:
+        outbox: the way of an append to the log, where the store degrades.
+        server: the embedded server that holds the log.
+        loop: the event loop that alone may use the log; None where any may.
+    """
+
+    log: Log
+    blobs: Blobs
+    snapshots: SnapshotStore | None = None
+    outbox: Outbox | None = None
+    server: EmbeddedServer | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+
 class Core:
     """A log and its views, as one store uses them. It lives until the store is closed.
 
-    `kinds` are the kinds that it knows, by name; `calls` what its public methods pass.
+    Attributes:
+        kinds: the kinds that it knows, by name.
+        calls: what its public methods pass.
+        past: the log, where it is that of a past moment.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        blobs: Blobs,
-        options: StoreOptions,
-        *,
-        snapshots: SnapshotStore | None = None,
-        outbox: Outbox | None = None,
-        server: EmbeddedServer | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        past = log if isinstance(log, PastLog) else None
-        forked = ForkedLog(log)
-        self.past = past
-        self.calls = Calls(degrades=options.on_error == "degrade", is_past=past is not None)
-        self.redaction = Redaction(options.redact)
-        self.kinds = {kind.name: kind for kind in (*KINDS, *options.kinds)}
-        self.hot_views = Views(
-            forked,
-            snapshots,
-            loop=loop,
-            max_hot_bytes=options.max_hot_bytes,
-            live=past is None,
-            own=[kind for kind in options.kinds if kind.of is not None],
-        )
-        self.log = log
-        self._log = forked
-        self._raw_blobs = blobs
+    def __init__(self, backend: Backend, options: StoreOptions) -> None:
+        self.backend = backend
         self._options = options
-        self._server = server
-        self._loop = loop
-        self._outbox = outbox
-        self._appends_to: Log | Outbox = outbox or log
+        self.log = log = backend.log
+        self.past = log if isinstance(log, PastLog) else None
+        self.calls = Calls(degrades=options.on_error == "degrade", is_past=self.past is not None)
+        self.redaction = Redaction(options.redact)
+        self.kinds = {kind.name: kind for kind in (*KINDS, *options.all_kinds)}
+        self._log = ForkedLog(log)
+        self.hot_views = Views(
+            self._log,
+            backend.snapshots,
+            loop=backend.loop,
+            max_hot_bytes=options.max_hot_bytes,
+            live=self.past is None,
+            own=[kind for kind in options.all_kinds if kind.of is not None],
+        )
         log.on_epoch(self.hot_views.wake)
-        if outbox is not None:
-            outbox.on_stored(self._acked)
+        if backend.outbox is not None:
+            backend.outbox.on_stored(self._acked)
 
     @property
     def forked_log(self) -> Log:
@@ -148,40 +157,44 @@ class Core:
         """The draft of a record as `method` was given it. Errors as `redacted` and `encode`."""
         return encode(key.kind, self.redacted(method, key, record), ts=ts)
 
+    def drafts(
+        self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
+    ) -> tuple[Subject, list[Draft]]:
+        """As `drafted`, with the subject it goes to: what `append_drafts` takes."""
+        subject = self.subject(key.kind, *key.keys)
+        return subject, [self.drafted(method, key, record, ts=ts)]
+
     # --- appending --------------------------------------------------------------------------------
 
-    async def append_drafts(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
+    async def append_drafts(
+        self, *appends: tuple[Subject, Sequence[Draft]], atomic: bool = False
+    ) -> None:
         """Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
 
         Inside `atomic()` it gathers, and goes when the block ends. An id that a hot view has
         applied is not appended again: the fold would drop it.
         """
         self.hot_views.check()
-        new = []
+        gathering = self._open_gathering()
+        if gathering is not None:
+            gathering.add(appends)
+            return
+        stamped = []
         for subject, drafts in appends:
             folded = self.hot_views.current(subject)
             if folded is not None:
                 drafts = [each for each in drafts if folded.admits(each.id)]
             if drafts:
-                new.append(Append(subject, tuple(drafts)))
-        gathering = self._open_gathering()
-        if gathering is not None:
-            gathering.appends.extend(new)
-        elif new:
-            await self._store(new)
-
-    async def compare_and_append(
-        self, subject: Subject, drafts: Sequence[Draft], head: int, *, also: Sequence[Append] = ()
-    ) -> int:
-        """Append if `subject` ends at `head`; return where it ends then. Never part of `atomic()`.
-
-        `also`: what is appended in the same moment, on the same shard.
-
-        Raises:
-            AppendConflict: it does not. Other errors as `Log.append`.
-        """
-        seqs = await self.append_atomically([Append(subject, tuple(drafts), head), *also])
-        return seqs[0]
+                known = 0 if folded is None else folded.cleared_at
+                stamped.append(self._log.stamped(Append(subject, tuple(drafts)), known))
+        if not stamped:
+            return
+        try:
+            seqs = await (self.backend.outbox or self.log).append(stamped, atomic=atomic)
+        except (AppendUnknown, asyncio.CancelledError):
+            self.unsettled(stamped)
+            raise
+        self._acked(stamped, seqs)
 
     async def append_atomically(self, appends: Sequence[Append]) -> list[int]:
         """Append all or nothing, at once: past the spool, and also inside `atomic()`.
@@ -201,8 +214,8 @@ class Core:
     async def settle(self) -> None:
         """Have appended first what waits in the spool. Errors as `Outbox.settle`."""
         self.hot_views.check()
-        if self._outbox is not None:
-            await self._outbox.settle()
+        if self.backend.outbox is not None:
+            await self.backend.outbox.settle()
 
     @asynccontextmanager
     async def _gather_appends(self) -> AsyncIterator[None]:
@@ -217,27 +230,13 @@ class Core:
         finally:
             gathering.open = False
             _gathering.reset(token)
-        if gathering.appends:
-            self.hot_views.check()
-            await self._store(_merged(gathering.appends), atomic=True)
+        if gathering.drafts:
+            await self.append_drafts(*gathering.drafts.items(), atomic=True)
 
     def unsettled(self, appends: Sequence[Append]) -> None:
         """Have the next reads ask the log: they are how a caller finds out."""
         for append in appends:
             self.hot_views.unsettled(append.subject)
-
-    async def _store(self, appends: Sequence[Append], *, atomic: bool = False) -> None:
-        appends = list(map(self._stamped, appends))
-        try:
-            seqs = await self._appends_to.append(appends, atomic=atomic)
-        except (AppendUnknown, asyncio.CancelledError):
-            self.unsettled(appends)
-            raise
-        self._acked(appends, seqs)
-
-    def _stamped(self, append: Append) -> Append:
-        folded = self.hot_views.current(append.subject)
-        return self._log.stamped(append, 0 if folded is None else folded.cleared_at)
 
     def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
@@ -281,11 +280,3 @@ class Core:
     ) -> AsyncGenerator[Recorded]:
         """Yield the records of a sequence, then each new one: see `Views.watch`."""
         return watching.watch(self.hot_views, projection, self.subject(projection, *keys), since_id)
-
-
-def _merged(appends: list[Append]) -> list[Append]:
-    """One append a subject: fewer messages, of which an atomic append may have 1,000."""
-    by_subject: dict[Subject, list[Draft]] = {}
-    for append in appends:
-        by_subject.setdefault(append.subject, []).extend(append.drafts)
-    return [Append(subject, tuple(drafts)) for subject, drafts in by_subject.items()]

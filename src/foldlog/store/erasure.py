@@ -1,16 +1,13 @@
 """Erasure: a session is cleared, and whether nothing of it can be read is looked for, not assumed.
 
-1. See what there is: its subjects, raw, and what its artifacts and snapshots are called.
-2. Clear it.
-3. Ask for all of it again, every way a reader has: views, raw records, snapshots, artifact bytes.
-4. Where the server's files can be seen, look whether they still hold parts of it.
+1. List what there is: views, artifacts, blobs. 2. Clear it. 3. Read all of it again in every way:
+views, raw records, snapshots, bytes. 4. Look for parts of it in the embedded server's files.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -23,10 +20,11 @@ from foldlog.store.belonging import MARKER
 from foldlog.store.clearing import Clearing
 from foldlog.store.fragments import Fragments
 from foldlog.store.operation import operation
-from foldlog.store.scopes import claim_of, scope_of_session
+from foldlog.store.references import session_keys
+from foldlog.store.scopes import claim_of
 from foldlog.subjects import Subject
-from foldlog_projections import artifacts, scoped, scopes, traces, trajectory as trajectories
-from foldlog_projections.artifacts import Held
+from foldlog_projections import artifacts, scopes
+from foldlog_projections.artifacts import Held, Saved
 from foldlog_projections.blobs import Claim
 
 _LOOKED_FOR: Final = 1024 * 1024
@@ -36,11 +34,10 @@ _LOOKED_FOR: Final = 1024 * 1024
 class Erased(NamedTuple):
     """What `erase_session` removed, and what it found afterwards.
 
-    `removed` counts envelopes by family. `artifact_bytes` and `payload_bytes` in bytes.
-    `generation` is the sequence at which the session's tombstone stands now. `looked_at` counts
-    subjects, `readable` names what could still be read, which is nothing unless somebody has
-    saved meanwhile. `on_disk` counts the parts of it that the embedded server's files still hold,
-    out of reach of every request; None where the files cannot be seen.
+    `removed` counts envelopes by family, `looked_at` subjects. `generation` is the sequence of the
+    session's tombstone. `readable` names what can still be read: nothing, unless somebody saved
+    meanwhile. `on_disk` counts parts of it in the embedded server's files, which no request
+    reaches; None without such files.
     """
 
     session_id: str
@@ -60,9 +57,8 @@ class _Survey:
     """What there is of a session. `claims` are those of artifacts and values on their copies."""
 
     views: list[Key[Any]]
-    traces: tuple[str, ...]
     pointers: list[Subject] = field(default_factory=list)
-    artifacts: list[Held] = field(default_factory=list)
+    artifacts: list[Saved] = field(default_factory=list)
     claims: list[tuple[str, Claim]] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)
     payload_bytes: int = 0
@@ -83,62 +79,54 @@ class Erasure(Clearing):
             InvalidId: the id is empty.
             LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again is safe.
         """
-        survey = await self._surveyed(session_id)
-        await self.clear_all_of(session_id)
+        survey = await self._survey(session_id)
+        await self.clear_session(session_id)
         readable = await self._read_back(survey)
         marker = await self.forked_log.last(self.subject(MARKER, session_id))
         on_disk = None
-        if self._server is not None:
-            directory = self._server.path / "jetstream"
+        if self.backend.server is not None:
+            directory = self.backend.server.path / "jetstream"
             on_disk = await asyncio.to_thread(survey.fragments.found_below, directory)
+        trace_views = (key for key in survey.views if key.kind.owner == "trace")
         return Erased(
             session_id=session_id,
             removed=dict(sorted(survey.removed.items())),
             payload_bytes=survey.payload_bytes,
             artifacts=len(survey.artifacts),
-            artifact_bytes=sum(held.saved.size_bytes for held in survey.artifacts),
-            traces=survey.traces,
+            artifact_bytes=sum(saved.size_bytes for saved in survey.artifacts),
+            traces=tuple(dict.fromkeys(key.keys[0] for key in trace_views)),
             generation=marker.seq if marker is not None else 0,
             looked_at=len(survey.views) + len(survey.pointers),
             readable=tuple(sorted(readable)),
             on_disk=on_disk,
         )
 
-    async def _surveyed(self, session_id: str) -> _Survey:
-        listed = await self.read(traces.kind, session_id, consistency="strong")
-        every = (*listed.state, f"session:{session_id}")
-        # What a fork shares with its origin stays with the origin.
+    async def _survey(self, session_id: str) -> _Survey:
         origin = (await self.lineage_of(session_id, "strong")).origin
-        shared = await self.inherited_traces(origin)
-        names = tuple(name for name in every if name not in shared)
-        views: list[Key[Any]] = [
-            *(kind(name) for name in names for kind in self.kinds_of("trace")),
-            *(trajectories.kind(session_id, name) for name in every),
-        ]
-        for kind in self.kinds_of("session"):
-            if len(kind.keys) == 1:
-                views.append(kind(session_id))
-            elif kind is not trajectories.kind:
-                views += await self.keys(kind, (session_id,))
-        scope = scope_of_session(session_id)
-        index = (await self.read(scopes.kind, scope, consistency="strong")).state
-        views.append(scopes.kind(scope))
-        views += [scoped.kind(scope, key) for key in (*index.entries, *index.gone)]
-        survey = _Survey(views, names)
-        survey.claims += [(blob, claim_of(scope, version)) for version, blob in index.blobs.items()]
-        folded = await self.read(artifacts.kind, session_id, consistency="strong")
-        survey.artifacts += [h for h in folded.state.values() if _session_of(h) == session_id]
-        for held in survey.artifacts:
-            saved = held.saved
-            claim = Claim(artifacts.kind.name, (session_id,), held.id)
-            survey.claims.append((saved.blob, claim))
-            survey.pointers.append(self.subject(POINTER, saved.artifact_id))
-            if saved.size_bytes <= _LOOKED_FOR and await self._blobs.is_sole(saved.blob, claim):
-                with suppress(LogCorrupt):  # what is damaged goes all the same
-                    survey.fragments.add(await self._blobs.get(saved.blob) or b"")
-        for key in views:
+        survey = _Survey(await self.views_of_session(session_id, origin))
+        for key in survey.views:
+            if key.kind is scopes.kind:
+                [scope] = key.keys
+                index = (await self.read(scopes.kind, scope, consistency="strong")).state
+                survey.claims += [(blob, claim_of(scope, v)) for v, blob in index.blobs.items()]
+            if key.kind is artifacts.kind:
+                folded = await self.read(key.kind, *key.keys, consistency="strong")
+                for held in list(folded.state.values()):
+                    # What a fork shares with its origin stays with the origin.
+                    if session_keys(held.saved.scope) == key.keys:
+                        await self._survey_artifact(survey, key, held)
+        for key in survey.views:
             await self._count(survey, key)
         return survey
+
+    async def _survey_artifact(self, survey: _Survey, key: Key[Any], held: Held) -> None:
+        saved, claim = held.saved, Claim(key.kind.name, key.keys, held.id)
+        survey.artifacts.append(saved)
+        survey.claims.append((saved.blob, claim))
+        survey.pointers.append(self.subject(POINTER, saved.artifact_id))
+        if saved.size_bytes <= _LOOKED_FOR and await self._blobs.is_sole(saved.blob, claim):
+            with suppress(LogCorrupt):  # what is damaged goes all the same
+                survey.fragments.add(await self._blobs.get(saved.blob) or b"")
 
     async def _count(self, survey: _Survey, key: Key[Any]) -> None:
         async for page in self.log.read(self.subject(key.kind, *key.keys)):
@@ -166,16 +154,8 @@ class Erasure(Clearing):
         for name, claim in survey.claims:
             if await self._blobs.is_readable(name, claim):
                 readable.add(f"the bytes {name}")
-        return readable | await self._snapshots_of(subjects)
-
-    async def _snapshots_of(self, subjects: Iterable[Subject]) -> set[str]:
-        snapshots = self.hot_views.snapshots
-        if snapshots is None:
-            return set()
-        return {
-            f"the snapshot of {each.name}" for each in subjects if await snapshots.store.holds(each)
-        }
-
-
-def _session_of(held: Held) -> str | None:
-    return held.saved.scope.session_id if held.saved.scope is not None else None
+        if (snapshots := self.hot_views.snapshots) is not None:
+            for subject in subjects:
+                if await snapshots.store.holds(subject):
+                    readable.add(f"the snapshot of {subject.name}")
+        return readable

@@ -2,55 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
+import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from foldlog.envelope import Draft, Recorded
+from foldlog.envelope import Draft
 from foldlog.errors import PayloadError
 from foldlog.models import PlannerEvent, StoredEvent
-from foldlog.store.guards import all_restored, drafting, restoring
-from foldlog.store.lineages import Lineages
+from foldlog.schemas import SCHEMAS, problems
+from foldlog.store.mapper import MAPPING, SECONDS, Mapper
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import dump_native, encode, finite, load, mapping
+from foldlog.store.payloads import drafting, encode
 from foldlog.store.planner import PlannerEvents
 from foldlog.subjects import Subject
-from foldlog.views import Consistency, refold
-from foldlog_projections import events, steering, tasks, updates
+from foldlog_projections import events
 from foldlog_projections.events import EventSaved
-from foldlog_projections.folds import AllRecords
-from foldlog_projections.steering import SteeringSaved
-from foldlog_projections.tasks import TaskSaved
-from foldlog_projections.updates import UpdateSaved
 
 GLOBAL_TRACE: Final = "__global__"
 """The name under which events without a trace are read."""
 
-SESSION_PREFIX: Final = "session:"
-"""What the trace of a session is called begins with this: its whole life is read as events."""
+EVENTS: Final = Mapper("event", StoredEvent, EventSaved, ts=SECONDS, payload=MAPPING)
 
-_writers_clock: Final = attrgetter("ts")
-
-
-class _Shown(NamedTuple):
-    kind: str
-    schema: type[TaskSaved | UpdateSaved | SteeringSaved]
+_log: Final = logging.getLogger("foldlog")
 
 
-_SHOWN: Final[Mapping[str, _Shown]] = {
-    "task.saved": _Shown("session.task", TaskSaved),
-    "update.saved": _Shown("session.update", UpdateSaved),
-    "steering.saved": _Shown("session.steering", SteeringSaved),
-}
-
-
-class Events(PlannerEvents, Lineages):
+class Events(PlannerEvents):
     """Events by trace, each content once."""
 
     async def save_event(
@@ -63,9 +43,9 @@ class Events(PlannerEvents, Lineages):
         older playgrounds call it, is `save_planner_event`.
 
         Raises:
-            PayloadError: a field or part of the payload cannot be held, or breaks the schema of
-                its kind where the store is strict about that. Nothing was appended.
-            InvalidId: the trace id is empty. Nothing was appended.
+            PayloadError: a part cannot be held, its path begins with the field; or a strict store
+                finds that the payload breaks the schema of its kind. Nothing was appended.
+            InvalidId: an id is empty. Nothing was appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
         if isinstance(event, str):
@@ -77,8 +57,8 @@ class Events(PlannerEvents, Lineages):
 
     @operation(nothing, writes=True, name="save_event")
     async def _save_event(self, event: StoredEvent) -> None:
-        subject, saved = self._event_drafted("save_event", event)
-        await self.append_drafts((subject, [saved]))
+        subject, draft = self._event_drafted("save_event", event)
+        await self.append_drafts((subject, [draft]))
 
     @operation(nothing, writes=True)
     async def save_events(self, events: Iterable[StoredEvent]) -> None:
@@ -87,36 +67,15 @@ class Events(PlannerEvents, Lineages):
         Each event's effect is atomic, the call is not: use `atomic()` for that. Errors as
         `save_event`; after AppendUnknown, saving all again is safe.
         """
-        by_subject = self._events_drafted(events)
+        by_subject: dict[Subject, list[Draft]] = defaultdict(list)
+        with drafting("events"):
+            for event in events:
+                subject, draft = self._event_drafted("save_events", event)
+                by_subject[subject].append(draft)
         if by_subject:
             await self.append_drafts(*by_subject.items())
 
     save_events_bulk = save_events
-
-    @operation(list)
-    async def load_history(
-        self, trace_id: str, *, consistency: Consistency = "session"
-    ) -> list[StoredEvent]:
-        """Return a trace's events in ascending `ts`, ties in log order; [] for an unknown trace.
-
-        `session:<id>` also has an event for every task save (`session.task`), update
-        (`session.update`) and steering event (`session.steering`) of that session: `node_id` is
-        the task, `ts` when it was saved, `payload` its fields, with times as ISO 8601 text. That
-        reads the session's whole log of tasks each time. (StateStore specification 2.11, section
-        "Event Types", 3.)
-
-        Raises:
-            InvalidId: the trace id is empty.
-            LogUnavailable, LogCorrupt: the history could not be read whole.
-        """
-        session_id = _session_of(trace_id)
-        folded = await self.read(events.kind, trace_id, consistency=consistency)
-        if session_id is None:
-            return all_restored(stored_event, sorted(folded.state, key=_writers_clock))
-        items = list(folded.state)
-        items += await self._session_records(session_id, consistency)
-        items += await self._origins_events(session_id, consistency)
-        return [_shown_event(item, session_id) for item in sorted(items, key=_place)]
 
     async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.
@@ -125,105 +84,40 @@ class Events(PlannerEvents, Lineages):
         """
         async with aclosing(self.follow(events.kind, trace_id, since_id=None)) as items:
             async for item in items:
-                yield stored_event(item)
+                yield EVENTS.restore(item)
 
-    @drafting("events")
-    def _events_drafted(self, events: Iterable[StoredEvent]) -> dict[Subject, list[Draft]]:
-        by_subject: dict[Subject, list[Draft]] = defaultdict(list)
-        for event in events:
-            subject, saved = self._event_drafted("save_events", event)
-            by_subject[subject].append(saved)
-        return by_subject
-
-    @drafting("event")
     def _event_drafted(self, method: str, event: StoredEvent) -> tuple[Subject, Draft]:
-        key = events.kind(trace_of(event))
-        record: EventSaved = self.redacted(method, key, recorded_event(event))
-        validation = self._options.validation
-        if validation.validate != "off":
-            validation.check(StoredEvent(**msgspec.structs.asdict(record)))
-        subject = self.subject(events.kind, trace_of(event))
-        return subject, encode(events.kind, record, ts=record.ts)
+        given = EVENTS.record(event)
+        key = events.kind(trace_of(given))
+        record: EventSaved = self.redacted(method, key, given)
+        if self._options.validate != "off":
+            self._check_schema(record)
+        return self.subject(events.kind, *key.keys), encode(events.kind, record, ts=record.ts)
 
-    async def _session_records(self, session_id: str, consistency: Consistency) -> list[Recorded]:
-        # The view of tasks keeps the last save of each; here every one counts.
-        subject = self.subject(tasks.kind, session_id)
-        envelopes = (await refold(self.forked_log, AllRecords(tasks.kind.family), subject)).state
-        items = list(tasks.each_whole(envelopes))
-        for kind in (updates.kind, steering.kind):
-            folded = await self.read(kind, session_id, consistency=consistency)
-            items += folded.state
-        return items
-
-    async def _origins_events(self, session_id: str, consistency: Consistency) -> list[Recorded]:
-        """The events that a fork shares: those of its origin's own trace, up to the fork."""
-        items: list[Recorded] = []
-        origin = (await self.lineage_of(session_id, consistency)).shared
-        while origin is not None:
-            subject = self.subject(events.kind, f"{SESSION_PREFIX}{origin.session_id}")
-            items += (await refold(self.origin_log(origin), events.kind, subject)).state
-            origin = (await self.lineage_of(origin.session_id, consistency)).shared
-        return items
+    def _check_schema(self, record: EventSaved) -> None:
+        """Refuse an event that breaks the schema of its kind, or log one line about it."""
+        schemas = SCHEMAS if self._options.schemas is None else self._options.schemas
+        found = problems(StoredEvent(**msgspec.structs.asdict(record)), schemas)
+        if not found:
+            return
+        if self._options.validate == "strict":
+            raise PayloadError(found[0].path, f"{found[0].reason} (kind {record.kind!r:.80})")
+        _log.warning(
+            "event_schema_mismatch",
+            extra={
+                "event": "event_schema_mismatch",
+                "kind": record.kind,
+                "trace_id": record.trace_id,
+                "problems": [f"{path}: {reason}" for path, reason in found],
+            },
+        )
 
 
-def trace_of(event: StoredEvent) -> str:
-    """The trace under which an event stands."""
+def trace_of(event: StoredEvent | EventSaved) -> str:
+    """The trace under which an event is kept."""
     return GLOBAL_TRACE if event.trace_id is None else event.trace_id
-
-
-@drafting("event")
-def recorded_event(event: StoredEvent) -> EventSaved:
-    """The record that saves an event. Errors as `Events.save_event`."""
-    ts = finite(event.ts, "ts")
-    payload = mapping(event.payload, "payload")
-    return EventSaved(event.trace_id, ts, event.kind, event.node_name, event.node_id, payload)
 
 
 def event_id(event: StoredEvent) -> str:
     """The id under which an event is saved: it follows from the content. Errors as `save_event`."""
-    body, record = dump_native(recorded_event(event), "payload")
-    return events.kind.id(record, body)
-
-
-@restoring
-def stored_event(item: Recorded) -> StoredEvent:
-    """The event that an `event.saved` envelope holds: a new object."""
-    saved = load(EventSaved, item.payload)
-    return StoredEvent(
-        trace_id=saved.trace_id,
-        ts=saved.ts,
-        kind=saved.kind,
-        node_name=saved.node_name,
-        node_id=saved.node_id,
-        payload=saved.payload,
-    )
-
-
-def _session_of(trace_id: str) -> str | None:
-    if not isinstance(trace_id, str) or not trace_id.startswith(SESSION_PREFIX):
-        return None
-    return trace_id.removeprefix(SESSION_PREFIX) or None
-
-
-def _place(item: Recorded) -> tuple[float, int, int]:
-    return item.ts, item.seq, item.index
-
-
-def _shown_event(item: Recorded, session_id: str) -> StoredEvent:
-    trace_id = f"{SESSION_PREFIX}{session_id}"
-    shown = _SHOWN.get(item.type)
-    if shown is None:
-        return dataclasses.replace(stored_event(item), trace_id=trace_id)
-    saved = load(shown.schema, item.payload)
-    payload: dict[str, Any] = msgspec.structs.asdict(saved)
-    context = payload.get("context_snapshot")
-    if context is not None and isinstance(context.get("spawned_at"), dt.datetime):
-        context["spawned_at"] = context["spawned_at"].isoformat()
-    return StoredEvent(
-        trace_id=trace_id,
-        ts=item.ts,
-        kind=shown.kind,
-        node_name=None,
-        node_id=saved.task_id,
-        payload=payload | {"session_id": session_id},
-    )
+    return encode(events.kind, EVENTS.record(event)).id

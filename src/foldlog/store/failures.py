@@ -1,7 +1,6 @@
-"""The one structured line for each call that fails without an error to its caller.
+"""The structured line of a call that fails without an error to its caller.
 
-Its fields are those of the StateStore specification 2.11, section "Logging Recommendations":
-`event`, `method`, `trace_id` and `exception`.
+Its fields are those of the StateStore specification 2.11, section "Logging Recommendations".
 """
 
 from __future__ import annotations
@@ -37,20 +36,15 @@ def log_failure(
 def trace_of(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str | None:
-    """The trace of a call that fits `signature`: its argument `trace_id`, or else that attribute
-    of what is given first. None where there is neither.
-    """
+    """The trace that a call names: its argument `trace_id`, else that attribute of the first."""
     given = signature.bind(*args, **kwargs).arguments
-    if "trace_id" in given:
-        return _text(given["trace_id"])
-    if isinstance(given.get("event"), str):
-        return _text(given["event"])  # `save_event(trace_id, event)`, as older callers have it
-    subject = next(iter(given.values()), None)
     try:
-        return _text(getattr(subject, "trace_id", None))
+        if "trace_id" in given:
+            trace = given["trace_id"]
+        elif isinstance(given.get("event"), str):
+            trace = given["event"]  # `save_event(trace_id, event)`, as older callers have it
+        else:
+            trace = getattr(next(iter(given.values()), None), "trace_id", None)
     except Exception:  # noqa: BLE001 - the caller's object; saving it says what is wrong
         return None
-
-
-def _text(found: object) -> str | None:
-    return found if isinstance(found, str) else None
+    return trace if isinstance(trace, str) else None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foldlog.errors import PayloadError
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import finite
-from foldlog.store.primitives import Primitives
+from foldlog.store.primitives import Item, Primitives
 from foldlog.views import Consistency
 from foldlog_projections.feedback import FeedbackSaved, kind
 
@@ -42,17 +42,13 @@ class Feedbacks(Primitives):
             comment: what was said; `redact=` sees it.
             author: who said it: an id or a name.
 
-        Raises:
-            PayloadError: neither a score nor a comment is given, or one cannot be held.
-            InvalidId: the trace id is empty. In each case nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        Errors as `save_event`; PayloadError if neither a score nor a comment is given.
         """
         if score is None and comment is None:
             raise PayloadError("score", "give a score, a comment, or both")
         checked = None if score is None else finite(score, "score")
-        key, record = kind(trace_id), FeedbackSaved(checked, comment, author)
-        draft = self.drafted("save_feedback", key, record)
-        await self.append_drafts((self.subject(kind, trace_id), [draft]))
+        record = FeedbackSaved(checked, comment, author)
+        await self.append_drafts(self.drafts("save_feedback", kind(trace_id), record))
 
     @operation(list)
     async def list_feedback(
@@ -60,19 +56,12 @@ class Feedbacks(Primitives):
     ) -> list[Feedback]:
         """Return what was said of a trace, oldest first; [] for an unknown trace.
 
-        Raises:
-            InvalidId: the trace id is empty.
-            LogUnavailable, LogCorrupt: it could not be read whole.
+        Errors as `load_history`.
         """
         folded = await self.read(kind, trace_id, consistency=consistency)
-        items = (self._item(kind, each) for each in folded.state)
-        return [
-            Feedback(
-                trace_id,
-                item.record.score,
-                item.record.comment,
-                item.record.author,
-                dt.datetime.fromtimestamp(item.ts, dt.UTC),
-            )
-            for item in items
-        ]
+        return [self._feedback(trace_id, self._item(kind, each)) for each in folded.state]
+
+    def _feedback(self, trace_id: str, item: Item) -> Feedback:
+        said: FeedbackSaved = item.record
+        created_at = dt.datetime.fromtimestamp(item.ts, dt.UTC)
+        return Feedback(trace_id, said.score, said.comment, said.author, created_at)

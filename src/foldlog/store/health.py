@@ -66,7 +66,7 @@ class HealthCheck(Core):
         except StoreClosed:
             raise
         except FoldlogError as error:
-            if self._outbox is None:
+            if self.backend.outbox is None:
                 raise
             away = f"{type(error).__name__}: {error}"
         return Health(
@@ -80,17 +80,17 @@ class HealthCheck(Core):
             streams=info.streams,
             embedded=self._embedded(),
             hot_views=len(self.hot_views),
-            spool=self._outbox.health if self._outbox else None,
+            spool=self.backend.outbox.health if self.backend.outbox else None,
             away=away,
         )
 
     def _durability(self, info: LogInfo) -> _Durability:
-        if self._server is not None:
-            return self._server.durability
+        if self.backend.server is not None:
+            return self.backend.server.durability
         return "unknown" if info.version or info is _UNSEEN else "none"
 
     def _embedded(self) -> EmbeddedHealth | None:
-        server = self._server
+        server = self.backend.server
         if server is None:
             return None
         return EmbeddedHealth(server.path, server.pid, server.port, server.log_file)

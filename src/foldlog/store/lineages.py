@@ -1,18 +1,16 @@
-"""Lineages: what a fork shares with the session it comes from, and who may be removed when.
+"""Lineages: what a fork shares with the session it comes from, and which sessions may be removed.
 
-A fork's subjects read through to its origin's (`foldlog.log.forks`). What stands elsewhere is found
-by the lineage: the traces and trajectories that were the origin's, and whose bytes still count.
+A fork's subjects read through to its origin's (`foldlog.log.forks`). The lineage leads to what
+stands elsewhere: the origin's traces and trajectories, and the artifacts whose bytes are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import Any, Protocol, TypeVar
 
 from foldlog.envelope import draft
 from foldlog.errors import SessionHasForks
+from foldlog.kind import Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
 from foldlog.store.payloads import dump
@@ -34,11 +32,13 @@ T = TypeVar("T", bound=OfSession)
 class Lineages(Primitives):
     """Where sessions come from, and which go on from them."""
 
-    async def lineage_of(self, session_id: str, consistency: Consistency = "session") -> Lineage:
-        """Return a session's lineage. Use it before the next await; never change it.
+    @property
+    def session_kinds(self) -> list[Kind[Any]]:
+        """The kinds of which a session has one view, under its id alone."""
+        return [kind for kind in self.kinds_of("session") if len(kind.keys) == 1]
 
-        Errors as `read`.
-        """
+    async def lineage_of(self, session_id: str, consistency: Consistency = "session") -> Lineage:
+        """Return a session's lineage. Use it before the next await; never change it."""
         return (await self.read(lineage.kind, session_id, consistency=consistency)).state
 
     def origin_log(self, began: Began) -> Log:
@@ -53,23 +53,18 @@ class Lineages(Primitives):
         return set((await refold(self.origin_log(began), traces.kind, subject)).state)
 
     async def relatives(self, session_id: str) -> list[str]:
-        """All sessions that may share what this one holds, itself not among them.
-
-        Strongly: what follows from it is that bytes are removed.
-        """
-        found: set[str] = set()
-        ahead = [session_id]
+        """All other sessions that may share what this one holds, as of now."""
+        found, ahead = set[str](), [session_id]
         while ahead:
             each = ahead.pop()
-            if each in found:
-                continue
-            found.add(each)
-            known = await self.lineage_of(each, "strong")
-            ahead += [*known.forks, *([known.origin.session_id] if known.origin else [])]
+            if each not in found:
+                found.add(each)
+                known = await self.lineage_of(each, "strong")
+                ahead += [*known.forks, *([known.origin.session_id] if known.origin else [])]
         return sorted(found - {session_id})
 
     async def close_lineage(self, session_id: str) -> Began | None:
-        """Have nobody fork a session from before now, as it is being cleared; return its origin.
+        """Let nobody fork a session as it was before now; return its origin.
 
         Raises:
             SessionHasForks: they share what would go. Nothing was appended.
@@ -77,7 +72,7 @@ class Lineages(Primitives):
         """
         origin: Began | None = None
 
-        def close(state: Lineage) -> Sequence[msgspec.Struct]:
+        def close(state: Lineage) -> list[Ended]:
             nonlocal origin
             if state.forks:
                 raise SessionHasForks(session_id, sorted(state.forks))
@@ -88,10 +83,7 @@ class Lineages(Primitives):
         return origin
 
     async def leave_origin(self, session_id: str, origin: Began) -> None:
-        """Tell the origin of a session that was cleared that it is shared no more.
-
-        Errors as `Log.append`. Leaving again is safe.
-        """
+        """Have the origin of a session that was cleared forget it. Leaving again is safe."""
         ended = draft(lineage.ENDED, dump(Fork(session_id)), id=f"ended:{session_id}")
         parent = self.subject(lineage.kind, origin.session_id)
         await self.append_atomically([Append(parent, (ended,))])

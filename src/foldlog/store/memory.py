@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.envelope import Draft, Recorded
-from foldlog.store.guards import drafting, restoring
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import load, mapping
+from foldlog.store.payloads import mapping
 from foldlog.store.primitives import Primitives
-from foldlog.subjects import Subject
+from foldlog.store.restoring import restore
 from foldlog.views import Consistency
 from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
@@ -20,34 +18,14 @@ class Memory(Primitives):
 
     @operation(nothing, writes=True)
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
-        """Save the state of `key`; the last save stands.
-
-        Raises:
-            InvalidId: the key is empty. PayloadError: a part cannot be held.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
-        """
-        await self.append_drafts(self._memory_drafted(key, state))
+        """Save the state of `key`; the last save stands. Errors as `save_event`."""
+        record = MemorySaved(mapping(state, "state"))
+        await self.append_drafts(self.drafts("save_memory_state", memory.kind(key), record))
 
     @operation(nothing)
     async def load_memory_state(
         self, key: str, *, consistency: Consistency = "session"
     ) -> dict[str, Any] | None:
-        """Return the last state of `key`, or None.
-
-        Raises:
-            InvalidId: the key is empty. LogUnavailable, LogCorrupt: it could not be read.
-        """
+        """Return the last state of `key`, or None. Errors as `load_history`."""
         folded = await self.read(memory.kind, key, consistency=consistency)
-        return None if folded.state is None else _state(folded.state)
-
-    @drafting("state")
-    def _memory_drafted(self, key: str, state: dict[str, Any]) -> tuple[Subject, list[Draft]]:
-        record = MemorySaved(mapping(state, "state"))
-        subject = self.subject(memory.kind, key)
-        return subject, [self.drafted("save_memory_state", memory.kind(key), record)]
-
-
-@restoring
-def _state(item: Recorded) -> dict[str, Any]:
-    state: dict[str, Any] = load(MemorySaved, item.payload).state
-    return state
+        return None if folded.state is None else restore(MemorySaved, folded.state).state

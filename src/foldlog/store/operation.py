@@ -2,7 +2,8 @@
 
 The StateStore specification 2.11 asks of production stores that methods "must not throw". With
 `on_error="degrade"` a call that fails writes one structured line, counts, and returns what an empty
-store would have. A save that the log cannot take now waits in the spool; its line says so.
+store would have. A save that the log cannot take now waits in the spool; its line says so. A call
+inside another one is part of that: it is neither measured nor degraded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
+from contextvars import ContextVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from foldlog.errors import FoldlogError, ReadOnlyStore
 from foldlog.store.failures import failure_event, log_failure, trace_of
@@ -28,58 +30,67 @@ SPOOLED: Final = "statestore_save_spooled"
 Measure = Callable[[str, Awaitable[Any]], Awaitable[Any]]
 """Awaits a call, by the method's name, and notes how it ended."""
 
+_is_inside: Final[ContextVar[bool]] = ContextVar("is_inside", default=False)
+"""Whether a public call is under way, of which this is a part."""
+
+
+class _Method(NamedTuple):
+    """A public method. `default` is None where failures are always raised."""
+
+    name: str
+    measured_as: str
+    default: Callable[[], Any] | None
+    writes: bool
+    signature: inspect.Signature | None = None
+
 
 class Calls:
     """How the calls of one store end. `failures` counts those that degraded, by method.
 
-    `measure` is given each call to await, where somebody measures.
-
     Args:
         degrades: failures become defaults.
         is_past: nothing may be written.
-        prefix: what the names of measured methods begin with.
+
+    Attributes:
+        measure: is given each call to await, if it is set.
     """
 
-    def __init__(
-        self,
-        *,
-        degrades: bool = False,
-        is_past: bool = False,
-        prefix: str = "",
-        failures: Counter[str] | None = None,
-    ) -> None:
-        self.degrades = degrades
-        self.is_past = is_past
-        self.prefix = prefix
-        self.failures: Counter[str] = Counter() if failures is None else failures
+    def __init__(self, *, degrades: bool = False, is_past: bool = False) -> None:
+        self.failures: Counter[str] = Counter()
         self.measure: Measure | None = None
-
-    def of(self, prefix: str) -> Calls:
-        """The calls of another object of the same store."""
-        return Calls(
-            degrades=self.degrades, is_past=self.is_past, prefix=prefix, failures=self.failures
-        )
+        self._degrades = degrades
+        self._is_past = is_past
 
     @property
-    def is_plain(self) -> bool:
+    def are_plain(self) -> bool:
         """Whether calls need nothing but to be made."""
-        return not (self.degrades or self.is_past or self.measure is not None)
+        return not (self._degrades or self._is_past or self.measure is not None)
 
-    async def run(self, call: Coroutine[Any, Any, T], method: _Method, given: _Given) -> T:
+    async def run(
+        self,
+        call: Coroutine[Any, Any, T],
+        method: _Method,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> T:
         """Await a call as this store has it. Cancellation always propagates.
 
         Raises:
             ReadOnlyStore: it writes, and the store is of the past.
         """
-        if method.writes and self.is_past:
+        if method.writes and self._is_past:
             call.close()
             raise ReadOnlyStore(method.name)
-        if self.degrades and method.default is not None:
-            call = self._degraded(call, method, method.default, given)
-        if self.measure is None:
+        if _is_inside.get():
             return await call
-        found: T = await self.measure(self.prefix + method.name, call)
-        return found
+        token = _is_inside.set(True)
+        try:
+            if self.measure is None:
+                return await self._ended(call, method, args, kwargs or {})
+            ended = self._ended(call, method, args, kwargs or {})
+            return cast(T, await self.measure(method.measured_as, ended))
+        finally:
+            _is_inside.reset(token)
 
     @asynccontextmanager
     async def block(self, block: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
@@ -91,22 +102,7 @@ class Calls:
             if not await block.__aexit__(type(error), error, error.__traceback__):
                 raise
         else:
-            await self.run(_end(block), _ATOMIC, ((), {}))
-
-    async def _degraded(
-        self,
-        call: Coroutine[Any, Any, T],
-        method: _Method,
-        default: Callable[[], Any],
-        given: _Given,
-    ) -> T:
-        try:
-            return await call
-        except FoldlogError as error:
-            trace_id = trace_of(method.signature, *given) if method.signature else None
-            self.note(method.name, trace_id, error)
-            found: T = default()
-            return found
+            await self.run(_end(block), _ATOMIC)
 
     def note(self, method: str, trace_id: str | None, error: FoldlogError) -> None:
         """Count a call that failed without an error to its caller, and write its line."""
@@ -115,6 +111,22 @@ class Calls:
             log_failure(SPOOLED, method, trace_id, error.cause, level=logging.WARNING)
         else:
             log_failure(failure_event(method), method, trace_id, error)
+
+    async def _ended(
+        self,
+        call: Coroutine[Any, Any, T],
+        method: _Method,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        try:
+            return await call
+        except FoldlogError as error:
+            if not self._degrades or method.default is None:
+                raise
+            trace_id = trace_of(method.signature, args, kwargs) if method.signature else None
+            self.note(method.name, trace_id, error)
+            return cast(T, method.default())
 
 
 class HasCalls(Protocol):
@@ -125,23 +137,6 @@ class HasCalls(Protocol):
 
 H = TypeVar("H", bound=HasCalls)
 _Call = Callable[Concatenate[H, P], Coroutine[Any, Any, T]]
-_Given = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class _Method:
-    """What is known of a public method. `default` is None where failures are always raised."""
-
-    def __init__(
-        self,
-        name: str,
-        signature: inspect.Signature | None,
-        default: Callable[[], Any] | None,
-        writes: bool,
-    ) -> None:
-        self.name = name
-        self.signature = signature
-        self.default = default
-        self.writes = writes
 
 
 def nothing() -> None:
@@ -150,7 +145,11 @@ def nothing() -> None:
 
 
 def operation(
-    default: Callable[[], Any] | None = None, *, writes: bool = False, name: str | None = None
+    default: Callable[[], Any] | None = None,
+    *,
+    writes: bool = False,
+    name: str | None = None,
+    prefix: str = "",
 ) -> Callable[[_Call[H, P, T]], _Call[H, P, T]]:
     """Make a method a public call of a store: see the module.
 
@@ -158,19 +157,21 @@ def operation(
         default: makes what a degrading store returns where the call fails. None: it raises.
         writes: whether a store of the past refuses it.
         name: what it is called for callers. None: the method's own name.
+        prefix: what its name begins with where calls are measured.
     """
 
     def decorate(method: _Call[H, P, T]) -> _Call[H, P, T]:
         full = inspect.signature(method)
         signature = full.replace(parameters=list(full.parameters.values())[1:])
-        about = _Method(name or method.__name__, signature, default, writes)
+        called = name or method.__name__
+        about = _Method(called, prefix + called, default, writes, signature)
 
         @functools.wraps(method)
         async def call(self: H, *args: P.args, **kwargs: P.kwargs) -> T:
             calls = self.calls
-            if calls.is_plain:
+            if calls.are_plain:
                 return await method(self, *args, **kwargs)
-            return await calls.run(method(self, *args, **kwargs), about, (args, kwargs))
+            return await calls.run(method(self, *args, **kwargs), about, args, kwargs)
 
         return cast(_Call[H, P, T], call)  # what `wraps` returns is callable alike
 
@@ -181,4 +182,4 @@ async def _end(block: AbstractAsyncContextManager[None]) -> None:
     await block.__aexit__(None, None, None)
 
 
-_ATOMIC: Final = _Method("atomic", None, nothing, True)
+_ATOMIC: Final = _Method("atomic", "atomic", nothing, writes=True)

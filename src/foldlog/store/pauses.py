@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 
-from foldlog.envelope import Draft, Recorded
-from foldlog.store.guards import drafting, restoring
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import load, mapping
+from foldlog.store.payloads import mapping
 from foldlog.store.primitives import Primitives
-from foldlog.subjects import Subject
+from foldlog.store.restoring import restore
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
@@ -24,13 +22,11 @@ class Pauses(Primitives):
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
         """Save the state under which `token` resumes.
 
-        Saving what was consumed once does not bring it back: a late retry has no effect.
-
-        Raises:
-            InvalidId: the token is empty. PayloadError: a part cannot be held.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        Saving what was consumed once does not bring it back: a late retry has no effect. Errors
+        as `save_event`.
         """
-        await self.append_drafts(self._pause_drafted(token, payload))
+        record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
+        await self.append_drafts(self.drafts("save_planner_state", pauses.kind(token), record))
 
     @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
@@ -46,33 +42,21 @@ class Pauses(Primitives):
         """
         if self.past is not None:
             folded = await self.read(pauses.kind, token, consistency="strong")
-            waiting = self._waiting(folded.state)
-            return None if waiting is None else _saved(waiting).payload
+            return self._waiting(folded.state)
         taken: dict[str, Any] | None = None
 
         def consume(pause: Pause) -> Sequence[msgspec.Struct]:
             nonlocal taken
-            waiting = self._waiting(pause)
-            taken = None if waiting is None else _saved(waiting).payload
-            return [] if waiting is None else [PauseConsumed(waiting.id)]
+            taken = self._waiting(pause)
+            return [PauseConsumed(pause.waiting.id)] if pause.waiting and taken is not None else []
 
         await self.decide(pauses.kind(token), consume)
         return taken
 
-    def _waiting(self, pause: Pause) -> Recorded | None:
-        """The save that can be resumed now, if there is one."""
-        waiting = pause.waiting
-        if waiting is None or waiting.recorded_at + _saved(waiting).ttl <= self.now():
+    def _waiting(self, pause: Pause) -> dict[str, Any] | None:
+        """What can be resumed now, if there is anything."""
+        if pause.waiting is None:
             return None
-        return waiting
-
-    @drafting("payload")
-    def _pause_drafted(self, token: str, payload: dict[str, Any]) -> tuple[Subject, list[Draft]]:
-        subject = self.subject(pauses.kind, token)
-        record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
-        return subject, [self.drafted("save_planner_state", pauses.kind(token), record)]
-
-
-@restoring
-def _saved(item: Recorded) -> PauseSaved:
-    return load(PauseSaved, item.payload)
+        saved = restore(PauseSaved, pause.waiting)
+        expired = pause.waiting.recorded_at + saved.ttl <= self.now()
+        return None if expired else saved.payload

@@ -1,7 +1,8 @@
-"""Records as bytes and back, and the checks of what callers put into their fields.
+"""What callers hand in: checked field by field, and encoded as the payload of an envelope.
 
-Structs are written as MessagePack maps, so that a later version may add fields. `Any` fields hold
-what a user supplied, exactly: see `foldlog.codec`.
+This runs the caller's code (properties, a tzinfo, a mapping of their own). Whatever that raises is
+a PayloadError. Structs are written as MessagePack maps, so that a later version may add fields.
+`Any` fields hold exactly what the user supplied: see `foldlog.codec`.
 """
 
 from __future__ import annotations
@@ -9,26 +10,49 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
 from enum import Enum
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from foldlog import codec
 from foldlog.envelope import Draft, draft
-from foldlog.errors import PayloadError
+from foldlog.errors import FoldlogError, PayloadError
 from foldlog.kind import Kind
+from foldlog.store.restoring import FAULTS, decoder
 from foldlog.upcasting import UPCASTERS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _WHERE: Final = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
-
 _encoder = msgspec.msgpack.Encoder()
 _json_encoder = msgspec.json.Encoder()
-_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+
+
+class drafting(ContextDecorator):  # noqa: N801 - written as a function is, like contextlib.suppress
+    """A block, or a function, that makes envelopes and raises no errors but foldlog's.
+
+    Its faults become a PayloadError at the path `what`. It must do no I/O: nothing was appended.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(fault, FAULTS) and not isinstance(fault, FoldlogError):
+            raise PayloadError(self._what, f"{type(fault).__name__}: {fault}") from fault
 
 
 def dump(payload: msgspec.Struct, *held: str) -> bytes:
@@ -38,34 +62,7 @@ def dump(payload: msgspec.Struct, *held: str) -> bytes:
         PayloadError: a field has another type than its schema says, is no valid Unicode, or holds
             what cannot be held exactly. Its `.path` begins with the field's name.
     """
-    return dump_native(payload, *held)[0]
-
-
-def dump_native(payload: T, *held: str) -> tuple[bytes, T]:
-    """As `dump`; also return the payload with the native form of what a user supplied."""
-    # One encoding and one decoding prove nearly every payload: see `codec.is_proven`.
-    try:
-        raw = _encoder.encode(payload)
-        decoded = _decoder(type(payload)).decode(raw)
-        for field in held:
-            if not codec.is_proven(raw, getattr(payload, field), getattr(decoded, field)):
-                break
-        else:
-            return raw, payload
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass  # what follows says what and where
-    natives = {field: codec.to_native(getattr(payload, field), field) for field in held}
-    payload = msgspec.structs.replace(payload, **natives)
-    try:
-        raw = _encoder.encode(payload)
-        _decoder(type(payload)).decode(raw)
-    except UnicodeEncodeError:
-        raise PayloadError(_first_bad_text(payload), "a lone surrogate") from None
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-        found = _WHERE.match(str(error))
-        path = (found["path"] if found else None) or type(payload).__name__
-        raise PayloadError(path, found["what"] if found else str(error)) from None
-    return raw, payload
+    return _dump_native(payload, *held)[0]
 
 
 def encode(
@@ -77,30 +74,19 @@ def encode(
         type: the record's type, where several types of the kind share a struct.
 
     Raises:
-        PayloadError: a part cannot be held. InvalidId: the id that it gives is none.
+        PayloadError: a part cannot be held. InvalidId: the id in the record is not valid.
     """
     type = type or kind.type_of(record)
-    body, native = dump_native(record, *kind.records[type].open_fields)
+    body, native = _dump_native(record, *kind.records[type].open_fields)
     version = UPCASTERS.newest.get(type, 1)
     return draft(type, body, id=kind.id(native, body), v=version, ts=ts)
 
 
-def load(type_: type[T], raw: bytes) -> T:
-    """Decode a payload.
-
-    Raises:
-        msgspec.ValidationError: it is not of that schema.
-    """
-    decoded: T = _decoder(type_).decode(raw)
-    return decoded
+# --- checks of one field: each returns what the record holds, or raises PayloadError --------------
 
 
 def finite(value: float, field: str) -> float:
-    """Return a time as a float.
-
-    Raises:
-        PayloadError: it is not a number that can be ordered.
-    """
+    """Return a time as a float that can be ordered."""
     seconds = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -113,11 +99,7 @@ def finite(value: float, field: str) -> float:
 
 
 def time_text(value: dt.datetime, field: str) -> str:
-    """Return a datetime as ISO 8601.
-
-    Raises:
-        PayloadError: it is no datetime.
-    """
+    """Return a datetime as ISO 8601."""
     if not isinstance(value, dt.datetime):
         raise PayloadError(field, f"{value!r:.80} is not a datetime")
     if type(value) is dt.datetime and value.tzinfo is dt.UTC:
@@ -126,39 +108,64 @@ def time_text(value: dt.datetime, field: str) -> str:
     return value.isoformat()
 
 
-def enum_text(value: Enum | str, members: type[Enum], field: str) -> str:
-    """Return the text of a string enum's member, or of its bare value.
+def enum_text(members: type[Enum]) -> Callable[[Enum | str, str], str]:
+    """Return what gives the text of a string enum's member, or of its bare value."""
 
-    Raises:
-        PayloadError: `members` has no such value.
-    """
-    if value.__class__ is members:
-        return str(value._value_)
-    text = value.value if isinstance(value, Enum) else value
-    try:
-        return str(members(text).value)
-    except ValueError:
-        raise PayloadError(field, f"{value!r:.80} is no {members.__name__}") from None
+    def text(value: Enum | str, field: str) -> str:
+        if value.__class__ is members:
+            return str(value._value_)
+        bare = value.value if isinstance(value, Enum) else value
+        try:
+            return str(members(bare).value)
+        except ValueError:
+            raise PayloadError(field, f"{value!r:.80} is no {members.__name__}") from None
+
+    return text
 
 
 def mapping(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return a mapping as a dict; a dict as it is.
-
-    Raises:
-        PayloadError: it is none.
-    """
+    """Return a mapping as a dict; a dict as it is."""
     if value.__class__ is dict:
         return value
-    if not isinstance(value, Mapping):
-        raise PayloadError(field, f"{value!r:.80} is not a mapping")
-    return dict(value)
+    with drafting(field):
+        if not isinstance(value, Mapping):
+            raise PayloadError(field, f"{value!r:.80} is not a mapping")
+        return dict(value)
 
 
-def _decoder(type_: type) -> msgspec.msgpack.Decoder[Any]:
-    decoder = _decoders.get(type_)
-    if decoder is None:
-        decoder = _decoders[type_] = codec.decoder(type_)
-    return decoder
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def _dump_native(payload: T, *held: str) -> tuple[bytes, T]:
+    """As `dump`; also return the payload with the native form of what a user supplied."""
+    # One encoding and one decoding prove nearly every payload: see `codec.is_proven`.
+    try:
+        raw = _encoder.encode(payload)
+        decoded = decoder(type(payload)).decode(raw)
+        for field in held:
+            if not codec.is_proven(raw, getattr(payload, field), getattr(decoded, field)):
+                break
+        else:
+            return raw, payload
+    except FAULTS:
+        pass  # what follows says what and where
+    natives = {field: _native(getattr(payload, field), field) for field in held}
+    payload = msgspec.structs.replace(payload, **natives)
+    try:
+        raw = _encoder.encode(payload)
+        decoder(type(payload)).decode(raw)
+    except UnicodeEncodeError:
+        raise PayloadError(_first_bad_text(payload), "a lone surrogate") from None
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        found = _WHERE.match(str(error))
+        path = (found["path"] if found else None) or type(payload).__name__
+        raise PayloadError(path, found["what"] if found else str(error)) from None
+    return raw, payload
+
+
+def _native(value: object, field: str) -> Any:
+    with drafting(field):
+        return codec.to_native(value, field)
 
 
 def _first_bad_text(payload: msgspec.Struct) -> str:

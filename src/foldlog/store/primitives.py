@@ -31,8 +31,8 @@ from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.store.core import DECIDE_SECONDS, Core
 from foldlog.store.cursor import checked_cursor, checked_limit
-from foldlog.store.guards import drafting
 from foldlog.store.operation import nothing, operation
+from foldlog.store.payloads import drafting
 from foldlog.views import Consistency, watching
 from foldlog_projections.fold import Folded
 from foldlog_projections.folds import AllRecords
@@ -132,14 +132,15 @@ class Primitives(Core):
                 lambda at: {key: self._decided(key, decision(self._copied(key.kind, at)))},
                 timeout=timeout,
             )
-            return one.get(key, ())
+            return one[key].value if key in one else ()
 
         def decide_many(*all_at: At) -> dict[Key[Any], Decided]:
             states = [self._copied(k.kind, at) for k, at in zip(key, all_at, strict=True)]
             found = decision(*states) or {}
             return {each: self._decided(each, records) for each, records in found.items()}
 
-        return await self.decide_drafts(list(key), decide_many, timeout=timeout)
+        many = await self.decide_drafts(list(key), decide_many, timeout=timeout)
+        return {each: stored.value for each, stored in many.items()}
 
     async def view(
         self, key: Key[S] | str, *keys: str, consistency: Consistency = "session"
@@ -250,6 +251,13 @@ class Primitives(Core):
             async for each in records:
                 yield self._item(key.kind, each)
 
+    def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
+        """Yield the sequence that a view has come to: now, and whenever it has come further.
+
+        Errors and end as `watch`.
+        """
+        return watching.advances(self.hot_views, key.kind, self._subject(key))
+
     def atomic(self) -> AbstractAsyncContextManager[None]:
         """Make the saves inside `async with store.atomic():` one append, all or nothing.
 
@@ -263,7 +271,7 @@ class Primitives(Core):
         if self.past is not None:
             raise ReadOnlyStore("atomic")
         block = self._gather_appends()
-        return block if self.calls.is_plain else self.calls.block(block)
+        return block if self.calls.are_plain else self.calls.block(block)
 
     def kind(self, name: str) -> Kind[Any]:
         """The kind of that name.
@@ -288,84 +296,92 @@ class Primitives(Core):
         timeout: float = DECIDE_SECONDS,
         also: Sequence[Append] = (),
         on_conflict: Callable[[], Awaitable[None]] | None = None,
-    ) -> dict[Key[Any], Any]:
+    ) -> dict[Key[Any], Stored]:
         """As `decide`, of decisions that are drafts. The one compare-and-set of the project.
 
         Args:
-            also: what is appended in the same moment, if anything is; on the same shard.
+            keys: those that must not have been written to meanwhile. What is decided for others
+                is appended in the same moment, wherever they end; on the same shard.
+            also: what is appended beside it, if anything is.
             on_conflict: awaited after a conflict; raises where deciding again is of no use.
 
-        1. Read strongly, behind what waits in the spool. 2. Decide. 3. Append where the reading
-        ended. 4. After a conflict, pause and begin again. 5. Where the outcome is unknown, read
-        back: what is there was appended, and what is not there can only come while its subject
-        ends where it did.
+        1. Read, behind what waits in the spool: what is in memory at first, which the append
+        proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
+        a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
+        there was appended, and what is not there can only come while its subject ends where it
+        did.
         """
-        deadline = asyncio.get_running_loop().time() + timeout
-        pause = _FIRST_PAUSE
+        attempts = _Attempts(timeout)
+        consistency: Consistency = "session"
         while True:
-            read = [At(*await self.read_at(key.kind, *key.keys)) for key in keys]
+            read = [
+                At(*await self.read_at(key.kind, *key.keys, consistency=consistency))
+                for key in keys
+            ]
             # No await from here on: a view may go on while others read, and its head with it.
             heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-            decided = {key: found for key, found in decision(*read).items() if found.drafts}
-            if not decided:
-                return {}
+            try:
+                decided = {key: found for key, found in decision(*read).items() if found.drafts}
+            except Exception:
+                if consistency == "strong":
+                    raise
+                decided = {}
+            if consistency != "strong":
+                consistency = "strong"
+                if not heads.keys() <= decided.keys():  # nothing would prove what was read
+                    continue
             appends = [
-                Append(self._subject(key), tuple(found.drafts), heads[key])
+                Append(self._subject(key), tuple(found.drafts), heads.get(key))
                 for key, found in decided.items()
             ]
+            if not appends:
+                return {}
             try:
-                await self._append_decided([*appends, *also], deadline)
+                seqs = await self._append_decided([*appends, *also], attempts)
             except AppendConflict as conflict:
                 if on_conflict is not None:
                     await on_conflict()
-                pause = await self._pause(pause, deadline, conflict)
-                continue
-            return {key: found.value for key, found in decided.items()}
+                await attempts.pause(conflict)
+            else:
+                found = zip(decided.items(), seqs, strict=False)
+                return {key: Stored(each.value, seq) for (key, each), seq in found}
 
-    async def _append_decided(self, appends: Sequence[Append], deadline: float) -> None:
-        pause, doubt = _FIRST_PAUSE, None
+    async def _append_decided(self, appends: Sequence[Append], attempts: _Attempts) -> list[int]:
+        """Append; where an outcome is unknown, read back, and append again what is not there."""
+        doubt: AppendUnknown | None = None
         while True:
             conflict: AppendConflict | None = None
             try:
-                await self.append_atomically(appends)
-                return
-            except AppendUnknown as unknown:
-                doubt = unknown
-            except AppendConflict as error:
-                conflict = error
+                return await self.append_atomically(appends)
+            except AppendUnknown as error:
+                doubt = error
+            except (AppendConflict, LogUnavailable) as error:
                 if doubt is None:
                     raise
-            except LogUnavailable:
-                if doubt is None:
-                    raise
-            # An attempt whose outcome is unknown may be stored; a conflict may be with that.
+                conflict = error if isinstance(error, AppendConflict) else None
             try:
-                if await self._was_appended(appends):
-                    return
-                if conflict is not None:
-                    raise conflict
+                seqs = [await self._stored_at(append) for append in appends]
             except LogUnavailable as error:
                 _log.debug("the outcome of a decision was not read back: %s", error)
-            pause = await self._pause(pause, deadline, doubt)
+            else:
+                if all(seqs):
+                    return seqs
+                if conflict is not None:
+                    raise conflict
+            await attempts.pause(doubt)
 
-    async def _was_appended(self, appends: Sequence[Append]) -> bool:
-        """Whether an append is on the log; with the first of its records all of it is."""
-        subject, id = appends[0].subject, appends[0].drafts[0].id
-        async with aclosing(self.forked_log.read(subject, after=appends[0].expect or 0)) as pages:
+    async def _stored_at(self, append: Append) -> int:
+        """The sequence at which an append stands; 0 if it does not."""
+        last = append.drafts[-1].id
+        async with aclosing(
+            self.forked_log.read(append.subject, after=append.expect or 0)
+        ) as pages:
             async for records in pages:
                 for record in records:
-                    if any(each.id == id for each in record.envelopes):
-                        self.hot_views.unsettled(subject)
-                        return True
-        return False
-
-    async def _pause(self, pause: float, deadline: float, error: Exception) -> float:
-        """Wait a moment and return how long to wait next; past the deadline raise the error."""
-        left = deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            raise error
-        await asyncio.sleep(min(pause * random.uniform(0.5, 1.0), left))
-        return min(2 * pause, _LONGEST_PAUSE)
+                    if any(each.id == last for each in record.envelopes):
+                        self.hot_views.unsettled(append.subject)
+                        return record.seq
+        return 0
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -415,6 +431,22 @@ class Primitives(Core):
         return Item(each.id, each.type, record, each.ts, each.recorded_at)
 
 
+class _Attempts:
+    """Attempts at one decision, with a pause between two of them, until time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._longest = _FIRST_PAUSE
+
+    async def pause(self, error: Exception) -> None:
+        """Wait a moment, half of it by chance, and longer each time; past the end raise `error`."""
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise error
+        await asyncio.sleep(min(self._longest * random.uniform(0.5, 1.0), left))
+        self._longest = min(2 * self._longest, _LONGEST_PAUSE)
+
+
 class At(NamedTuple):
     """A view's fold and the sequence at which its subject ended when it was read."""
 
@@ -426,7 +458,14 @@ class Decided(NamedTuple):
     """What is appended to a key, and what the caller is given for it."""
 
     drafts: Sequence[Draft]
+    value: Any = None
+
+
+class Stored(NamedTuple):
+    """What was decided for a key, and the sequence at which it stands."""
+
     value: Any
+    seq: int
 
 
 def _sequence_of(kind: Kind[Any]) -> Any:

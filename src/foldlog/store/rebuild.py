@@ -1,30 +1,47 @@
-"""Rebuilding: every view folded again from the log beside what is served, then put in its place.
+"""Rebuilding and verifying: every view folded again from the log, beside what is served.
 
-1. Read the log once, in order, and fold every subject from its first record.
-2. Compare each fold with what is served of it: by memory, and by its snapshot.
-3. Write the snapshots that are due of those that do not differ.
-4. At the end accept the log as it is, drop what is in memory, and remove the snapshots of what
-   differs.
-
-Until then reads are answered as if there were no rebuild, and one that is cut short has changed
-nothing that is wrong: what it has written, the next read finds right.
+Both scan the log once, fold every subject from its first record, and compare each fold with what
+memory and snapshots serve of it. `verify` reports. `rebuild` also writes the snapshots that are
+due, and at the end accepts the log, drops what is in memory and removes the snapshots that differ.
+Until then reads are answered as before, and a rebuild that is interrupted leaves them so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
+from foldlog.errors import ConfigurationError, LogCorrupt, LogRewound
+from foldlog.log.port import Log
 from foldlog.store.core import Core
-from foldlog.store.refolds import Compared, OnProgress, RebuildProgress, Refolds, targets
 from foldlog.subjects import Subject
 from foldlog.views.comparison import Difference
-from foldlog.views.view import unaccounted
+from foldlog.views.fold import Fold
+from foldlog.views.refolding import Refolded, Refolding
+from foldlog.views.served import Served
 from foldlog_projections.fold import Projection
+from foldlog_projections.registry import FAMILIES
 
-__all__ = ["Rebuild", "RebuildProgress", "RebuildReport"]
+
+class RebuildProgress(NamedTuple):
+    """How far it is: views `done` of `total`, envelopes, and `records` of `of_records`.
+
+    `projection` and `key` are those of the view that was done last, "" before there is one.
+    """
+
+    done: int
+    total: int
+    envelopes: int
+    projection: str
+    key: str
+    records: int
+    of_records: int
+
+
+OnProgress = Callable[[RebuildProgress], None]
 
 
 class RebuildReport(NamedTuple):
@@ -40,56 +57,197 @@ class RebuildReport(NamedTuple):
     seconds: float
 
 
-class Rebuild:
-    """Folds views anew, and has reads answered from what that gives."""
+class Finding(NamedTuple):
+    """What is wrong with the log, and where: a stream or subject, and a sequence in it."""
 
-    def __init__(self, core: Core, own: Sequence[Projection[Any]] = ()) -> None:
-        self._core = core
-        self._own = own
+    where: str
+    sequence: int
+    reason: str
 
-    async def rebuild(
-        self, projection: str | None = None, *, on_progress: OnProgress | None = None
-    ) -> RebuildReport:
-        """Fold every view again from the log's first record, or those of one projection.
 
-        Meanwhile reads are answered as before. Each new fold is compared with what is served; only
-        when all are there, reads are answered from the log anew, whatever the comparison gave: the
-        log is the truth. A rebuild that was interrupted, even by kill -9, may be called again.
+class VerifyReport(NamedTuple):
+    """What a verification found. `projections`: views by projection.
+
+    `differing`: views of which something else is served than the log gives. `findings`: what is
+    wrong with the log itself.
+    """
+
+    views: int
+    envelopes: int
+    projections: dict[str, int]
+    differing: tuple[Difference, ...]
+    findings: tuple[Finding, ...]
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what is served is what the log says, and all of the log can be read."""
+        return not self.differing and not self.findings
+
+
+async def rebuild(
+    core: Core, own: Sequence[Projection[Any]], name: str | None, on_progress: OnProgress | None
+) -> RebuildReport:
+    """See `Store.rebuild`. `own` are the projections of users' own."""
+    began, views = time.perf_counter(), core.hot_views
+    chosen = _chosen(name, own)
+    refolds = _Refolds(core, chosen, on_progress, _refuse)
+    wrong: list[Subject] = []
+    async with aclosing(refolds.subjects()) as subjects:
+        async for _, folds in subjects:
+            differs = any(found for _, found, _ in folds)
+            for fold, _, covered in folds:
+                if differs:
+                    wrong.append(fold.subject)
+                elif views.snapshots is not None and refolds.served.serves(fold.subject.shard):
+                    await views.snapshots.write_fold(fold, covered)
+    await core.forked_log.accept()
+    await views.drop({each.name for each in chosen})
+    for subject in dict.fromkeys(wrong):
+        await views.forget(subject)
+    return RebuildReport(*refolds.results(), time.perf_counter() - began)
+
+
+async def verify(
+    core: Core, own: Sequence[Projection[Any]], name: str | None, on_progress: OnProgress | None
+) -> VerifyReport:
+    """See `Store.verify`. `own` are the projections of users' own."""
+    began, log = time.perf_counter(), core.forked_log
+    unreadable: dict[tuple[str, int], LogCorrupt] = {}
+
+    def note(error: LogCorrupt) -> None:
+        # The fold of a subject and a read of it may meet the same record.
+        unreadable.setdefault((error.stream, error.sequence), error)
+
+    refolds = _Refolds(core, _chosen(name, own), on_progress, note)
+    lacking: list[Refolded] = []
+    async with aclosing(refolds.subjects()) as subjects:
+        async for whole, _ in subjects:
+            if whole.records < whole.expected:
+                lacking.append(whole)
+    findings = [_finding(each) for each in unreadable.values()]
+    lacking = [each for each in lacking if each.name not in {where for where, _ in unreadable}]
+    if lacking:
+        # A subject that was cleared meanwhile has rightly lost records.
+        counts = await refolds.counts()
+        findings += [_missing(e) for e in lacking if counts.get(e.name, 0) >= e.expected]
+    findings += [_finding(loss) for loss in await log.check()]
+    return VerifyReport(*refolds.results(), tuple(findings), time.perf_counter() - began)
+
+
+class _Refolds:
+    """Every view of some projections, folded anew and compared with what is served.
+
+    Args:
+        pass_over: see `Refolding`.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        projections: Sequence[Projection[Any]],
+        on_progress: OnProgress | None,
+        pass_over: Callable[[LogCorrupt], None],
+    ) -> None:
+        self._log: Log = core.forked_log
+        self._projections = projections
+        self._on_progress = on_progress
+        self._pass_over = pass_over
+        self._of: dict[str, list[Projection[Any]]] = defaultdict(list)
+        for each in projections:
+            self._of[each.family].append(each)
+        self.served = Served(self._log, core.hot_views, self._folds_of)
+        self._views = Counter[str]()
+        self._total = self._of_records = self._records = self._envelopes = 0
+        self._differing: list[Difference] = []
+
+    async def subjects(
+        self,
+    ) -> AsyncGenerator[tuple[Refolded, list[tuple[Fold[Any], Difference | None, int]]]]:
+        """Yield each subject when it is folded and compared.
+
+        With each fold: how what is served differs, and how many envelopes its snapshot covers.
 
         Raises:
-            ConfigurationError: there is no such projection.
-            LogUnavailable, LogCorrupt: the log could not be read whole. What is in memory stays.
+            LogUnavailable: the log could not be read. LogCorrupt: as `pass_over` raises it.
         """
-        began = time.perf_counter()
-        chosen = targets(projection, self._own)
-        log, views = self._core.forked_log, self._core.hot_views
-        refolds = Refolds(log, views, chosen, on_progress=on_progress)
-        wrong: list[Subject] = []
-        async with aclosing(refolds.shards()) as subjects:
-            async for _, whole, compared in subjects:
-                if any(each.differing for each in compared):
-                    wrong.append(whole.subject)
-                else:
-                    await self._write(compared)
-        await log.accept()
-        await views.drop({each.name for each in chosen})
-        for subject in wrong:
-            await views.forget(subject)
-        return RebuildReport(
-            refolds.views.total(),
-            refolds.envelopes,
-            dict(refolds.views),
-            tuple(refolds.differing),
-            time.perf_counter() - began,
-        )
+        await self.served.look(self._projections)
+        counts = await self.counts()
+        self._of_records = sum(counts.values())
+        self._total = sum(len(self._folds_of(_family(name))) for name in counts)
+        refolding = Refolding(self._log, self._folds_of, self.served.is_hot, self._pass_over)
+        for shard in range(self._log.namespace.shards):
+            async with aclosing(refolding.shard(shard, counts)) as pages:
+                async for page in pages:
+                    for whole in page:
+                        yield whole, await self._compared(whole)
+                    if not page:
+                        self._tell("", "")
 
-    async def _write(self, compared: Sequence[Compared]) -> None:
-        """Write the snapshots that are due of folds."""
-        snapshots = self._core.hot_views.snapshots
-        if snapshots is None:
-            return
-        for fold, _, covered in compared:
-            view = unaccounted(fold.projection, fold.subject)
-            view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
-            view.saved(covered)
-            await snapshots.write(view)
+    async def counts(self) -> dict[str, int]:
+        """Return how many records each subject of these projections holds, by its name."""
+        counts = await self._log.subjects()
+        return {s.name: count for s, count in counts.items() if self._folds_of(s.family)}
+
+    def _folds_of(self, family: str) -> Sequence[Projection[Any]]:
+        return self._of.get(family, ())
+
+    def results(self) -> tuple[int, int, dict[str, int], tuple[Difference, ...]]:
+        """Return what both reports begin with."""
+        views = self._views
+        return views.total(), self._envelopes, dict(views), tuple(self._differing)
+
+    async def _compared(self, whole: Refolded) -> list[tuple[Fold[Any], Difference | None, int]]:
+        compared = []
+        for fold in whole.folds:
+            found, covered = None, 0
+            try:
+                found, covered = await self.served.compare(fold)
+            except LogCorrupt as error:  # reads are answered up to that record
+                self._pass_over(error)
+            if found is not None:
+                self._differing.append(found)
+            self._views[fold.projection.name] += 1
+            compared.append((fold, found, covered))
+        self._records += whole.records
+        self._envelopes += whole.envelopes
+        if whole.subject is not None and self._on_progress is not None:
+            self._tell(whole.folds[-1].projection.name, "/".join(whole.subject.keys))
+        return compared
+
+    def _tell(self, projection: str, key: str) -> None:
+        if self._on_progress is not None:
+            done, envelopes, records = self._views.total(), self._envelopes, self._records
+            self._on_progress(
+                RebuildProgress(
+                    done, self._total, envelopes, projection, key, records, self._of_records
+                )
+            )
+
+
+def _refuse(error: LogCorrupt) -> None:
+    raise error
+
+
+def _chosen(name: str | None, own: Sequence[Projection[Any]]) -> list[Projection[Any]]:
+    """The projections that are meant: all, or the one of that name."""
+    known = {each.name: each for each in (*FAMILIES.values(), *own)}
+    if name is None:
+        return list(known.values())
+    if name not in known:
+        raise ConfigurationError(f"no projection {name!r}; there are {', '.join(known)}")
+    return [known[name]]
+
+
+def _finding(error: LogCorrupt | LogRewound) -> Finding:
+    return Finding(error.stream, error.sequence, error.reason)
+
+
+def _missing(lacking: Refolded) -> Finding:
+    lost = lacking.expected - lacking.records
+    reason = f"{lost} of {lacking.expected} records cannot be read"
+    return Finding(lacking.name, lacking.seq, reason)
+
+
+def _family(name: str) -> str:
+    return name.split(".", 4)[3]

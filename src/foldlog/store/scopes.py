@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from foldlog.errors import AppendConflict
 from foldlog.store.blobs import BlobStore
 from foldlog.store.primitives import Primitives
@@ -13,21 +11,27 @@ from foldlog_projections.blobs import Claim
 
 
 def scope_of_session(session_id: str) -> str:
-    """The key of a subject that `Scope.session` gives a session."""
+    """The subject key of a session's own scope, which `Scope.session` gives it."""
     return f"session:{session_id}"
 
 
 def claim_of(scope: str, version: str) -> Claim:
-    """The claim of a version of a value on its blob; the scope by its key of a subject."""
+    """The claim of a version of a value on its blob; the scope by its subject key."""
     return Claim(scopes.kind.name, (scope,), version)
 
 
-async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
-    """Erase a scope by its key of a subject. Fine if there is nothing.
+async def is_claim_used(store: Primitives, sha256: str, claim: Claim) -> bool:
+    """Whether a scope still holds the version of a claim, as `BlobStore.collect` asks."""
+    folded = await store.read(scopes.kind, *claim.keys, consistency="strong")
+    return claim.id in folded.state.blobs
 
-    First every key gets its tombstone, so that no moment shows half a key; then what stands before
-    them goes in one purge, however many there are. The index goes last: only what it knows leads
-    to the keys and the blobs, so that a clearing that was cut short finds all of them again.
+
+async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
+    """Erase a scope by its subject key. Fine if there is nothing.
+
+    First every key gets its tombstone, so that no moment shows half a key; then one purge takes
+    what stands before them, however many keys there are. The index goes last: only the index leads
+    to the keys and the blobs, so another clearing can finish one that was interrupted.
 
     Raises:
         LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
@@ -37,8 +41,7 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
     while True:
         folded, head = await store.read_at(scopes.kind, name)
         state, stored = folded.state, list(folded.state.blobs.items())
-        stand: dict[str, str | int] = {key: each.version for key, each in state.entries.items()}
-        stand.update(state.gone)
+        stand = {key: each.version for key, each in state.entries.items()} | state.gone
         left = [key for key, version in stand.items() if buried.get(key) != version]
         if left:
             seqs = await bury(store, (store.subject(scoped.kind, name, key) for key in left))
@@ -47,9 +50,9 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
             else:
                 first = min(seqs)
             buried |= {key: stand[key] for key in left}
-            continue  # what was written before the first tombstone has to have one, too
+            continue  # a key written before the first tombstone needs one, too
         if first and not is_purged:
-            # Made only now: of how many shards a log is shows when it is reached.
+            # Made only now: how many shards a log has is known once it is connected.
             branch = store.forked_log.namespace.branch(scoped.kind.name, name)
             await store.forked_log.purge(branch, before=first)
             is_purged = True
@@ -64,28 +67,3 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
         except AppendConflict:
             continue
         return
-
-
-class Scopes:
-    """The scopes of a store, as its clearing sees them.
-
-    Args:
-        forget: has what is kept of a session's scope beside the log forgotten; None: of all.
-    """
-
-    def __init__(
-        self, store: Primitives, blobs: BlobStore, forget: Callable[[str | None], Awaitable[None]]
-    ) -> None:
-        self._store = store
-        self._blobs = blobs
-        blobs.users[scopes.kind.name] = self._is_used
-        self.forget = forget
-
-    async def clear_session(self, session_id: str) -> None:
-        """Erase a session's own scope. Errors as `clear_scope`."""
-        await clear_scope(self._store, self._blobs, scope_of_session(session_id))
-        await self.forget(session_id)
-
-    async def _is_used(self, sha256: str, claim: Claim) -> bool:
-        folded = await self._store.read(scopes.kind, *claim.keys, consistency="strong")
-        return claim.id in folded.state.blobs

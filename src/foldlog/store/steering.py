@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
-from foldlog.envelope import Draft, Recorded
+from foldlog.envelope import Draft
 from foldlog.models import SteeringEvent, SteeringEventType
-from foldlog.steering import sanitize_payload, validate_steering_event
-from foldlog.store.feed import list_feed, watch_feed
-from foldlog.store.guards import drafting, restoring
+from foldlog.steering import check_payload, sanitize_payload
+from foldlog.store.cursor import checked_cursor, page
+from foldlog.store.lineages import as_of_session
+from foldlog.store.mapper import ID, TIME, Mapper, member_of
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import encode, enum_text, load, time_text
+from foldlog.store.payloads import drafting, encode
 from foldlog.store.primitives import Primitives
-from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import steering
+from foldlog_projections.folds import task_of
 from foldlog_projections.steering import SteeringSaved
+
+STEERING: Final = Mapper(
+    "event",
+    SteeringEvent,
+    SteeringSaved,
+    task_id=ID,
+    event_id=ID,
+    event_type=member_of(SteeringEventType),
+    created_at=TIME,
+)
 
 
 class Steering(Primitives):
@@ -31,11 +43,14 @@ class Steering(Primitives):
         Raises:
             SteeringValidationError: the store is strict about steering, and the payload breaks a
                 rule of its type. Nothing was appended.
-            InvalidId: the session, task or event id is empty. Nothing was appended.
-            PayloadError: a part cannot be held. Nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+            Others as `save_update`.
         """
-        await self.append_drafts(self._steering_drafted(event))
+        record = STEERING.record(event)
+        subject = self.subject(steering.kind, record.session_id)
+        record = self.redacted("save_steering", steering.kind(record.session_id), record)
+        # The rules are of what is saved, so they come after the hook.
+        draft = draft_steering(record, strict=self._options.strict_steering)
+        await self.append_drafts((subject, [draft]))
 
     @operation(list)
     async def list_steering(
@@ -51,74 +66,26 @@ class Steering(Primitives):
 
         Arguments and errors are those of `list_updates`; `since_id` is an `event_id`.
         """
-        return await list_feed(
-            self,
-            steering.kind,
-            _event,
-            session_id,
-            task_id=task_id,
-            since_id=since_id,
-            limit=limit,
-            consistency=consistency,
-        )
+        asked = page(since_id=since_id, limit=limit, task_id=task_id)
+        found = await self.select(steering.kind, session_id, consistency=consistency, choose=asked)
+        return as_of_session(STEERING.restore_all(found), session_id)
 
-    def watch_steering(
+    async def watch_steering(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[SteeringEvent]:
-        """Yield the events after `since_id` (from the first, if None or unknown), then new ones.
-
-        Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
-        or the iterator is.
-        """
-        return watch_feed(self, steering.kind, _event, session_id, since_id, task_id)
-
-    @drafting("event")
-    def _steering_drafted(self, event: SteeringEvent) -> tuple[Subject, list[Draft]]:
-        record = recorded_steering(event)
-        # The rules are of what is saved, so they come after the hook.
-        key = steering.kind(event.session_id)
-        redacted: SteeringSaved = self.redacted("save_steering", key, record)
-        if redacted is not record:
-            event = event.model_copy(update={"payload": redacted.payload})
-        saved = draft_steering(event, strict=self._options.strict_steering)
-        return self.subject(steering.kind, event.session_id), [saved]
+        """Yield the events after `since_id`, then each new one. As `watch_updates`."""
+        follow = self.follow(steering.kind, session_id, since_id=checked_cursor(since_id))
+        async with aclosing(follow) as items:
+            async for item in items:
+                if task_id is None or task_of(item) == task_id:
+                    [event] = as_of_session([STEERING.restore(item)], session_id)
+                    yield event
 
 
 @drafting("event")
-def draft_steering(event: SteeringEvent, *, strict: bool) -> Draft:
-    """The draft that saves an event, sanitised. Errors as `Steering.save_steering`."""
-    record = recorded_steering(event)
+def draft_steering(record: SteeringSaved, *, strict: bool) -> Draft:
+    """The draft of a record, sanitised. Errors as `Steering.save_steering`."""
     if strict:
-        validate_steering_event(event)
-    payload = sanitize_payload(event.payload)
+        check_payload(SteeringEventType(record.event_type), record.payload)
+    payload = sanitize_payload(record.payload)
     return encode(steering.kind, msgspec.structs.replace(record, payload=payload))
-
-
-@drafting("event")
-def recorded_steering(event: SteeringEvent) -> SteeringSaved:
-    """The record of an event as it is. Errors as `Steering.save_steering`."""
-    return SteeringSaved(
-        session_id=event.session_id,
-        task_id=checked_id(event.task_id, "task_id"),
-        event_id=checked_id(event.event_id, "event_id"),
-        event_type=enum_text(event.event_type, SteeringEventType, "event_type"),
-        payload=event.payload,
-        source=event.source,
-        created_at=time_text(event.created_at, "created_at"),
-        trace_id=event.trace_id,
-    )
-
-
-@restoring
-def _event(item: Recorded) -> SteeringEvent:
-    saved = load(SteeringSaved, item.payload)
-    return SteeringEvent.model_construct(
-        session_id=saved.session_id,
-        task_id=saved.task_id,
-        event_id=saved.event_id,
-        event_type=SteeringEventType(saved.event_type),
-        payload=saved.payload,
-        trace_id=saved.trace_id,
-        source=saved.source,
-        created_at=dt.datetime.fromisoformat(saved.created_at),
-    )

@@ -1,8 +1,8 @@
 """Tombstones: subjects that are emptied, and stay empty when a late writer retries.
 
 A cleared subject gets a `subject.cleared` envelope, its tombstone, with the hashes of all ids that
-it held, then what stands before it is purged. In that order, so that no moment shows half of it:
-the fold starts anew at the tombstone, whether or not the purge has happened.
+it held; then what stands before it is purged. The fold begins anew at the tombstone, whether or not
+the purge has happened, so no moment shows half of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from foldlog.envelope import CLEARED, draft, upsert_id
+from foldlog.envelope import CLEARED, Draft, draft, upsert_id
 from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.kind import Key
 from foldlog.log.port import Append
@@ -25,6 +25,8 @@ from foldlog_projections.fold import Cleared, clearing
 S = TypeVar("S")
 
 _BURIED_AT_ONCE: Final = 250
+_FORGETTING: Final = msgspec.msgpack.encode(Cleared(b""))
+"""The payload of a tombstone that remembers nothing."""
 
 
 async def clear_view(
@@ -39,7 +41,7 @@ async def clear_view(
 
     Args:
         remember: what it held is refused from now on; else it may be saved again.
-        also: what is appended in the moment in which it is emptied, if there is anything to empty.
+        also: appended in the same moment, if there is anything to empty.
         head: empty it only if it ends there.
 
     Raises:
@@ -50,22 +52,21 @@ async def clear_view(
     held: Any = None
     before = 0
 
-    def bury(at: At) -> dict[Key[Any], Decided]:
+    def decide(at: At) -> dict[Key[Any], Decided]:
         nonlocal held, before
         folded, end = at
         if head not in (None, end):
             raise AppendConflict(subject.name, head or 0, end)
         held = folded.state
-        bodies = clearing(folded) if remember else []
-        bodies = bodies or [msgspec.msgpack.encode(Cleared(b""))]
-        if not folded.seen and end < folded.cleared_at + len(bodies):
-            before = folded.cleared_at  # a clearing that was cut short may not have purged
+        tombstones = [*map(_tombstone, (remember and clearing(folded)) or [_FORGETTING])]
+        if not folded.seen and end < folded.cleared_at + len(tombstones):
+            before = folded.cleared_at  # an interrupted clearing may not have purged
             return {}
         # Else it holds something, or the bytes of late writers that no fold has let in.
         before = end + 1
-        return {key: Decided([draft(CLEARED, b, id=upsert_id(b)) for b in bodies], None)}
+        return {key: Decided(tombstones, None)}
 
-    await store.decide_drafts([key], bury, also=also)
+    await store.decide_drafts([key], decide, also=also)
     if before:
         # In this order: a writer of snapshots looks afterwards whether the log begins as it did.
         await store.forked_log.purge(subject, before=before)
@@ -73,25 +74,28 @@ async def clear_view(
     return cast(S, held)
 
 
-async def bury(core: Primitives, subjects: Iterable[Subject]) -> list[int]:
-    """Append a tombstone to each subject, which remembers nothing; return where they stand.
+async def bury(store: Primitives, subjects: Iterable[Subject]) -> list[int]:
+    """Append a tombstone that remembers nothing to each subject, unread; return their sequences.
 
-    Whatever a subject holds, nobody need have read it. What stands before is left to be purged.
+    What stands before is left to be purged.
 
     Raises:
         LogUnavailable, AppendUnknown: some may have theirs; doing it again is safe.
     """
-    body = msgspec.msgpack.encode(Cleared(b""))
-    tombstone = draft(CLEARED, body, id=upsert_id(body))
+    tombstone = _tombstone(_FORGETTING)
     found, waiting = list[int](), iter(subjects)
     while some := list(islice(waiting, _BURIED_AT_ONCE)):
         appends = [Append(subject, (tombstone,)) for subject in some]
         try:
-            seqs = await core.forked_log.append(appends)
+            seqs = await store.forked_log.append(appends)
         except (AppendUnknown, asyncio.CancelledError):
-            core.unsettled(appends)
+            store.unsettled(appends)
             raise
         for subject, seq in zip(some, seqs, strict=True):
-            core.hot_views.acked(subject, seq)
+            store.hot_views.acked(subject, seq)
         found += seqs
     return found
+
+
+def _tombstone(body: bytes) -> Draft:
+    return draft(CLEARED, body, id=upsert_id(body))

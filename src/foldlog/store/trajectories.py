@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded
+from foldlog.envelope import Recorded
 from foldlog.models import Trajectory
 from foldlog.store.cursor import checked_limit
-from foldlog.store.guards import drafting, restoring
 from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import encode, load
-from foldlog.subjects import Subject, checked_id
+from foldlog.store.payloads import drafting, encode
+from foldlog.store.restoring import load, restoring
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import traces, trajectory as trajectories
 from foldlog_projections.traces import TraceSaved
@@ -26,29 +26,20 @@ class Trajectories(Lineages):
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
         """Save a trajectory; the last save of a trace in a session stands.
 
-        Raises:
-            InvalidId: an id is empty. PayloadError: a part cannot be held.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
-                safe.
+        Errors as `save_event`. Saving again is safe.
         """
-        await self.append_drafts(*self._trajectory_drafted(trace_id, session_id, trajectory))
-
-    @drafting("trajectory")
-    def _trajectory_drafted(
-        self, trace_id: str, session_id: str, trajectory: Trajectory
-    ) -> tuple[tuple[Subject, list[Draft]], ...]:
-        kind = trajectories.kind
-        record = TrajectorySaved(trajectory.serialise())
-        record = self.redacted("save_trajectory", kind(session_id, trace_id), record)
-        Trajectory.from_serialised(record.trajectory)  # what could not be read back is not saved
-        saved = encode(kind, record)
+        method = "save_trajectory"
+        key = trajectories.kind(session_id, checked_id(trace_id, "trace_id"))
+        subject = self.subject(key.kind, *key.keys)
+        with drafting("trajectory"):
+            record = self.redacted(method, key, TrajectorySaved(trajectory.serialise()))
+            Trajectory.from_serialised(record.trajectory)  # what cannot be read back is not saved
+        saved = encode(key.kind, record)
         # The trajectory first: a trace is listed only if there is something to get. That the
         # index names the content lets a cleared session refuse a late writer's repetition.
         entry = TraceSaved(trace_id, codec.digest(saved.payload))
-        return (
-            (self.subject(kind, session_id, checked_id(trace_id, "trace_id")), [saved]),
-            (self.subject(traces.kind, session_id), [encode(traces.kind, entry)]),
-        )
+        listed = self.drafts(method, traces.kind(session_id), entry)
+        await self.append_drafts((subject, [saved]), listed)
 
     @operation(nothing)
     async def get_trajectory(

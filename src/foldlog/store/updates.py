@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
 
-from foldlog.envelope import Draft, Recorded
 from foldlog.models import StateUpdate, UpdateType
-from foldlog.store.feed import list_feed, watch_feed
-from foldlog.store.guards import drafting, restoring
+from foldlog.store.cursor import checked_cursor, page
+from foldlog.store.lineages import as_of_session
+from foldlog.store.mapper import ID, TIME, Mapper, member_of
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import enum_text, load, time_text
 from foldlog.store.primitives import Primitives
-from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency
 from foldlog_projections import updates
+from foldlog_projections.folds import task_of
 from foldlog_projections.updates import UpdateSaved
+
+UPDATES: Final = Mapper(
+    "update",
+    StateUpdate,
+    UpdateSaved,
+    update_id=ID,
+    task_id=ID,
+    update_type=member_of(UpdateType),
+    created_at=TIME,
+)
 
 
 class Updates(Primitives):
@@ -25,13 +35,11 @@ class Updates(Primitives):
     async def save_update(self, update: StateUpdate) -> None:
         """Append an update. An `update_id` that the session has seen has no effect.
 
-        Raises:
-            InvalidId: the session, task or update id is empty. Nothing was appended.
-            PayloadError: a part cannot be held; its path begins with the field. Nothing was
-                appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        Errors as `save_event`; InvalidId for an empty session, task or update id.
         """
-        await self.append_drafts(self._update_drafted(update))
+        record = UPDATES.record(update)
+        key = updates.kind(record.session_id)
+        await self.append_drafts(self.drafts("save_update", key, record))
 
     save_task_update = save_update
 
@@ -53,25 +61,15 @@ class Updates(Primitives):
                 None, or an id that the session has not seen: the last `limit` updates.
             limit: how many at most; below 1, none.
 
-        Raises:
-            InvalidId: the session id is empty.
-            PayloadError: `limit` is no integer, or a cursor no string.
-            LogUnavailable, LogCorrupt: they could not be read whole.
+        Errors as `load_history`; PayloadError if `limit` is no integer, or a cursor no string.
         """
-        return await list_feed(
-            self,
-            updates.kind,
-            restored_update,
-            session_id,
-            task_id=task_id,
-            since_id=since_id,
-            limit=limit,
-            consistency=consistency,
-        )
+        asked = page(since_id=since_id, limit=limit, task_id=task_id)
+        found = await self.select(updates.kind, session_id, consistency=consistency, choose=asked)
+        return as_of_session(UPDATES.restore_all(found), session_id)
 
     list_task_updates = list_updates
 
-    def watch_updates(
+    async def watch_updates(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
         """Yield the updates after `since_id` (from the first, if None or unknown), then new ones.
@@ -79,44 +77,9 @@ class Updates(Primitives):
         Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
         or the iterator is.
         """
-        return watch_feed(self, updates.kind, restored_update, session_id, since_id, task_id)
-
-    @drafting("update")
-    def _update_drafted(self, update: StateUpdate) -> tuple[Subject, list[Draft]]:
-        subject = self.subject(updates.kind, update.session_id)
-        key, record = updates.kind(update.session_id), recorded_update(update)
-        return subject, [self.drafted("save_update", key, record)]
-
-
-@drafting("update")
-def recorded_update(update: StateUpdate) -> UpdateSaved:
-    """The record that saves an update. Errors as `Updates.save_update`."""
-    update_id = checked_id(update.update_id, "update_id")
-    return UpdateSaved(
-        session_id=update.session_id,
-        task_id=checked_id(update.task_id, "task_id"),
-        update_id=update_id,
-        update_type=enum_text(update.update_type, UpdateType, "update_type"),
-        content=update.content,
-        created_at=time_text(update.created_at, "created_at"),
-        trace_id=update.trace_id,
-        step_index=update.step_index,
-        total_steps=update.total_steps,
-    )
-
-
-@restoring
-def restored_update(item: Recorded) -> StateUpdate:
-    """The update that an envelope holds: a new object."""
-    saved = load(UpdateSaved, item.payload)
-    return StateUpdate.model_construct(
-        session_id=saved.session_id,
-        task_id=saved.task_id,
-        trace_id=saved.trace_id,
-        update_id=saved.update_id,
-        update_type=UpdateType(saved.update_type),
-        content=saved.content,
-        step_index=saved.step_index,
-        total_steps=saved.total_steps,
-        created_at=dt.datetime.fromisoformat(saved.created_at),
-    )
+        follow = self.follow(updates.kind, session_id, since_id=checked_cursor(since_id))
+        async with aclosing(follow) as items:
+            async for item in items:
+                if task_id is None or task_of(item) == task_id:
+                    [update] = as_of_session([UPDATES.restore(item)], session_id)
+                    yield update

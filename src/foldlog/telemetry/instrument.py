@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from foldlog.errors import ConfigurationError
-from foldlog.store import Health, Store
+from foldlog.opening import Store
+from foldlog.store import Health
 from foldlog.telemetry import metrics
 from foldlog.telemetry.outcomes import OK, outcome_of
 from foldlog.telemetry.stores import jetstream
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-    from foldlog.log.jetstream.publisher import Group
+    from foldlog.log.jetstream.appender import Group
     from foldlog.telemetry.instruments import Instruments
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def instrument(
     instruments = instruments_of(meter_provider)
     tracer = trace.get_tracer("foldlog", tracer_provider=tracer_provider)
     calls = _Calls(instruments, tracer, store.log.namespace.name)
-    store.calls.measure = store.artifact_store.calls.measure = calls.measure
+    store.calls.measure = calls.measure
     _measure_reads_and_groups(store, instruments, calls.about)
     instruments.watch(store)
 

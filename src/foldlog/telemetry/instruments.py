@@ -17,7 +17,8 @@ from opentelemetry.metrics import (
 )
 
 import foldlog
-from foldlog.store import Health, Store
+from foldlog.opening import Store
+from foldlog.store import Health
 from foldlog.telemetry import metrics
 from foldlog.telemetry.metrics import Metric
 from foldlog.telemetry.stores import jetstream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from foldlog.errors import LogUnavailable
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.relay import Relay
-from foldlog.store import Store
+from foldlog.opening import Store
 
 
 def jetstream(store: Store) -> JetStreamLog | None:

@@ -1,10 +1,10 @@
-"""Two folds of one subject: where they first differ, and what to show of them. Pure."""
+"""Two folds of one subject: where they first differ, and a summary of each. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ _NOTHING: Final = object()
 
 
 class Side(NamedTuple):
-    """One of two folds: the envelopes that it has, and a digest of ids and state."""
+    """One of two folds: how many envelopes it has, and a digest of ids and state."""
 
     envelopes: int
     digest: str
@@ -37,45 +37,42 @@ class Difference(NamedTuple):
     first: str
 
 
-def difference(served: Fold[Any] | None, rebuilt: Fold[Any], first: str) -> Difference:
-    """What to show of two folds that differ. None: nothing could be served."""
+def difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> Difference:
+    """Return what to show of two folds that differ."""
     name = f"{rebuilt.projection.name}/{'/'.join(rebuilt.subject.keys)}"
     return Difference(name, _side(served), _side(rebuilt), first)
 
 
-def first_difference(served: Fold[Any], rebuilt: Fold[Any]) -> str | None:
-    """Where two folds of one subject, up to one sequence, differ first, in words; None if nowhere.
+def compare(served: Fold[Any], rebuilt: Fold[Any]) -> Difference | None:
+    """Return how two folds of one subject, up to one sequence, differ; None if they do not.
 
-    Of a sequence only those pages are compared that both have in memory.
+    Of a sequence, only pages that both have in memory are compared.
     """
-    old, new = served.folded, rebuilt.folded
-    if not rebuilt.projection.latest_only:  # one has the end of the subject only
-        for ordinal, (one, other) in enumerate(zip_longest(old.seen, new.seen)):
-            if one != other:
-                return _words(f"envelope {ordinal}", _named(one), _named(other))
-        if old.cleared_at != new.cleared_at:
-            return _words("cleared at sequence", old.cleared_at, new.cleared_at)
-        if old.refused != new.refused:
-            return _words("refused ids", len(old.refused), len(new.refused))
-        if old.newest != new.newest:
-            return _words("replaced keys", len(old.newest), len(new.newest))
-    if isinstance(old.state, Items) and isinstance(new.state, Items):
-        return _of_items(old.state, new.state)
-    if _is_equal(old.state, new.state):
-        return None
-    return _of_values(plain(old.state), plain(new.state), "state")
+    old, new = _parts(served), _parts(rebuilt)
+    for name, part in old.items():
+        other = new.get(name, _NOTHING)
+        first = None if _is_equal(part, other) else _first(plain(part), plain(other), name)
+        if first is not None:
+            return difference(served, rebuilt, first)
+    for one, another in _pages(served, rebuilt):
+        first = None if one == another else _first(plain(one), plain(another), "envelope")
+        if first is not None:
+            return difference(served, rebuilt, first)
+    return None
 
 
 def plain(value: Any) -> Any:
-    """A value as lists, dicts and scalars: structs and objects by field, sets sorted."""
-    if value is None or isinstance(value, str | bytes | int | float):
+    """Return a value as lists, dicts and scalars: structs and objects by field, sets sorted."""
+    if value is _NOTHING or value is None or isinstance(value, str | bytes | int | float):
         return value
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {_key(key): plain(each) for key, each in value.items()}
+        return {
+            key if isinstance(key, str) else repr(key): plain(each) for key, each in value.items()
+        }
     if isinstance(value, Set):
         return sorted(map(plain, value), key=repr)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -85,16 +82,36 @@ def plain(value: Any) -> Any:
     return {name: plain(each) for name, each in vars(value).items()} or repr(value)
 
 
-def _side(fold: Fold[Any] | None) -> Side:
-    if fold is None:
-        return Side(0, "")
+def _parts(fold: Fold[Any]) -> dict[str, Any]:
+    """What a fold consists of, but for the pages of a sequence."""
     folded, state = fold.folded, fold.folded.state
-    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    hashed.update("\n".join(folded.seen).encode("utf-8", "surrogatepass"))
-    hashed.update(repr((folded.cleared_at, sorted(folded.refused))).encode())
-    shown = (state.marks, _listed(state)) if isinstance(state, Items) else plain(state)
-    hashed.update(repr(shown).encode("utf-8", "surrogatepass"))
-    return Side(len(folded.seen), hashed.hexdigest())
+    if fold.projection.latest_only:
+        return {"state": state}  # the rest need not go back to the subject's beginning
+    parts = {
+        "ids": folded.seen,
+        "cleared at sequence": folded.cleared_at,
+        "refused ids": folded.refused,
+        "replaced": folded.newest,
+    }
+    if isinstance(state, Items):
+        return {**parts, "pages begin at sequence": state.marks, "index": state.places}
+    return {**parts, "state": state}
+
+
+def _pages(served: Fold[Any], rebuilt: Fold[Any]) -> Iterator[tuple[Any, Any]]:
+    """The pages that both folds have in memory, as envelopes by ordinal."""
+    old, new = served.folded.state, rebuilt.folded.state
+    for number in range(len(old.marks) if isinstance(old, Items) else 0):
+        pages = old.page(number), new.page(number)
+        if None not in pages:
+            one, other = (dict(enumerate(page, number * PAGE)) for page in pages)
+            yield one, other
+
+
+def _side(fold: Fold[Any]) -> Side:
+    parts = repr(plain(_parts(fold))).encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(parts, digest_size=_DIGEST_BYTES).hexdigest()
+    return Side(len(fold.folded.seen), digest)
 
 
 def _is_equal(old: Any, new: Any) -> bool:
@@ -103,33 +120,17 @@ def _is_equal(old: Any, new: Any) -> bool:
     return not isinstance(old, dict) or list(old) == list(new)  # equal dicts may differ in order
 
 
-def _of_items(served: Items, rebuilt: Items) -> str | None:
-    for number, (old, new) in enumerate(zip_longest(served.marks, rebuilt.marks)):
-        if old != new:
-            return _words(f"page {number} begins at sequence", old, new)
-    difference = _of_values(_listed(served), _listed(rebuilt), "index")
-    if difference is not None:
-        return difference
-    for number in range(len(served.marks)):
-        old, new = served.page(number), rebuilt.page(number)
-        if old is None or new is None or old == new:
-            continue
-        for index, (one, other) in enumerate(zip_longest(old, new)):
-            if one != other:
-                return _of_values(plain(one), plain(other), f"envelope {number * PAGE + index}")
-    return None
-
-
-def _of_values(old: Any, new: Any, path: str) -> str | None:
+def _first(old: Any, new: Any, path: str) -> str | None:
+    """Where two plain values first differ, in words; None if nowhere."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            found = _of_values(old.get(key, _NOTHING), new.get(key, _NOTHING), f"{path}.{key}")
+            found = _first(old.get(key, _NOTHING), new.get(key, _NOTHING), f"{path}.{key}")
             if found is not None:
                 return found
         return None if list(old) == list(new) else _words(f"{path}: order", list(old), list(new))
     if isinstance(old, list) and isinstance(new, list):
         for index, (one, other) in enumerate(zip_longest(old, new, fillvalue=_NOTHING)):
-            found = _of_values(one, other, f"{path}[{index}]")
+            found = _first(one, other, f"{path}[{index}]")
             if found is not None:
                 return found
         return None
@@ -137,24 +138,10 @@ def _of_values(old: Any, new: Any, path: str) -> str | None:
     return None if repr(old) == repr(new) else _words(path, old, new)
 
 
-def _listed(items: Items) -> dict[str, list[int]]:
-    return {key: list(place) for key, place in items.places.items()}
-
-
-def _key(key: Any) -> str:
-    return key if isinstance(key, str) else repr(key)
-
-
-def _named(id: str | None) -> Any:
-    return _NOTHING if id is None else id
-
-
 def _words(what: str, served: Any, rebuilt: Any) -> str:
     return f"{what}: {_short(served)} was served, {_short(rebuilt)} is in the log"
 
 
 def _short(value: Any) -> str:
-    if value is _NOTHING:
-        return "nothing"
-    text = repr(value)
+    text = "nothing" if value is _NOTHING else repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

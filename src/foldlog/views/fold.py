@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Position
+from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
@@ -19,7 +20,7 @@ S = TypeVar("S")
 class Fold(Generic[S]):
     """A fold that has every record of its subject up to sequence `applied`.
 
-    `last` is where the last envelope of these stands.
+    `last` is the position of its last envelope.
     """
 
     __slots__ = ("applied", "folded", "last", "projection", "subject")
@@ -31,27 +32,25 @@ class Fold(Generic[S]):
         self.applied = 0
         self.last: Position | None = None
 
-    def advance(self, record: Record) -> None:
-        """Fold in a record, if it is new. No record may be missing before it.
+    def advance(self, envelopes: Sequence[Recorded]) -> None:
+        """Fold in the envelopes of one or more whole records, which follow without a gap.
 
         Raises:
-            LogCorrupt: a payload is not what its type says. The fold stays before the record, but
-                some of its envelopes may have taken effect.
+            LogCorrupt: a payload is not what its type says. `applied` stays, but envelopes before
+                that one may have taken effect.
         """
-        if record.seq <= self.applied:
-            return
         projection, folded = self.projection, self.folded
-        try:
-            for envelope in record.envelopes:
+        for envelope in envelopes:
+            try:
                 step(projection, folded, envelope)
-        except msgspec.MsgspecError as error:
-            raise LogCorrupt(self.subject.name, record.seq, str(error)) from error
-        self.applied = record.seq
-        self.last = record.envelopes[-1].position
+            except msgspec.MsgspecError as error:
+                raise LogCorrupt(self.subject.name, envelope.seq, str(error)) from error
+        self.applied = envelopes[-1].seq
+        self.last = envelopes[-1].position
 
 
 async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
-    """Fold every record of `subject`, beside whatever view of it is hot.
+    """Fold every record of `subject`, whatever view of it is in memory.
 
     Raises:
         LogUnavailable, LogCorrupt: the log could not be read whole.
@@ -60,25 +59,16 @@ async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folde
     async with aclosing(log.read(subject)) as pages:
         async for records in pages:
             for record in records:
-                fold.advance(record)
+                fold.advance(record.envelopes)
     return fold.folded
 
 
-def continues(ground: Position, first: Record, *, within: bool = False) -> bool:
-    """Whether a log whose first record from `ground` on is `first` is the one that was applied.
+def holds(position: Position, first: Record) -> bool:
+    """Whether the log holds an envelope, given its first record at or after that sequence.
 
-    Where the subject was cleared meanwhile, it begins with that. `within`: the ground may stand
-    inside its record, which will then be applied again.
+    A subject that was cleared meanwhile begins with the clearing instead.
     """
-    if first.seq != ground.seq:
+    if first.seq != position.seq:
         return first.envelopes[0].type == CLEARED
-    if not within:
-        return first.envelopes[-1].position == ground
-    return ground.index < len(first.envelopes) and (
-        first.envelopes[ground.index].position == ground
-    )
-
-
-def precedes(ground: Position, last: Position | None) -> bool:
-    """Whether a log that ends with `last` can be the one that was applied, or follow it."""
-    return last is not None and (last.seq > ground.seq or last == ground)
+    envelopes = first.envelopes
+    return position.index < len(envelopes) and envelopes[position.index].position == position

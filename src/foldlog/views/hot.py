@@ -1,4 +1,4 @@
-"""Which views are hot, what they cost, and which of them is to go first."""
+"""Which views are hot, what memory they take, and which of them is to go first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from foldlog.views.view import Key, View
 class Hot:
     """The hot views by `View.key`. Every method takes a time that does not depend on their number.
 
-    `bytes` is what the hydrated ones take, by estimate: those may go. The others are being loaded,
-    or watched by somebody who does not read just now.
+    `bytes` is the estimate for the hydrated ones, which may be evicted. The others are being
+    loaded, or watched by somebody who does not read just now.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -37,20 +37,18 @@ class Hot:
         """Take a view in."""
         self._views[view.key] = view
 
-    def account(self, view: View[Any], growth: int) -> None:
-        """Note by how many bytes a view's memory has changed."""
-        if view.key in self._hydrated:
-            self.bytes += growth
-
     def touch(self, view: View[Any]) -> None:
         """Note that a hydrated view is used just now."""
-        if self._views.get(view.key) is not view:
-            return
         if view.key in self._hydrated:
             self._hydrated.move_to_end(view.key)
-        else:
-            self._hydrated[view.key] = view
-            self.bytes += view.bytes
+
+    def weigh(self, view: View[Any]) -> None:
+        """Count what memory a hydrated view takes now, if it is still here."""
+        if view.is_hydrated and self._views.get(view.key) is view:
+            self._hydrated.setdefault(view.key, view)
+            size = view.estimate()
+            self.bytes += size - view.bytes
+            view.bytes = size
 
     @property
     def is_full(self) -> bool:
@@ -77,5 +75,4 @@ class Hot:
         del self._views[view.key]
         if self._hydrated.pop(view.key, None) is not None:
             self.bytes -= view.bytes
-        view.detach()
         return True

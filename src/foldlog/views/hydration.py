@@ -13,7 +13,7 @@ from foldlog.envelope import CLEARED, Position, Recorded
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Log
 from foldlog.upcasting import UPCASTERS
-from foldlog.views.fold import continues, precedes
+from foldlog.views.fold import holds
 from foldlog.views.latest import read_latest
 from foldlog.views.snapshot import MIN_LONG, Restored
 from foldlog.views.snapshots import Snapshots
@@ -37,20 +37,22 @@ class Hydration:
 
         Raises:
             LogUnavailable, LogCorrupt: that was not possible.
-            LogRewound: what the view, or its snapshot, had of the log is gone, and not by clearing.
+            LogRewound: the log does not hold what the view or its snapshot has of it, and the
+                subject was not cleared.
         """
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
-        view.enter(epoch)
-        # Since pushes may have been missed, the log may have been restored or replaced: what this
-        # view has applied last must still be there. A replica that lags proves nothing.
-        ground = view.last if epoch != view.checked_epoch else None
+        # The log checks that it lost nothing. That it was restored, and has grown since past all
+        # that this process knew of, only the last envelope shows. A replica that lags does not.
+        unproven = view.last if epoch != view.checked_epoch else None
+        if epoch != view.checked_epoch:
+            view.forget_pushes()
         if view.projection.latest_only:
             await self._read_latest(view, strong)
-        elif not view.applied:
-            await self._read_cold(view, strong)
+        elif view.applied:
+            await self._read_on(view, unproven if strong else None, strong)
         else:
-            await self._read_on(view, ground if strong else None, strong)
-        view.checked(at, epoch if strong or ground is None else view.checked_epoch)
+            await self._read_cold(view, strong)
+        view.checked(at, epoch if strong or unproven is None else view.checked_epoch)
         if strong and view.applied < heard == view.known_head:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied
@@ -80,20 +82,18 @@ class Hydration:
                     break
 
     async def _read_latest(self, view: View[Any], strong: bool) -> None:
-        ground = view.last  # before the await: pushes go on meanwhile
+        last = view.last  # before the await: pushes go on meanwhile
         latest = await read_latest(
             self._log, view.projection, view.subject, strong=strong, unless=view.applied
         )
-        if strong and ground is not None and not precedes(ground, latest.last):
-            view.reset()
-            view.adopt_latest(latest)
-            _settle(view, ground)
+        if strong and last is not None and latest.last != last and latest.head <= last.seq:
+            raise _rewound(view, last)
         view.adopt_latest(latest)
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
         """Read from the beginning; where there is more than a little, look for a snapshot."""
         restored: Restored[Any] | None = None
-        looked = self._snapshots is None
+        looked = False
         async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
             async for records in pages:
                 view.apply(records)
@@ -110,7 +110,7 @@ class Hydration:
                 self._snapshots.discard(view.subject)  # it was cleared since
 
     async def _restored(self, view: View[Any]) -> Restored[Any] | None:
-        """The view's snapshot, if it is ahead of the view. One of before a clearing goes."""
+        """The view's snapshot, if it is ahead of the view. One from before a clearing goes."""
         if self._snapshots is None:
             return None
         restored = await self._snapshots.load(view.projection, view.subject)
@@ -122,23 +122,26 @@ class Hydration:
         return restored if restored.ground.seq > view.applied else None
 
     async def _read_on(self, view: View[Any], unproven: Position | None, strong: bool) -> None:
-        """Apply what follows, unless the log does not hold `unproven`: then all there is.
+        """Apply what follows, if the first record of the same read shows `unproven`.
 
-        What proves the ground is the first record of the same read.
+        Else the subject was cleared, which shows when all of it is read.
         """
-        after = view.applied if unproven is None else unproven.seq - 1
-        ground = unproven
+        after, is_proven = view.applied, unproven is None
+        if unproven is not None:
+            after = unproven.seq - 1
         async with aclosing(self._log.read(view.subject, after=after, strong=strong)) as pages:
             async for records in pages:
-                if ground is not None:
-                    if not continues(ground, records[0], within=view.applied < ground.seq):
-                        break
-                    ground = None
+                is_proven = is_proven or (unproven is not None and holds(unproven, records[0]))
+                if not is_proven:
+                    break
                 view.apply(records)
-        if ground is not None:
-            view.reset()
-            await self._read_on(view, None, strong)
-            _settle(view, ground)
+        if unproven is not None and not is_proven:
+            anew = View(view.projection, view.subject)
+            await self._read_on(anew, None, strong)
+            # A late writer's record may stand before the clearing.
+            if anew.folded.cleared_at <= unproven.seq:
+                raise _rewound(view, unproven)
+            view.adopt_fold(anew)
 
     async def _fill(self, view: View[Items], items: Items, first: int, last: int) -> bool:
         """Load the pages from `first` to `last`; False if the log does not have them."""
@@ -183,11 +186,5 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _settle(view: View[Any], ground: Position) -> None:
-    """Tell a log that was rewound from one whose subject was cleared, now that all of it is read.
-
-    What stood before a clearing may be gone, though it is not the clearing that comes first: a
-    late writer's record may stand between the two.
-    """
-    if view.folded.cleared_at <= ground.seq:
-        raise LogRewound(view.subject.name, ground.seq, f"{ground.id!r:.80} was read there")
+def _rewound(view: View[Any], last: Position) -> LogRewound:
+    return LogRewound(view.subject.name, last.seq, f"{last.id!r:.80} was read there")

@@ -1,37 +1,39 @@
-"""Folding all subjects of a shard from the log, in one scan, within bounded memory.
+"""Folding every subject of a shard from the log, in one scan, within bounded memory.
 
-A scan brings the records of all subjects in the order of the log. A subject's folds are in memory
-from its first record to its last, which is known by count. Where what was written side by side is
-more than may be, sequences let go of their pages; where that is not enough, the folds begun last
-are given up, and made in another scan.
+A scan brings the records of all subjects in the order of the log. Those of one subject are put
+aside and folded together, which is several times as fast as one by one. The log's counts say which
+record of a subject is its last. Beyond `MAX_BYTES`, the subjects that came last are left to another
+scan.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
-from foldlog.envelope import FORKED, unpack
+from foldlog.envelope import FORKED, Recorded, unpack
 from foldlog.errors import LogCorrupt
-from foldlog.log.port import Log, Record, Stored
+from foldlog.log.port import Log, Stored
 from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
 from foldlog_projections.fold import Projection
 from foldlog_projections.items import Items
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""What the folds in memory may take, by estimate."""
+"""What records and folds in memory may take, by estimate."""
 
-_ENVELOPE_BYTES: Final = 500
+_BATCH: Final = 128
+"""Records of a subject that are folded together."""
+
+_RECORD_BYTES: Final = 700
 _ID_BYTES: Final = 250
-_EMPTY_BYTES: Final = 1000
 
 _MOST_SEEN: Final = 1024
-"""Ids that a fold of which the last envelope stands needs at most."""
+"""Ids that the fold of a last envelope keeps."""
 
 FoldsOf = Callable[[str], Sequence[Projection[Any]]]
 """The projections of a family, by its name; none for a family without views."""
@@ -39,48 +41,36 @@ FoldsOf = Callable[[str], Sequence[Projection[Any]]]
 
 @dataclass(slots=True)
 class Refolded:
-    """A subject and its folds.
+    """A subject and its folds, of `records` records that hold `envelopes` envelopes.
 
-    `records` went into the folds; `expected` says how many the log counted. Fewer are there where
-    some were purged meanwhile, or cannot be read. `seq` is where the last one stands.
+    `first` is the sequence of the first one. `expected` is how many the log counted: more than
+    `records` where some were purged meanwhile or cannot be read. `missing` have not been folded;
+    `due` of them are folded together next.
     """
 
-    subject: Subject
-    folds: list[Fold[Any]]
-    expected: int
+    name: str
     first: int
+    expected: int
+    missing: int
+    due: int
+    subject: Subject | None = None
+    folds: list[Fold[Any]] = field(default_factory=list)
+    waiting: list[Stored] = field(default_factory=list)
     records: int = 0
     envelopes: int = 0
+    bytes: int = 0
     seq: int = 0
-    bytes: int = _EMPTY_BYTES
-
-    def advance(self, record: Record) -> None:
-        """Fold a record into each fold.
-
-        Raises:
-            LogCorrupt: one of them fails on it; the others have it.
-        """
-        self.records += 1
-        self.envelopes += len(record.envelopes)
-        self.seq = record.seq
-        failure: LogCorrupt | None = None
-        for fold in self.folds:
-            try:
-                fold.advance(record)
-            except LogCorrupt as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+    is_fork: bool = False
 
     def shrink(self) -> None:
-        """Let go of what the log has, and can be done without."""
+        """Let go of pages and ids that the log has."""
         for fold in self.folds:
-            if isinstance(fold.folded.state, Items):
-                if fold.folded.state.release():
-                    self.bytes = _EMPTY_BYTES + _ID_BYTES * self.envelopes
+            state = fold.folded.state
+            if isinstance(state, Items) and state.release():
+                self.bytes = _ID_BYTES * self.envelopes
             elif fold.projection.latest_only and len(fold.folded.seen) > _MOST_SEEN:
                 fold.folded.seen.clear()
-                self.bytes = _EMPTY_BYTES
+                self.bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +78,15 @@ class Refolding:
     """How the subjects of a log are folded.
 
     Args:
-        keeps: whether the pages of a subject's sequences stay in memory, however many there are.
-        spare: called with what cannot be read, which is then passed over. None: it is raised.
+        keeps: whether the pages of a subject's sequences stay in memory, to be compared.
+        pass_over: called with an error for each record that cannot be read or folded, which is
+            then passed over. It may raise the error.
     """
 
     log: Log
     folds_of: FoldsOf
-    keeps: Callable[[Subject], bool] = lambda subject: False
-    spare: Callable[[LogCorrupt], None] | None = None
+    keeps: Callable[[Subject], bool]
+    pass_over: Callable[[LogCorrupt], None]
     max_bytes: int = MAX_BYTES
 
     async def shard(self, shard: int, counts: Mapping[str, int]) -> AsyncGenerator[list[Refolded]]:
@@ -106,30 +97,20 @@ class Refolding:
 
         Raises:
             LogUnavailable: the log could not be read.
-            LogCorrupt: a record cannot be read, and none is to be spared.
         """
         after = 0
         while counts:
-            forks: list[Refolded] = []
             deferred: dict[str, int] = {}
-            async with aclosing(self._scanned(shard, after, counts, forks, deferred)) as pages:
+            async with aclosing(self._scan(shard, after, dict(counts), deferred)) as pages:
                 async for whole in pages:
                     yield whole
-            for fork in forks:  # no scan brings what a fork shares with its origin
-                yield [await self._read(fork)]
             counts = {name: counts[name] for name in deferred}
             after = min(deferred.values(), default=1) - 1
 
-    async def _scanned(
-        self,
-        shard: int,
-        after: int,
-        counts: Mapping[str, int],
-        forks: list[Refolded],
-        deferred: dict[str, int],
+    async def _scan(
+        self, shard: int, after: int, unseen: dict[str, int], deferred: dict[str, int]
     ) -> AsyncGenerator[list[Refolded]]:
-        """One scan. `deferred` gets the first records of subjects that are left to another."""
-        left = dict(counts)
+        """One scan. `deferred` gets the first sequences of subjects that are left to another."""
         opened: dict[str, Refolded] = {}
         size = 0
         async with aclosing(self._pages(shard, after)) as pages:
@@ -137,36 +118,36 @@ class Refolding:
                 whole: list[Refolded] = []
                 for stored in page:
                     name = stored.subject
-                    if name not in left:
-                        continue
-                    try:
-                        record = _record(stored)
-                        subject = opened.get(name)
-                        if subject is None:
-                            subject = self._opened(shard, name, record, left[name])
-                            if record.envelopes[0].type == FORKED:
-                                forks.append(subject)
-                                del left[name]
-                                continue
-                            opened[name] = subject
-                        grown = len(stored.data) + _ENVELOPE_BYTES * len(record.envelopes)
-                        subject.bytes += grown
-                        size += grown
-                        subject.advance(record)
-                    except LogCorrupt as error:
-                        self._spare(error)
-                    if (subject := opened.get(name)) and subject.records == subject.expected:
-                        size -= subject.bytes - _EMPTY_BYTES
-                        whole.append(subject)
-                        del opened[name], left[name]
+                    found = opened.get(name)
+                    if found is None:
+                        expected = unseen.pop(name, 0)
+                        if not expected:
+                            continue
+                        due = min(expected, _BATCH)
+                        found = Refolded(name, stored.seq, expected, expected, due)
+                        opened[name] = found
+                    found.waiting.append(stored)
+                    grown = len(stored.data) + _RECORD_BYTES
+                    found.bytes += grown
+                    size += grown
+                    if len(found.waiting) == found.due:
+                        size -= found.bytes
+                        self._fold(shard, found)
+                        if found.missing:
+                            size += found.bytes
+                        else:
+                            whole.append(opened.pop(name))
+                            await self._read_fork(found)
                 if size > self.max_bytes:
-                    self._make_room(opened, left, deferred)
-                    size = sum(each.bytes - _EMPTY_BYTES for each in opened.values())
+                    size = self._make_room(shard, opened, deferred)
                 yield whole
-        yield list(opened.values())  # what was purged meanwhile, or cannot be read
+        for found in opened.values():  # some was purged meanwhile
+            self._fold(shard, found)
+            await self._read_fork(found)
+        yield list(opened.values())
 
     async def _pages(self, shard: int, after: int) -> AsyncGenerator[list[Stored]]:
-        """All that is stored after a sequence, but for what cannot be read and is spared."""
+        """All that is stored after a sequence, but for what is passed over."""
         while True:
             try:
                 async with aclosing(self.log.scan(shard, after=after)) as pages:
@@ -175,55 +156,76 @@ class Refolding:
                         after = page[-1].seq
                 return
             except LogCorrupt as error:
-                self._spare(error)
+                self.pass_over(error)
                 after = error.sequence
 
-    def _make_room(
-        self, opened: dict[str, Refolded], left: dict[str, int], deferred: dict[str, int]
-    ) -> None:
-        for each in opened.values():
-            if not self.keeps(each.subject):
-                each.shrink()
-        size = sum(each.bytes for each in opened.values())
+    def _make_room(self, shard: int, opened: dict[str, Refolded], deferred: dict[str, int]) -> int:
+        """Leave the subjects that came last to another scan; return the size of the rest."""
+        for found in opened.values():
+            self._fold(shard, found)
+        size = sum(found.bytes for found in opened.values())
         while size > self.max_bytes // 2 and len(opened) > 1:
-            name, last = opened.popitem()
-            size -= last.bytes
-            deferred[name] = last.first
-            del left[name]
+            name, found = opened.popitem()
+            size -= found.bytes
+            deferred[name] = found.first
+        return size
 
-    async def _read(self, fork: Refolded) -> Refolded:
-        """Fold a fork by reading it: the log brings along what it shares."""
+    def _fold(self, shard: int, found: Refolded) -> None:
+        """Fold the records that wait."""
+        waiting, found.waiting = found.waiting, []
+        found.missing -= len(waiting)
+        found.due = min(found.missing, _BATCH)
+        envelopes: list[Recorded] = []
+        for stored in waiting:
+            try:
+                envelopes += unpack(stored.data, stored.seq, stored.time)
+                found.records += 1
+            except msgspec.MsgspecError as error:
+                self.pass_over(LogCorrupt(stored.subject, stored.seq, str(error)))
+        if not envelopes:
+            return
+        if found.subject is None:
+            found.subject = self._subject(shard, found.name, envelopes[0])
+            if found.subject is None:
+                return
+            found.is_fork = envelopes[0].type == FORKED
+            found.folds = [
+                Fold(each, found.subject) for each in self.folds_of(found.subject.family)
+            ]
+        if not found.is_fork:
+            self._advance(found, envelopes)
+            if not self.keeps(found.subject):
+                found.shrink()
+
+    def _advance(self, found: Refolded, envelopes: list[Recorded]) -> None:
+        found.envelopes += len(envelopes)
+        found.seq = envelopes[-1].seq
+        for fold in found.folds:
+            left = envelopes
+            while left:
+                try:
+                    fold.advance(left)
+                    break
+                except LogCorrupt as error:
+                    self.pass_over(error)
+                    left = [each for each in left if each.seq > error.sequence]
+
+    async def _read_fork(self, found: Refolded) -> None:
+        """Fold a fork by reading it: no scan brings what it shares with its origin."""
+        if not found.is_fork or found.subject is None:
+            return
         try:
-            async with aclosing(self.log.read(fork.subject)) as pages:
-                async for page in pages:
-                    for record in page:
-                        try:
-                            fork.advance(record)
-                        except LogCorrupt as error:
-                            self._spare(error)
+            async with aclosing(self.log.read(found.subject)) as pages:
+                async for records in pages:
+                    for record in records:
+                        self._advance(found, record.envelopes)
         except LogCorrupt as error:
-            self._spare(error)
-        fork.records = max(fork.records, fork.expected)
-        return fork
+            self.pass_over(error)
 
-    def _opened(self, shard: int, name: str, record: Record, expected: int) -> Refolded:
+    def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject | None:
         subject = self.log.namespace.parse(name)
+        if subject is None and envelope.keys:
+            subject = Subject(name, shard, tuple(envelope.keys))
         if subject is None:
-            keys = record.envelopes[-1].keys
-            if not keys:
-                raise LogCorrupt(name, record.seq, "no keys")
-            subject = Subject(name, shard, tuple(keys))
-        folds = [Fold(each, subject) for each in self.folds_of(subject.family)]
-        return Refolded(subject, folds, expected, record.seq)
-
-    def _spare(self, error: LogCorrupt) -> None:
-        if self.spare is None:
-            raise error
-        self.spare(error)
-
-
-def _record(stored: Stored) -> Record:
-    try:
-        return Record(stored.seq, unpack(stored.data, stored.seq, stored.time))
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt(stored.subject, stored.seq, str(error)) from error
+            self.pass_over(LogCorrupt(name, envelope.seq, "no keys"))
+        return subject

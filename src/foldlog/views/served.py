@@ -7,40 +7,47 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from foldlog.envelope import CLEARED
-from foldlog.errors import LogRewound
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
-from foldlog.views.comparison import Difference, difference, first_difference
-from foldlog.views.fold import Fold, continues
-from foldlog.views.view import unaccounted
+from foldlog.views.comparison import Difference, compare, difference
+from foldlog.views.fold import Fold, holds
+from foldlog.views.refolding import FoldsOf
 from foldlog.views.views import Views
 from foldlog_projections.fold import Projection
 
 _ATTEMPTS: Final = 50
-"""How often a view that is written to all the time is looked at again before it is let be."""
+"""How often a view that is written to all the time is tried again."""
 
 
 class Served:
     """Compares folds with what is served: the view in memory, and the snapshot."""
 
-    def __init__(self, log: Log, views: Views, projections: Sequence[Projection[Any]]) -> None:
+    def __init__(self, log: Log, views: Views, folds_of: FoldsOf) -> None:
         self._log = log
         self._views = views
-        self._projections = projections
+        self._folds_of = folds_of
         self._snapshots: dict[str, set[str]] = {}
+        self._lost: set[str] = set()
 
-    async def look(self) -> None:
-        """See which views have snapshots. Errors as `SnapshotStore.get`."""
+    async def look(self, projections: Sequence[Projection[Any]]) -> None:
+        """See which views have snapshots, and which shards serve nothing since they lost records.
+
+        Errors as `SnapshotStore.get`.
+        """
+        self._lost = {loss.stream for loss in await self._log.check()}
         if self._views.snapshots is not None:
-            for each in self._projections:
+            for each in projections:
                 self._snapshots[each.name] = await self._views.snapshots.names(each)
 
     def is_hot(self, subject: Subject) -> bool:
         """Whether a read of any of its views is answered from memory."""
-        mine = (each for each in self._projections if each.family == subject.family)
-        return any(self._views.peek(each, subject) for each in mine)
+        return any(self._views.peek(each, subject) for each in self._folds_of(subject.family))
 
-    async def compare(self, rebuilt: Fold[Any]) -> tuple[list[Difference], int]:
+    def serves(self, shard: int) -> bool:
+        """Whether reads of a shard are answered at all."""
+        return self._log.namespace.stream(shard) not in self._lost
+
+    async def compare(self, rebuilt: Fold[Any]) -> tuple[Difference | None, int]:
         """Return how what is served differs, and how many envelopes its snapshot covers.
 
         The fold goes on to where what is served has come.
@@ -48,37 +55,32 @@ class Served:
         Raises:
             LogUnavailable, LogCorrupt: the log could not be read.
         """
-        found: list[Difference] = []
-        if (of_memory := await self._compare_hot(rebuilt)) is not None:
-            found.append(of_memory)
-        if rebuilt.subject.name not in self._snapshots.get(rebuilt.projection.name, ()):
-            return found, 0
-        of_snapshot, covered = await self._compare_snapshot(rebuilt)
-        if of_snapshot is not None and not found:
-            found.append(of_snapshot)
+        if not self.serves(rebuilt.subject.shard):
+            return None, 0
+        found, covered = None, 0
+        if self._views.peek(rebuilt.projection, rebuilt.subject):
+            found = await self._compare_memory(rebuilt)
+        if rebuilt.subject.name in self._snapshots.get(rebuilt.projection.name, ()):
+            of_snapshot, covered = await self._compare_snapshot(rebuilt)
+            found = found or of_snapshot
         return found, covered
 
-    async def _compare_hot(self, rebuilt: Fold[Any]) -> Difference | None:
+    async def _compare_memory(self, rebuilt: Fold[Any]) -> Difference | None:
         projection, subject = rebuilt.projection, rebuilt.subject
-        for attempt in range(_ATTEMPTS):
-            if not self._views.peek(projection, subject):
-                return None
-            try:
-                if attempt:  # most views are current as they are
-                    await self._views.read_at(projection, subject)
-            except LogRewound as error:
-                return difference(None, rebuilt, str(error))
-            records = await self._since(subject, rebuilt.applied)
+        for _ in range(_ATTEMPTS):
+            served = self._views.peek(projection, subject)
+            if served is not None and served.applied < rebuilt.applied:
+                await self._views.read_at(projection, subject)
+            records = await self._read(subject, rebuilt.applied)
             # Nothing is awaited from here on: both stand still.
             served = self._views.peek(projection, subject)
             if served is None:
                 return None
             for record in records:
                 if record.seq <= served.applied:
-                    rebuilt.advance(record)
+                    rebuilt.advance(record.envelopes)
             if served.applied == rebuilt.applied:
-                first = first_difference(served, rebuilt)
-                return None if first is None else difference(served, rebuilt, first)
+                return compare(served, rebuilt)
         return None
 
     async def _compare_snapshot(self, rebuilt: Fold[Any]) -> tuple[Difference | None, int]:
@@ -87,25 +89,23 @@ class Served:
         restored = await snapshots.load(rebuilt.projection, rebuilt.subject)
         if restored is None:
             return None, 0
-        served = unaccounted(rebuilt.projection, rebuilt.subject)
-        served.adopt(restored)
-        covered = len(restored.folded.seen)
-        records = await self._since(rebuilt.subject, restored.ground.seq - 1)
-        if not records or not continues(restored.ground, records[0], within=True):
-            first: str | None = (
-                f"sequence {restored.ground.seq}: the snapshot stands on an envelope "
-                "that the log does not hold"
-            )
-        elif records[0].envelopes[0].type == CLEARED:
-            return None, 0  # it was cleared since: readers know
-        else:
-            for record in records:
-                served.advance(record)
-                rebuilt.advance(record)
-            first = first_difference(served, rebuilt)
-        return (None, covered) if first is None else (difference(served, rebuilt, first), 0)
+        served = Fold(rebuilt.projection, rebuilt.subject)
+        served.folded, ground, _, _ = restored
+        covered = len(served.folded.seen)
+        records = await self._read(rebuilt.subject, ground.seq - 1)
+        if not records or not holds(ground, records[0]):
+            first = f"sequence {ground.seq}: the snapshot ends there, and the log does not hold it"
+            return difference(served, rebuilt, first), 0
+        if records[0].envelopes[0].type == CLEARED:
+            return None, 0  # it was cleared since, and readers see that
+        for record in records:
+            served.advance(record.envelopes)
+            if record.seq > rebuilt.applied:
+                rebuilt.advance(record.envelopes)
+        found = compare(served, rebuilt)
+        return found, 0 if found else covered
 
-    async def _since(self, subject: Subject, after: int) -> list[Record]:
+    async def _read(self, subject: Subject, after: int) -> list[Record]:
         found: list[Record] = []
         async with aclosing(self._log.read(subject, after=after)) as pages:
             async for records in pages:

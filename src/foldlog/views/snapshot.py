@@ -24,9 +24,8 @@ from foldlog.envelope import Position
 from foldlog.errors import AppendFailed
 from foldlog.subjects import escape
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections.fold import REFUSAL_BYTES, Folded, Projection, Replaced
+from foldlog_projections.fold import REFUSAL_BYTES, Folded, Kept, Projection, Replaced
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
-from foldlog_projections.kept import Kept
 
 S = TypeVar("S")
 
@@ -205,7 +204,7 @@ def is_keepable(projection: Projection[Any]) -> bool:
     """Whether there are snapshots of a projection's folds."""
     if projection.latest_only:
         return False
-    return isinstance(projection, Kept) or isinstance(projection.initial(), Items)
+    return hasattr(projection, "keep") or isinstance(projection.initial(), Items)
 
 
 def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head | None:

@@ -20,7 +20,7 @@ from foldlog.log.port import Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
 from foldlog.views import snapshot
-from foldlog.views.fold import continues
+from foldlog.views.fold import Fold, holds
 from foldlog.views.snapshot import Restored, Sealing, Unusable
 from foldlog.views.view import Key, View
 from foldlog_projections.fold import Projection
@@ -103,20 +103,17 @@ class Snapshots:
         """Have a snapshot removed, some time, that no view will use."""
         self._wait(subject, None)
 
-    async def write(self, view: View[Any]) -> None:
-        """Write the snapshot of a view now, if it is due and can be kept.
+    async def write_fold(self, fold: Fold[Any], covered: int) -> None:
+        """Write the snapshot of a fold now, if it is due, and one covers so many of its envelopes.
 
         Raises:
             LogUnavailable: it may be written or not. Where it is refused, a line is logged.
         """
-        if not snapshot.is_keepable(view.projection):
-            return
-        try:
+        if snapshot.is_due(len(fold.folded.seen) - covered, 0):
+            view = View(fold.projection, fold.subject)
+            view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
+            view.saved(covered)
             await self._write(view)
-        except AppendFailed as error:
-            self._report(view.subject, str(error))
-        except ConfigurationError as error:
-            self._report(None, str(error))
 
     async def settle(self) -> None:
         """Return when the snapshot is written that is being written now, if any."""
@@ -178,7 +175,7 @@ class Snapshots:
                     if view is None:
                         await self.store.purge(subject)
                     else:
-                        await self.write(view)
+                        await self._write(view)
             except FoldlogError as error:
                 _log.info("no snapshot of %s: %s", subject.name, error)
             await self._rest((time.monotonic() - began) * (1 / _SHARE - 1))
@@ -191,14 +188,25 @@ class Snapshots:
             return
 
     async def _write(self, view: View[Any]) -> None:
-        identity = await self.store.identity(view.subject)
-        folded, ground = view.folded, view.last
-        if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
-            return  # it was cleared meanwhile
-        seen = folded.seen
-        made = Sealing(view.projection, folded, ground, view.sealed, identity)
-        if made.covered <= len(seen) - view.unsaved:
-            return  # no page is full that was not
+        """Write the snapshot of a view if it is due and can be kept."""
+        if not snapshot.is_keepable(view.projection):
+            return
+        try:
+            identity = await self.store.identity(view.subject)
+            folded, ground = view.folded, view.last
+            if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
+                return  # it was cleared meanwhile
+            made = Sealing(view.projection, folded, ground, view.sealed, identity)
+            if made.covered <= len(folded.seen) - view.unsaved:
+                return  # no page is full that was not
+            await self._store(view, made)
+        except AppendFailed as error:
+            self._report(view.subject, str(error))
+        except ConfigurationError as error:
+            self._report(None, str(error))
+
+    async def _store(self, view: View[Any], made: Sealing) -> None:
+        seen = view.folded.seen
         view.saved(made.covered)
         for number, data in made.parts():
             await self._put(view, number, data)
@@ -228,10 +236,7 @@ class Snapshots:
         async with aclosing(self._log.read(subject, after=made.ground.seq - 1)) as pages:
             async for records in pages:
                 first = records[0]
-                return (
-                    continues(made.ground, first, within=True)
-                    and first.envelopes[0].type != CLEARED
-                )
+                return holds(made.ground, first) and first.envelopes[0].type != CLEARED
         return False
 
     def _report(self, subject: Subject | None, reason: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
-from foldlog.errors import ConfigurationError, LogRewound, LogUnavailable, StoreClosed
+from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
@@ -83,7 +83,6 @@ class Views:
         self._hot = Hot(max_hot_bytes)
         self._relief: asyncio.Task[None] | None = None
         self._hydration = Hydration(log, self.snapshots)
-        self._rewound: LogRewound | None = None
 
     def use_snapshots(self, store: SnapshotStore) -> None:
         """Have views that are loaded from now on look for snapshots there."""
@@ -93,7 +92,7 @@ class Views:
     def __len__(self) -> int:
         return len(self._hot)
 
-    # --- whom the log serves --------------------------------------------------------------------
+    # --- who may use it -------------------------------------------------------------------------
 
     def check(self) -> None:
         """Refuse a caller that the log cannot serve.
@@ -119,17 +118,6 @@ class Views:
                 "one store per event loop, so call foldlog.connect() in this one too"
             )
 
-    def check_read(self) -> None:
-        """As `check`, and refuse reads of a log that was found rewound, until `drop`.
-
-        Raises:
-            LogRewound: it was.
-        """
-        self.check()
-        if self._rewound is not None:
-            found = self._rewound
-            raise LogRewound(found.stream, found.sequence, found.reason)
-
     # --- reading --------------------------------------------------------------------------------
 
     async def read(
@@ -140,7 +128,7 @@ class Views:
         Raises:
             ConfigurationError: the consistency is unknown, or another event loop runs.
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
-            LogRewound: the log came back without what it held; until `drop`, nothing is read.
+            LogRewound: the log lost what it held, and nobody has accepted that.
         """
         view: View[Any] = await self._read(projection, subject, consistency)
         if isinstance(view.folded.state, Items) and view.folded.state.absent:
@@ -220,7 +208,7 @@ class Views:
         """The view of a subject, cold if nobody has read it yet."""
         view = self._hot.get(key_of(projection, subject))
         if view is None:
-            view = View(projection, subject, self._hot.account)
+            view = View(projection, subject)
             self._hot.add(view)
         return view
 
@@ -234,11 +222,6 @@ class Views:
     def holds(self, view: View[Any]) -> bool:
         """Whether reads are answered from that view: it was not evicted."""
         return self._hot.get(view.key) is view
-
-    @property
-    def trust_seconds(self) -> float:
-        """How long pushes are trusted without a look at the log."""
-        return TRUST_SECONDS
 
     async def refresh(self, view: View[Any], consistency: Consistency) -> None:
         """Have a view read from the log what a read that begins now is owed. Errors as `read`."""
@@ -256,9 +239,6 @@ class Views:
                     view.unfollow = await self._log.follow(view.subject, self._hints(view.key))
                 is_weak = consistency == "eventual" and view.is_hydrated
                 await self._hydration.look(view, strong=not is_weak)
-            except LogRewound as error:
-                self._rewound = error
-                raise
             except LogUnavailable as error:
                 view.failed = number, error
                 raise
@@ -295,7 +275,6 @@ class Views:
         What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
         on after what it has seen last.
         """
-        self._rewound = None
         for view in self._hot:
             if view.is_hydrated and (names is None or view.projection.name in names):
                 view.postpone()  # what is about to write its snapshot finds none due
@@ -330,7 +309,7 @@ class Views:
         if consistency not in CONSISTENCIES:
             known = ", ".join(CONSISTENCIES)
             raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
-        self.check_read()
+        self.check()
         if self.on_read is not None:
             self.on_read(projection.name, self._source(projection, subject, consistency))
         if consistency == "linearizable":
@@ -343,8 +322,6 @@ class Views:
             or not self.is_current(view, consistency)
         ):
             await self.refresh(view, consistency)
-            if self._rewound is not None:
-                self.check_read()  # another reader has found out meanwhile
         self._hot.touch(view)
         if self._hot.is_full:
             await self._evict(keep=view)
@@ -381,6 +358,7 @@ class Views:
             view.readers -= 1
             if not view.readers:
                 view.lock = None  # a log in memory serves one event loop after another
+            self._hot.weigh(view)
             await self.abandon(view)
 
     def _hints(self, key: Key) -> OnRecord:
@@ -392,6 +370,7 @@ class Views:
                 view.acked(record.seq)  # it was evicted, and is watched
                 return
             view.hint(record, self._log.epoch)
+            self._hot.weigh(view)
             if self.snapshots is not None:
                 self.snapshots.offer(view)
             if self._hot.is_full and (self._relief is None or self._relief.done()):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from foldlog.envelope import Recorded
 from foldlog.errors import LogUnavailable, StoreClosed
 from foldlog.subjects import Subject
+from foldlog.views import views as views_module
 from foldlog.views.hydration import Choose
 from foldlog.views.view import View
 from foldlog.views.views import Views
@@ -61,7 +62,7 @@ async def watch(
                 yield envelope
             if not (found or views.live):
                 return
-            must_look = not found and not await _woken(views, wake)
+            must_look = not found and not await _woken(wake)
 
 
 async def advances(
@@ -81,7 +82,7 @@ async def advances(
                 yield reached
             if not (has_moved or views.live):
                 return
-            must_look = not has_moved and not await _woken(views, wake)
+            must_look = not has_moved and not await _woken(wake)
 
 
 @asynccontextmanager
@@ -89,7 +90,7 @@ async def _watched(
     views: Views, projection: Projection[Any], subject: Subject
 ) -> AsyncIterator[asyncio.Event]:
     """Watch a subject: the event is set whenever there may be more of it."""
-    views.check_read()
+    views.check()
     wake = asyncio.Event()
     watchers = views.view(projection, subject).watchers
     watchers.add(wake)
@@ -110,7 +111,7 @@ async def _next(
 ) -> tuple[View[Any], list[Recorded]]:
     """The view, current, and what `choose` wants of it, however long the log is away."""
     while not views.closed:
-        views.check_read()
+        views.check()
         view = views.view(projection, subject)
         try:
             if must_look or not view.is_hydrated or not views.is_current(view):
@@ -118,15 +119,15 @@ async def _next(
             return view, [] if choose is None else await views.take(view, choose)
         except LogUnavailable as error:
             _log.info("watching %s: %s; waiting for the log", subject.name, error)
-            await _woken(views, wake)
+            await _woken(wake)
             must_look = True
     raise StoreClosed
 
 
-async def _woken(views: Views, wake: asyncio.Event) -> bool:
+async def _woken(wake: asyncio.Event) -> bool:
     """Wait to be woken; False if that did not happen while pushes are trusted."""
     try:
-        async with asyncio.timeout(views.trust_seconds):
+        async with asyncio.timeout(views_module.TRUST_SECONDS):
             await wake.wait()
     except TimeoutError:
         return False

@@ -147,7 +147,7 @@ class SimulatedLog:
     # --- reading --------------------------------------------------------------------------------
 
     async def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """See the port."""
         head = await self._head(subject, strong)
@@ -155,10 +155,9 @@ class SimulatedLog:
             found = await self._page(subject, after, self._rng.randrange(REPLICAS), strong)
             if found:
                 after = found[-1].seq
-                wanted = [each for each in found if upto is None or each.seq <= upto]
-                if records := self._records(wanted):
+                if records := self._records(found):
                     yield records
-            if after >= (head if upto is None else min(head, upto)):
+            if after >= head:
                 return
 
     async def _head(self, subject: Subject, strong: bool) -> int:
@@ -298,11 +297,14 @@ class SimulatedLog:
             if is_meant:
                 self.stream.purge(name, before)
 
-    async def subjects(self, family: str | None = None) -> list[Subject]:
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
         """See the port."""
         await self._leader()
-        found = [self.namespace.parse(name) for name in self.stream.subjects()]
-        return [s for s in found if s is not None and family in (None, s.family)]
+        counts = {name: len(self.stream.read(name)) for name in self.stream.subjects()}
+        found = {self.namespace.parse(name): count for name, count in counts.items()}
+        return {s: count for s, count in found.items() if s and family in (None, s.family)}
 
     async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[port.Stored]]:
         """See the port."""
@@ -310,11 +312,6 @@ class SimulatedLog:
         found = [each for name in self.stream.subjects() for each in self.stream.read(name, after)]
         for stored in sorted(found):
             yield [port.Stored(stored.subject, stored.seq, stored.time, stored.data)]
-
-    async def counts(self, shard: int) -> dict[str, int]:
-        """See the port."""
-        await self._leader()
-        return {name: len(self.stream.read(name)) for name in self.stream.subjects()}
 
     async def barrier(self, shard: int) -> None:
         """See the port. Nobody here is deposed without knowing it."""

@@ -222,18 +222,13 @@ class SimulatedConnection:
             raise LogUnavailable("nobody answers")
         return reply
 
-    async def request_last(self, messages: Sequence[Outgoing], *, timeout: float) -> Incoming:
-        """See Connection."""
-        reply = await self._ask(messages, timeout)
-        if reply is None:
-            raise ReplyLost("no reply came")
-        return reply
-
     async def request_each(
-        self, requests: Sequence[Outgoing], *, timeout: float
+        self, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
     ) -> list[Incoming | None]:
         """See Connection."""
-        return list(await asyncio.gather(*(self._ask([each], timeout) for each in requests)))
+        if asks == 1:
+            return [await self._ask(messages, timeout)]
+        return list(await asyncio.gather(*(self._ask([each], timeout) for each in messages)))
 
     async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Incoming]:
         """See Connection."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from tests.faults.storms.cluster import lagging_kills, node_kills
 from tests.faults.storms.figures import Figures
+from tests.faults.storms.frozen import frozen
 from tests.faults.storms.memory import memory_kept
 from tests.faults.storms.outage import outage
 from tests.faults.storms.races import resume_races
@@ -40,6 +41,7 @@ STORMS = {
     "server": Storm(server_kills, 1000),
     "cluster": Storm(lambda path, size, seed: node_kills(size, seed), 200),
     "lagging": Storm(lambda path, size, seed: lagging_kills(size, seed), 20),
+    "frozen": Storm(lambda path, size, seed: frozen(size, seed), 10),
 }
 
 

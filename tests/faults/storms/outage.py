@@ -219,9 +219,10 @@ class _Callers:
                     outcome="ok",
                 )
             )
-            effects = {entry.id: entry for entry in reversed(log.get(subject, []))}
-            spooled = sorted(effects.values(), key=lambda entry: entry.seq)
-            if (wrong := out_of_order(spooled, tokens)) is not None:
+            effects = dict[str, Entry]()  # each where it stands first; a record holds many
+            for entry in log.get(subject, []):
+                effects.setdefault(entry.id, entry)
+            if (wrong := out_of_order(list(effects.values()), tokens)) is not None:
                 self._problems.append(f"the spool of {subject}: {wrong}")
         return History(self._ops, log, self._problems)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import foldlog
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.marks import StreamMarks
+from foldlog.log.jetstream.gate import StreamMarks
 from tests.faults.storms.crowd import Crowd
 from tests.faults.storms.patience import answered
 

@@ -21,7 +21,7 @@ from typing import Any
 # Run as a script, so that a worker costs one interpreter and no pytest.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from foldlog.recovery import SyncArtifactBackend, SyncStateBackend
+from foldlog.blocking import SyncArtifactBackend, SyncStateBackend
 from tests.recovery.foreign import (
     ForeignEventType,
     ForeignMetadata,

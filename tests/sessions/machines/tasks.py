@@ -55,7 +55,7 @@ class Tasks:
 
     def spawn(self, id: str, parent: str, isolated: bool, grouped: bool) -> None:
         if id in self.status:
-            raise Refused("TaskExists")
+            return
         if not isolated and self.status.get(parent) == "CANCELLED":
             raise Refused("IllegalTransition")
         if grouped and self.sealed:

@@ -75,7 +75,7 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
         writer, held = Writer(), list[Append]()
         where = log.namespace.subject(projection.name, "k")
         payload = PAYLOADS.get(projection.name, lambda n: {"task_id": f"t{n % 3}"})
-        types = TYPES.get(projection.name, ["x.saved"])
+        types = TYPES.get(projection.name, list(projection.records)[:1])
         views = Views(log, store)
 
         def drafted(numbers: range) -> list[Append]:
@@ -137,7 +137,7 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
 
 def test_a_projection_without_a_way_to_keep_its_state_has_no_snapshots() -> None:
     class Count:
-        name, version, latest_only = "count", 1, False
+        name, version, latest_only, replaces = "count", 1, False, None
 
         def initial(self) -> int:
             return 0

@@ -9,7 +9,7 @@ import pytest
 from foldlog.envelope import CLEARED, draft
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Append
-from foldlog.log.snapshots import MemorySnapshots
+from foldlog.log.snapshots import MemorySnapshots, place
 from foldlog.subjects import Subject
 from foldlog.upcasting import UPCASTERS
 from foldlog.views import Views, snapshot
@@ -36,7 +36,7 @@ async def test_a_snapshot_of_another_version_or_log_is_ignored_and_replaced(
         case "payloads":
             monkeypatch.setitem(UPCASTERS.newest, "test.newer", 2)
         case _:
-            store._identity = "another"
+            store._identity = lambda shard: "another"
     for expected in (LONG, 2 * PAGE):
         views = Views(log, store)
         log.read_envelopes = 0
@@ -57,12 +57,14 @@ async def test_a_damaged_snapshot_is_ignored_reported_once_and_replaced(
 ) -> None:
     ids = await save_long(log)
     await snapshot_of(log, store)
-    data = bytearray(store.stored[subject(), number])
+    data = bytearray(store.stored[place(subject(), number)])
     data[len(data) // 2] ^= 1
     if damage == "gone":
-        del store.stored[subject(), number]
+        del store.stored[place(subject(), number)]
     else:
-        store.stored[subject(), number] = bytes(data) if damage == "flipped" else bytes(data[:-1])
+        store.stored[place(subject(), number)] = (
+            bytes(data) if damage == "flipped" else bytes(data[:-1])
+        )
     views = Views(log, store)
     for _ in range(2):
         await views.drop()
@@ -82,9 +84,9 @@ async def test_an_id_that_was_changed_in_a_snapshot_is_noticed(
 ) -> None:
     ids = await save_long(log)
     await snapshot_of(log, store)
-    part = store.stored[subject(), 1]
+    part = store.stored[place(subject(), 1)]
     assert b"0003" in part
-    store.stored[subject(), 1] = part.replace(b"0003", b"0xx3")
+    store.stored[place(subject(), 1)] = part.replace(b"0003", b"0xx3")
     await save(log, "0003", "new")
     views = Views(log, store)
     assert await latest(views, 2) == [ids[-1], "new"]

@@ -105,7 +105,7 @@ async def test_a_hot_view_is_snapshot_as_it_grows(log: CountingLog, store: Memor
 async def test_what_does_not_fit_a_message_is_not_kept_nor_tried_before_it_has_doubled(
     log: CountingLog, store: MemorySnapshots, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.max_bytes = 100
+    store._side.max_bytes = 100
     tried = asyncio.Semaphore(0)
     unhindered = store.identity
 
@@ -136,7 +136,7 @@ async def test_a_store_that_closes_waits_for_no_rest(
             await save(log, f"{n}", key=key)
         await read(views, key=key)
     await views.close()
-    assert {where for where, _ in store.stored} == {subject("a"), subject("b")}
+    assert [await store.holds(subject(key)) for key in "ab"] == [True, True]
 
 
 async def test_a_store_that_refuses_is_reported_once(

@@ -14,7 +14,8 @@ from foldlog.cli.demo.proof import Proof, fingerprint
 from foldlog.cli.demo.transcript import Transcript
 from foldlog.errors import AppendUnknown, LogUnavailable
 from foldlog.importer import ImportReport, import_conversations
-from foldlog.store import RebuildProgress, Store
+from foldlog.opening import Store
+from foldlog.store import RebuildProgress
 
 CONCURRENCY: Final = 2
 """Conversations under way at a time: few, so that some are done when others are interrupted."""

@@ -13,7 +13,7 @@ from foldlog.cli.demo.ledger import Ledger
 from foldlog.cli.demo.proof import Proof, fingerprint
 from foldlog.errors import LogUnavailable
 from foldlog.models import StoredEvent
-from foldlog.store import Store
+from foldlog.opening import Store
 
 
 @dataclass(frozen=True, slots=True)

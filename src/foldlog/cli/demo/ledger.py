@@ -16,7 +16,7 @@ from foldlog.models import (
     TaskState,
     Trajectory,
 )
-from foldlog.store import Store
+from foldlog.opening import Store
 
 _TURNS: Final = 8
 """Turns of the event loop from the call of a save until its bytes are with the server: the pump of

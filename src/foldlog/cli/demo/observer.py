@@ -10,7 +10,7 @@ from typing import Final, Self, cast
 
 from foldlog.errors import FoldlogError, LogTimeout
 from foldlog.models import StateUpdate, SteeringEvent
-from foldlog.store import Store
+from foldlog.opening import Store
 
 Item = StateUpdate | SteeringEvent
 

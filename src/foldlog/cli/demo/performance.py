@@ -19,7 +19,7 @@ from foldlog.cli.demo.proof import Proof
 from foldlog.cli.demo.stage import Stage
 from foldlog.cli.demo.transcript import Transcript, read_transcript
 from foldlog.cli.options import Target
-from foldlog.store import Store
+from foldlog.opening import Store
 
 _CROWD: Final = 8
 """Saves in flight at the kill, at least, where the conversations have so many."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from foldlog.agents import AgentStates, KeyChange
 from foldlog.agents.opening import NoRuntimeState
 from foldlog.errors import ConfigurationError
-from foldlog.store import Store
+from foldlog.opening import Store
 
 _SCOPE: Final = "checkpoints"
 

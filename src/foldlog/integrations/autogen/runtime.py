@@ -22,7 +22,7 @@ from foldlog.integrations.autogen.hooks import Hooks, observed_factory, saves_st
 from foldlog.integrations.autogen.installed import core
 from foldlog.integrations.autogen.posts import Post, Serializers
 from foldlog.integrations.autogen.units import Unit, Units
-from foldlog.store import Store
+from foldlog.opening import Store
 
 _INBOX: Final = "inbox"
 _AGENT: Final = "agent:"

@@ -16,7 +16,7 @@ from foldlog.errors import ConfigurationError, FoldlogError
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory
 from foldlog.integrations.autogen.installed import core, messages
-from foldlog.store import Store
+from foldlog.opening import Store
 
 _AGENT: Final = "agent:"
 _RUN: Final = "run"

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.integrations.penguiflow.failures import Report
 from foldlog.integrations.penguiflow.opening import Opening, StandBy, opened
-from foldlog.store import Store
+from foldlog.opening import Store
 
 T = TypeVar("T")
 Call = Callable[[Store], Awaitable[T]]

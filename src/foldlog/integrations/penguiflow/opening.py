@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from foldlog.errors import FoldlogError, LogUnavailable, ServerStartFailed, StoreClosed
-from foldlog.store import Standby, Store
+from foldlog.opening import Standby, Store
 
 StandBy = Callable[[FoldlogError], Standby]
 """Makes what stands in for a store that cannot be opened for that reason."""

@@ -18,7 +18,7 @@ from foldlog.integrations.penguiflow.line import Call, Line, Reach
 from foldlog.integrations.penguiflow.plain import plain
 from foldlog.integrations.penguiflow.worker import Worker
 from foldlog.models import ArtifactRetentionConfig, Trajectory
-from foldlog.store import Store, connect
+from foldlog.opening import Store, connect
 
 
 class PenguiFlowStateStore:

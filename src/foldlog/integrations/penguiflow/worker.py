@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from foldlog.blocking.loop_thread import LoopThread
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.integrations.penguiflow.failures import Report
 from foldlog.integrations.penguiflow.line import Call, Line
 from foldlog.integrations.penguiflow.opening import StandBy
-from foldlog.store import Store
-from foldlog.store.loop_thread import LoopThread
+from foldlog.opening import Store
 
 T = TypeVar("T")
 

@@ -1,18 +1,29 @@
-"""The files of a data directory, and who may read them."""
+"""The files of a data directory, who may read them, and the server that they describe."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import stat
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
 
 from foldlog.errors import ConfigurationError
 
+HOST: Final = "127.0.0.1"
+
 Durability = Literal["fsync", "relaxed"]
 """``fsync``: an ack means on disk. ``relaxed``: a power loss may cost the last two minutes."""
+
+_MAX_PAYLOAD: Final = 8 * 1024 * 1024
+"""Bytes of one message: the largest that nats-server does not warn about."""
+
+_MAX_FILE_STORE: Final = 1 << 50
+"""Bytes the log may take: in effect no limit. Without one nats-server takes a share of the space
+that is free when it starts, and the limit would shrink from start to start as the log grows."""
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -23,6 +34,43 @@ class Description(msgspec.Struct, frozen=True):
     user: str
     password: str
     durability: Durability
+
+    @classmethod
+    def draw(cls, durability: Durability) -> Self:
+        """Describe a server to be: a port that is free now, and random credentials."""
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+        name, user = f"foldlog-{secrets.token_hex(8)}", f"foldlog-{secrets.token_hex(4)}"
+        return cls(name, port, user, secrets.token_hex(32), durability)
+
+    def succeeded(self, durability: Durability) -> Description:
+        """Describe the successor of a server that was killed.
+
+        It keeps the address and credentials, because members may be reconnecting, and is never
+        less durable than what they were promised.
+        """
+        return msgspec.structs.replace(self, durability="fsync") if durability == "fsync" else self
+
+    def render(self) -> str:
+        """Return the ``nats.conf`` of a server that runs inside its data directory.
+
+        The store's path is relative, so no path needs quoting. There is no monitoring port.
+        """
+        sync = "\n  sync_interval: always" if self.durability == "fsync" else ""
+        return f"""\
+server_name: "{self.name}"
+listen: "{HOST}:{self.port}"
+max_payload: {_MAX_PAYLOAD}
+jetstream {{
+  store_dir: "."
+  max_file_store: {_MAX_FILE_STORE}{sync}
+}}
+authorization {{
+  user: "{self.user}"
+  password: "{self.password}"
+}}
+"""
 
     def __repr__(self) -> str:
         return f"Description({self.name!r}, port={self.port})"  # never the password
@@ -85,8 +133,9 @@ class Layout:
             return None
 
     def write_description(self, description: Description) -> None:
-        """Replace ``server.json``."""
-        write_private(self.description, msgspec.json.encode(description))
+        """Replace ``nats.conf`` and ``server.json``."""
+        _write_private(self.config, description.render().encode())
+        _write_private(self.description, msgspec.json.encode(description))
 
     def read_pid(self) -> int | None:
         """Return the pid last written for nats-server, which may have ended; None without one."""
@@ -96,7 +145,7 @@ class Layout:
             return None
 
 
-def write_private(path: Path, content: bytes) -> None:
+def _write_private(path: Path, content: bytes) -> None:
     """Replace `path` atomically by a file that only this user can read."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)  # one left behind might be open to others

@@ -1,6 +1,6 @@
 """Membership in the server of a data directory: join it, starting it if need be, and leave it.
 
-Four lock files decide who does what:
+Four lock files, always taken in this order:
 
 - ``lifecycle.lock``, exclusive: to become a member, to start a supervisor, to stop the server.
   Nobody holds it while waiting for a server to be ready, which may take long.
@@ -9,23 +9,20 @@ Four lock files decide who does what:
 - ``supervisor.lock``, exclusive: the supervisor, for its life.
 - ``server.lock``, exclusive: supervisor and nats-server, until both have ended.
 
-Why nobody waits for ever. Locks are taken in the order above, with these cases to look at:
+Nobody waits for ever:
 
-1. A joiner holds lifecycle and wants members (shared). A supervisor that has just found no member
-   can refuse it; that one lets go of members before it asks for lifecycle, so the joiner's next
-   attempt succeeds, and the supervisor finds the new member and goes on.
-2. A supervisor that stops holds lifecycle and members until it has ended. Joiners wait for
-   lifecycle and hold nothing; the stop is bounded because nats-server is killed if it lingers.
-3. A starter holds lifecycle and members (shared) and waits for an old supervisor to end. That one
-   wants lifecycle only *before* it decides to end, and a supervisor whose ``server.json`` exists
-   is joined rather than waited for.
-4. Two starters exclude each other by lifecycle; the second finds the first one's supervisor and
-   waits for the same server, without a lock. A starter that is killed frees lifecycle and members;
-   its supervisor either has another member by then or stops by case 2.
-5. A member that leaves gives members up first and then takes lifecycle, briefly and again and
-   again, until the server has ended or another member is found.
-6. Every wait is bounded by the caller's timeout, except in the supervisor, for which nobody waits
-   except in case 2.
+1. A supervisor that has just found no member refuses a joiner, which holds lifecycle. It lets go
+   of members before it asks for lifecycle, so the joiner's next attempt succeeds.
+2. A supervisor that stops holds lifecycle and members to its end. Joiners wait and hold nothing.
+   The stop is bounded: a nats-server that lingers is killed.
+3. A starter waits, with lifecycle and members (shared), for an old supervisor to end. That one
+   wants lifecycle only *before* it decides to end; one whose ``server.json`` exists is joined.
+4. A second starter finds the first one's supervisor and waits for its server without a lock. If
+   the first is killed, its supervisor has another member or stops.
+5. A leaver gives members up, then takes lifecycle briefly, again and again, until the server has
+   ended or another member is found.
+
+The caller's timeout bounds every wait but the supervisor's, for which nobody waits except in 2.
 """
 
 from __future__ import annotations
@@ -46,11 +43,15 @@ from foldlog.errors import (
 )
 from foldlog.locks import LockFile, is_held, locked, pauses, require_flock
 from foldlog.log.embedded.binary import check_version, find_binary
-from foldlog.log.embedded.config import HOST, describe_again, describe_new, port_is_taken
-from foldlog.log.embedded.layout import Description, Durability, Layout
-from foldlog.log.embedded.probe import wait_until_ready
+from foldlog.log.embedded.layout import HOST, Description, Durability, Layout
 from foldlog.log.embedded.staging import Staging
-from foldlog.log.embedded.start import earlier_server_ended, log_tail, start
+from foldlog.log.embedded.start import (
+    earlier_server_ended,
+    log_tail,
+    port_is_taken,
+    start,
+    wait_until_ready,
+)
 
 LEAVE_TIMEOUT = 15.0
 """Seconds that the last member waits for the server to end, which takes milliseconds."""
@@ -59,13 +60,11 @@ LEAVE_TIMEOUT = 15.0
 class EmbeddedServer:
     """One member of the nats-server that the processes of a data directory share.
 
-    The server listens on the loopback interface only, with random credentials. It starts with the
-    first member and is stopped after the last, also when members are killed: membership is a file
-    lock, which the kernel takes back. A server that dies is started again by the next `join` or
-    `revive`; where it was killed, on the same port with the same credentials.
+    The server starts with the first member and is stopped after the last, also when members are
+    killed: the kernel takes their lock back. The next `join` or `revive` starts one that has died
+    again; where it was killed, on the same port with the same credentials.
 
-    Lives from `join` to `leave` or the end of the process. A forked child is no member: it must
-    `join` for itself, and must not use a connection of its parent.
+    Lives from `join` to `leave` or the end of the process. A forked child is no member.
     """
 
     path: Path
@@ -100,9 +99,8 @@ class EmbeddedServer:
     ) -> Self:
         """Become a member of the server of `path`, which is started unless it runs.
 
-        The directory is made with mode 0700. `binary` is a path or a name on the PATH, see
-        `find_binary`; it plays no part when the server runs. `timeout` in seconds covers all of it;
-        a server that recovers a large log needs as long as that takes.
+        `binary`: see `find_binary`; it plays no part when the server runs. `timeout` in seconds
+        covers all of it, the recovery of a large log included.
 
         Raises:
             ConfigurationError: the directory cannot be used, a relaxed server runs where "fsync"
@@ -129,11 +127,10 @@ class EmbeddedServer:
     async def revive(self, *, timeout: float = 10.0) -> None:
         """Find the server running after a connection to it was lost, or start it again.
 
-        It may have another address afterwards. Errors as `join`.
+        It may have another address afterwards.
 
         Raises:
-            StoreClosed: this is no member any more.
-            ServerStartFailed: the data directory was removed, among other reasons.
+            StoreClosed: this is no member any more. Others as `join`.
         """
         if self._member is None:
             raise StoreClosed
@@ -141,10 +138,9 @@ class EmbeddedServer:
             await self._find_or_start(self._member)
 
     async def _find_or_start(self, member: LockFile) -> None:
-        """Return once a server of the directory accepts connections.
+        """Return once a server of the directory accepts connections. The caller bounds the wait.
 
-        No supervisor stops meanwhile, because `member` is held. Ends only in success, in an error
-        that waiting does not cure, or by the caller's timeout.
+        No supervisor stops meanwhile, because `member` is held.
         """
         layout, durability = self._layout, self._wanted
         while True:
@@ -160,7 +156,7 @@ class EmbeddedServer:
             async with locked(layout.lifecycle_lock):
                 found = layout.read_description()
                 if found is None or not is_held(layout.supervisor_lock):
-                    found = describe_again(found, durability) if found else describe_new(durability)
+                    found = found.succeeded(durability) if found else Description.draw(durability)
                     log_start = await start(layout, find_binary(self._binary), found)
 
             # 2. Wait until the server is ready, and let others join or leave meanwhile.

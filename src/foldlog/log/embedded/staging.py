@@ -1,16 +1,13 @@
 """Where the embedded server stages atomic batches: in memory, where the system has a place for it.
 
-nats-server writes the messages of a batch into a directory of its own before it commits them, and
-removes that directory afterwards. On a disk this costs several times what the batch itself costs
-(ADR 0004). Nothing in it has been acknowledged. The server looks at it once more after it was
-killed in the middle of a commit, to complete the batch: memory survives that as a disk does. After
-a power loss neither is promised.
+nats-server writes the messages of a batch into a directory of its own before it commits them, which
+on a disk costs several times what the batch itself costs (ADR 0004). Nothing in it has been
+acknowledged. After a kill in the middle of a commit the server completes the batch from it: memory
+survives that as a disk does. After a power loss neither is promised.
 
 So `batches`, in a stream's directory, becomes a link to a directory in `/dev/shm`. The server
-removes the link whenever it starts, and the system may empty `/dev/shm` when its user logs out:
-`ensure` puts both right, and without it batches are staged on disk. What was made for a data
-directory is found again by its name, and removed with the last member, but for what the server
-has left there: its next start completes that.
+removes the link whenever it starts, and the system may empty `/dev/shm`: `ensure` puts both right.
+Without it batches are staged on disk.
 """
 
 from __future__ import annotations
@@ -36,12 +33,7 @@ LITTLE: Final = 64 * 1024 * 1024
 
 
 class Staging:
-    """The staging of one data directory's server. Any member may call anything, at any time.
-
-    Args:
-        directory: the data directory, absolute.
-        memory: where directories in memory are made.
-    """
+    """The staging of the server of `directory`. Any member may call anything, at any time."""
 
     def __init__(self, directory: Path, *, memory: Path = MEMORY) -> None:
         self._streams = directory / "jetstream" / "$G" / "streams"
@@ -51,8 +43,8 @@ class Staging:
     def ensure(self, stream: str) -> None:
         """Have the batches of `stream` staged in memory, where that can be.
 
-        Where it cannot, they are staged on disk, which is slower and as good: so what the system
-        refuses is no error. A batch under way keeps the place where it began.
+        What the system refuses is no error: the disk is slower and as good. A batch under way keeps
+        the place where it began.
         """
         link = self._streams / stream / "batches"
         with suppress(OSError):

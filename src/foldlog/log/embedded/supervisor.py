@@ -5,11 +5,11 @@ so that it is up in milliseconds and needs no site-packages:
 
     supervisor.py DIRECTORY BINARY LIFECYCLE MEMBERS SUPERVISOR SERVER
 
-The last four are inherited file descriptors of lock files. SUPERVISOR and SERVER arrive locked: the
-kernel frees SUPERVISOR when this process ends, and SERVER, which nats-server inherits, when both
-have ended. Standard error is the server's log.
+The last four are file descriptors of lock files. SUPERVISOR and SERVER arrive locked: the kernel
+frees SUPERVISOR when this process ends, and SERVER, which nats-server inherits, when both have
+ended. Standard error is the server's log.
 
-It blocks the signals that matter and waits for them, so that none interrupts it or comes too early:
+It blocks the signals that matter and waits for them, so that none comes too early:
 
 1. SIGTERM, from outside or from the thread that waits for the last member to end: stop the server.
 2. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
@@ -18,7 +18,7 @@ It blocks the signals that matter and waits for them, so that none interrupts it
    b. The disk was full and has space again: stop the server, which goes on refusing writes; the
       members start another.
 
-``server.json`` and ``server.pid`` are removed at the end, except where members shall start the same
+``server.json`` and ``server.pid`` are removed at the end, unless members shall start the same
 server again: after 2, if it was killed, and after 3b.
 """
 
@@ -56,27 +56,22 @@ def say(message: str) -> None:
         os.write(2, f"[{os.getpid()}] {stamp} [SUP] {message}\n".encode())
 
 
-def load_prctl() -> Callable[[int, int], object]:
-    """Return prctl(2) on Linux, elsewhere a function that does nothing."""
-    if sys.platform != "linux":
-        return lambda option, value: None
-    import ctypes  # loaded before the fork: a child should not import
-
-    return ctypes.CDLL(None).prctl
-
-
 def start_server(argv: list[str]) -> int:
     """Run nats-server in a child that dies with this process (on Linux); return its pid."""
-    prctl = load_prctl()
+    prctl: Callable[[int, int], object] | None = None
+    if sys.platform == "linux":
+        import ctypes  # loaded before the fork: a child should not import
+
+        prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
-    pid = os.fork()
-    if pid:
+    if pid := os.fork():
         return pid
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # a SIGTERM since the fork acts now
         pr_set_pdeathsig = 1
-        prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if prctl is not None:
+            prctl(pr_set_pdeathsig, signal.SIGKILL)
         if os.getppid() == parent:  # else it died before the call above, which then came too late
             write_pid()
             os.execv(argv[0], argv)
@@ -112,23 +107,6 @@ def disk_takes_writes() -> bool:
     return written == SPACE_NEEDED
 
 
-class DiskFaults:
-    """Finds in the log, from now on, that nats-server could not write."""
-
-    def __init__(self) -> None:
-        self._read_to = os.fstat(2).st_size
-        self._found = False
-
-    def are_over(self) -> bool:
-        """Whether a write failed since the start although the disk takes writes now."""
-        size = os.fstat(2).st_size
-        if size != self._read_to:
-            tail = os.pread(2, 65536, max(self._read_to, size - 65536)).lower()
-            self._found = self._found or any(text in tail for text in DISK_FULL)
-            self._read_to = size
-        return self._found and disk_takes_writes()
-
-
 def wait_for_members_to_end(lifecycle: int, members: int) -> None:
     """Wait until no member is alive and none can join any more, then send this process SIGTERM.
 
@@ -154,10 +132,11 @@ class Supervisor:
         self._server = server  # the pid; 0 once it has ended
         self._members = members
         self._comes_again = False
+        self._log_read_to = os.fstat(2).st_size
+        self._disk_was_full = False
 
     def run(self) -> None:
         """Keep the server running until one of the ends above."""
-        faults = DiskFaults()
         signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY, LOOK_EVERY)
         while (number := signal.sigwait(AWAITED)) != signal.SIGTERM:
             if (code := self._exit_code()) is not None:
@@ -168,7 +147,7 @@ class Supervisor:
                 say("the data directory was removed; nats-server is killed")
                 os.kill(self._server, signal.SIGKILL)
                 return
-            if number == signal.SIGALRM and faults.are_over():
+            if number == signal.SIGALRM and self._disk_has_space_again():
                 say("the disk takes writes again; nats-server is started anew")
                 self._comes_again = True
                 return
@@ -197,6 +176,15 @@ class Supervisor:
             return None
         self._server = 0
         return os.waitstatus_to_exitcode(status)
+
+    def _disk_has_space_again(self) -> bool:
+        """Whether the log says that a write failed, and the disk takes writes now."""
+        size = os.fstat(2).st_size
+        if size != self._log_read_to:
+            tail = os.pread(2, 65536, max(self._log_read_to, size - 65536)).lower()
+            self._disk_was_full = self._disk_was_full or any(text in tail for text in DISK_FULL)
+            self._log_read_to = size
+        return self._disk_was_full and disk_takes_writes()
 
     def _directory_was_removed(self) -> bool:
         """Whether the lock files are deleted; there may be another directory of the same name."""

@@ -1,17 +1,18 @@
 """Group commit: the write path of one stream.
 
-Concurrent appends wait for no timer: while one group is in flight the next gathers, and envelopes
-of one subject share a record. A group takes half of those who append, so that one half is encoded
-while the server stores the other.
+There is no timer: while one group is in flight the next gathers, and envelopes of one subject
+share a record. A group takes half of the active writers; the other half prepare the next one
+while the server stores this one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +22,7 @@ from foldlog.log.jetstream.backpressure import BackPressure
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
-from foldlog.log.jetstream.publisher import Message, Publisher
+from foldlog.log.jetstream.publisher import BATCH_FROM, Message, Publisher
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -39,19 +40,51 @@ _EXCLUSIVE_IN_FLIGHT: Final = 32
 """Compare-and-set appends under way at once; the server takes 50 batches a stream."""
 
 
+class Group(NamedTuple):
+    """A group of records that was published. `bytes` of their bodies, `stored` of its records."""
+
+    records: int
+    stored: int
+    bytes: int
+    seconds: float
+
+
+OnGroup = Callable[[Group], None]
+
+
 class _Waiting(msgspec.Struct, eq=False):
     """An append and the caller who waits for it."""
 
     appends: Sequence[Append]
     sizes: list[int]
+    bytes: int
     atomic: bool
     deadline: float
     done: asyncio.Future[list[int]]
     spans: list[tuple[int, int]] = []
 
 
+class _Lane(msgspec.Struct, eq=False):
+    """A queue, and the tasks that publish from it: at most so many, each while there is something.
+
+    `latest`: how many appends the latest group had.
+    """
+
+    most_tasks: int
+    queue: deque[_Waiting] = msgspec.field(default_factory=deque)
+    tasks: set[asyncio.Task[None]] = msgspec.field(default_factory=set)
+    latest: int = 0
+
+
 class Appender:
-    """Appends to one stream, in order. Its task lives from the first append until `close`."""
+    """Appends to one stream, in order. Lives until `close`.
+
+    Args:
+        batch_from, on_incomplete: see `Publisher`.
+
+    Attributes:
+        on_group: called after each group, if it is there.
+    """
 
     def __init__(
         self,
@@ -60,23 +93,21 @@ class Appender:
         gate: Gate,
         *,
         timeout: float,
+        batch_from: int = BATCH_FROM,
         on_incomplete: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self.publisher = Publisher(connection, stream, gate, on_incomplete=on_incomplete)
-        self._queue: deque[_Waiting] = deque()
+        self._publisher = Publisher(
+            connection, stream, gate, batch_from=batch_from, on_incomplete=on_incomplete
+        )
         self._pressure = BackPressure(MAX_PENDING_BYTES)
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._pump: asyncio.Task[None] | None = None
-        self._riders = 0  # of the latest group
-        self._riding: list[_Waiting] = []
-        self._exclusive_queue: deque[_Waiting] = deque()
-        self._exclusive_tasks: set[asyncio.Task[None]] = set()
-        self._exclusive = asyncio.Semaphore(_EXCLUSIVE_IN_FLIGHT)
+        self._shared = _Lane(1)
+        # A compare-and-set must not share a batch, which one mismatch would fail for everybody; and
+        # its order is decided by what it expects, so it need not wait for those before it.
+        self._exclusive = _Lane(_EXCLUSIVE_IN_FLIGHT)
         self._closed = False
+        self.on_group: OnGroup | None = None
 
     @property
     def pending_bytes(self) -> int:
@@ -91,153 +122,114 @@ class Appender:
         if self._closed:
             raise StoreClosed
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(
-            appends, sizes, atomic, loop.time() + self._timeout, loop.create_future()
-        )
-        # A compare-and-set must not share a batch, which one mismatch would fail for everybody; and
-        # its order is decided by what it expects, so it need not wait for those before it.
+        done: asyncio.Future[list[int]] = loop.create_future()
+        deadline = loop.time() + self._timeout
+        waiting = _Waiting(appends, sizes, sum(sizes), atomic, deadline, done)
         exclusive = atomic and any(append.expect is not None for append in appends)
-        queue = self._exclusive_queue if exclusive else self._queue
-        # Whatever wakes a task begins at the loop, not on the stack of a caller who may be close to
-        # the interpreter's recursion limit: an error in the middle of that would leave it asleep.
-        if not queue:
-            loop.call_soon(self._begin)
-        size = sum(sizes)
-        if not self._pressure.take(size):
-            await self._pressure.wait(size)
-            loop.call_soon(self._begin)
-        queue.append(waiting)
-        return await waiting.done
+        lane = self._exclusive if exclusive else self._shared
+        # Tasks begin at the loop, not on the stack of a caller who may be close to the
+        # interpreter's recursion limit.
+        if not lane.queue:
+            loop.call_soon(self._begin, lane)
+        if not self._pressure.take(waiting.bytes):
+            await self._pressure.wait(waiting.bytes)
+            loop.call_soon(self._begin, lane)
+        lane.queue.append(waiting)
+        return await done
 
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""
         self._closed = True
         self._pressure.close()
         await asyncio.sleep(0)  # what is about to begin has begun
-        idle = asyncio.ensure_future(self._idle.wait())
+        lanes = (self._shared, self._exclusive)
         try:
-            await asyncio.wait([idle, *self._exclusive_tasks], timeout=self._timeout)
+            async with asyncio.timeout(self._timeout):
+                while tasks := [task for lane in lanes for task in lane.tasks]:
+                    await asyncio.wait(tasks)
+        except TimeoutError:
+            pass  # their callers are told
         finally:
-            pump = [] if self._pump is None else [self._pump]
-            ending = [idle, *pump, *self._exclusive_tasks]
+            ending = [task for lane in lanes for task in lane.tasks]
             for task in ending:
                 task.cancel()
-        await asyncio.wait(ending)
-        self._fail_waiting(StoreClosed())
+            for lane in lanes:
+                while lane.queue:
+                    self._end(lane.queue.popleft(), StoreClosed())
+        if ending:
+            await asyncio.wait(ending)
 
-    def _begin(self) -> None:
-        while self._exclusive_queue:
-            self._begin_exclusive(self._exclusive_queue.popleft())
-        if not self._queue:
-            return
-        self._idle.clear()
-        self._wake.set()
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._run(), name="foldlog-appender")
-            self._pump.add_done_callback(self._ended)
+    def _begin(self, lane: _Lane) -> None:
+        for _ in range(min(len(lane.queue), lane.most_tasks - len(lane.tasks))):
+            task = asyncio.create_task(self._run(lane), name="foldlog-appender")
+            lane.tasks.add(task)
+            task.add_done_callback(lane.tasks.discard)
 
-    def _ended(self, pump: asyncio.Task[None]) -> None:
-        """Leave nobody waiting for a task that an unexpected error has ended."""
-        self._pump = None
-        self._idle.set()
-        if not pump.cancelled() and (error := pump.exception()) is not None:
-            self._fail_waiting(error)
+    async def _run(self, lane: _Lane) -> None:
+        loop = asyncio.get_running_loop()
+        while lane.queue:
+            riders, messages, outcomes = list[_Waiting](), list[Message](), list[Outcome]()
+            try:
+                messages = _messages(self._take(lane, riders), riders)
+                atomic = any(rider.atomic for rider in riders)
+                deadline = max((rider.deadline for rider in riders), default=0.0)
+                # A group that holds an atomic append fits in one batch; a bulk append may not.
+                for start in range(0, len(messages), MAX_BATCH_MESSAGES):
+                    part = messages[start : start + MAX_BATCH_MESSAGES]
+                    if start:  # each part has a time of its own
+                        deadline = loop.time() + self._timeout
+                    began = time.perf_counter()
+                    found = await self._publisher.store(part, atomic=atomic, deadline=deadline)
+                    outcomes += found
+                    if self.on_group is not None:
+                        self.on_group(_measured(part, found, time.perf_counter() - began))
+            except asyncio.CancelledError:
+                left = len(messages) - len(outcomes)
+                _tell(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
+                raise
+            except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this group
+                if outcomes:  # of a bulk append, which is stored up to here
+                    unsent = Failure(Kind.UNREACHABLE, str(error))
+                    _tell(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
+                else:
+                    for rider in riders:
+                        _fail(rider, error)
+            else:
+                if lane.queue:  # the next group goes first: those told now would only wait for it
+                    loop.call_soon(_tell, riders, outcomes)
+                else:
+                    _tell(riders, outcomes)
+            finally:
+                self._pressure.give(sum(rider.bytes for rider in riders))
 
-    def _fail_waiting(self, error: BaseException) -> None:
-        for rider in self._riding:
-            _fail(rider, error)
-        for queue in (self._queue, self._exclusive_queue):
-            while queue:
-                self._end(queue.popleft(), error)
-
-    def _end(self, waiting: _Waiting, error: BaseException) -> None:
-        """Give back what an append takes up; `error` is for its caller, if nobody told it more."""
-        self._pressure.give(sum(waiting.sizes))
-        _fail(waiting, error)
-
-    def _begin_exclusive(self, waiting: _Waiting) -> None:
-        task = asyncio.create_task(self._append_exclusive(waiting), name="foldlog-append")
-        self._exclusive_tasks.add(task)
-
-        def end(task: asyncio.Task[None]) -> None:
-            self._exclusive_tasks.discard(task)
-            error = None if task.cancelled() else task.exception()
-            self._end(waiting, error or StoreClosed())
-
-        task.add_done_callback(end)
-
-    async def _append_exclusive(self, waiting: _Waiting) -> None:
-        async with self._exclusive:
-            if not waiting.done.done():  # else its caller is gone
-                batch = Batch(self._record_bytes)
-                waiting.spans = batch.add(waiting.appends, waiting.sizes) or []
-                await self._commit(batch, [waiting])
-
-    async def _run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._queue:
-                batch, riders = self._take()
-                if riders:
-                    try:
-                        await self._commit(batch, riders)
-                    finally:
-                        self._pressure.give(batch.bytes)
-            self._idle.set()
-
-    def _take(self) -> tuple[Batch, list[_Waiting]]:
+    def _take(self, lane: _Lane, riders: list[_Waiting]) -> Batch:
+        """Move appends from the queue to `riders`: as many as make one group."""
         batch = Batch(self._record_bytes)
-        self._riding = riders = list[_Waiting]()
         now = asyncio.get_running_loop().time()
         # Those of the latest group are likely to be back while this one is in flight.
-        most = (self._riders + len(self._queue) + 1) // 2
-        while self._queue and len(riders) < most:
-            waiting = self._queue[0]
-            if waiting.done.done() or waiting.deadline < now:
-                self._queue.popleft()  # late, or its caller was cancelled before it was sent
+        most = (lane.latest + len(lane.queue) + 1) // 2 if lane is self._shared else 1
+        while lane.queue and len(riders) < most:
+            waiting = lane.queue.popleft()
+            if waiting.done.done() or waiting.deadline < now:  # cancelled, or late
                 self._end(waiting, LogUnavailable("not sent in time: the log is away"))
                 continue
+            riders.append(waiting)
             spans = batch.add(waiting.appends, waiting.sizes)
             if spans is None:
+                lane.queue.appendleft(riders.pop())
                 break
             waiting.spans = spans
-            riders.append(self._queue.popleft())
-        self._riders = len(riders)
-        return batch, riders
+        lane.latest = len(riders)
+        return batch
+
+    def _end(self, waiting: _Waiting, error: BaseException) -> None:
+        """End an append that was not sent."""
+        self._pressure.give(waiting.bytes)
+        _fail(waiting, error)
 
     @property
     def _record_bytes(self) -> int:
         return min(RECORD_BYTES, self._connection.max_payload - OVERHEAD)
-
-    async def _commit(self, batch: Batch, riders: list[_Waiting]) -> None:
-        messages, outcomes = list[Message](), list[Outcome]()
-        try:
-            messages = _messages(batch, riders)
-            atomic = any(rider.atomic for rider in riders)
-            deadline = max(rider.deadline for rider in riders)
-            # A group that holds an atomic append fits in one batch; a bulk append may not.
-            for start in range(0, len(messages), MAX_BATCH_MESSAGES):
-                part = messages[start : start + MAX_BATCH_MESSAGES]
-                if start:  # each part has a time of its own
-                    deadline = asyncio.get_running_loop().time() + self._timeout
-                outcomes += await self.publisher.store(part, atomic=atomic, deadline=deadline)
-        except asyncio.CancelledError:
-            left = len(messages) - len(outcomes)
-            _tell(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
-            raise
-        except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this batch
-            if outcomes:  # of a bulk append, which is stored up to here
-                unsent = Failure(Kind.UNREACHABLE, str(error))
-                _tell(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
-                return
-            for rider in riders:
-                _fail(rider, error)
-            return
-        if self._queue:  # the next group goes first: those told now would only wait for it
-            asyncio.get_running_loop().call_soon(_tell, riders, outcomes)
-        else:
-            _tell(riders, outcomes)
 
 
 def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
@@ -253,6 +245,11 @@ def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
         Message(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
         for number, (name, drafts) in enumerate(batch.records)
     ]
+
+
+def _measured(messages: Sequence[Message], outcomes: Sequence[Outcome], seconds: float) -> Group:
+    stored = sum(isinstance(found, int) for found in outcomes)
+    return Group(len(messages), stored, sum(len(each.payload) for each in messages), seconds)
 
 
 def _fail(waiting: _Waiting, error: BaseException) -> None:

@@ -8,9 +8,10 @@ as soon as a server is back.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -28,7 +29,6 @@ from foldlog.log.jetstream import server_details
 from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing, header_block
 from foldlog.log.jetstream.credentials import check_url, identity, refusal, without_secrets
 from foldlog.log.jetstream.parser import Incoming
-from foldlog.log.jetstream.replies import Replies
 
 Revive = Callable[[], Awaitable[str]]
 """Sees to it that a server runs, and returns its URL. Raises a FoldlogError where it cannot."""
@@ -63,6 +63,32 @@ class Forbidden(LogUnavailable):
     """The server has refused this account to send such requests."""
 
 
+class _Waiting:
+    """Somebody who waits for `asks` replies, or for all up to the one that `is_last`.
+
+    Attributes:
+        replies: those that came, each with the number of its request.
+        done: True when all came, False when they cannot any more.
+    """
+
+    def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:
+        self.asks = asks
+        self.replies: list[tuple[int, Any]] = []
+        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._is_last = is_last
+
+    def arrived(self, number: int, msg: Msg) -> None:
+        if self.done.done():
+            return
+        self.replies.append((number, msg))
+        if self._is_last(msg) if self._is_last else len(self.replies) == self.asks:
+            self.done.set_result(True)
+
+    def give_up(self) -> None:
+        if not self.done.done():
+            self.done.set_result(False)
+
+
 class Connection:
     """A connection that reconnects for ever until `close`.
 
@@ -76,7 +102,8 @@ class Connection:
         self._connected = asyncio.Event()
         self._epoch = 0
         self._on_epoch: list[Callable[[], None]] = []
-        self._replies = Replies()
+        self._tokens = itertools.count(1)  # each ends the subject of one reply
+        self._waiting: dict[str, tuple[_Waiting, int]] = {}
         self._inbox = ""
         self._last_error: Exception | None = None
         self._forbidden = set[str]()
@@ -212,56 +239,35 @@ class Connection:
             Forbidden: this account may not; it is not sent again over this connection.
             LogUnavailable: not sent, or nobody serves the subject.
         """
-        refused = Forbidden(f"this account may not send to {subject}")
-        if self.forbids(subject):
-            raise refused
-        block = header_block(headers) if headers else b""
-        try:
-            reply = await self._reply([Outgoing(subject, payload, block)], timeout=timeout)
-        except ReplyLost:
-            if self.forbids(subject):  # which the server says outside of the replies
-                raise refused from None
-            raise
-        if status_of(reply) == "503":
-            raise LogUnavailable(f"nobody answers {subject}")
-        return reply
-
-    async def request_last(self, messages: Sequence[Outgoing], *, timeout: float) -> Msg:
-        """Send many at once; return the reply to the last, the only one that is asked for.
-
-        Raises:
-            ReplyLost: as `request`.
-            LogUnavailable: none was sent.
-        """
-        return await self._reply(messages, timeout=timeout, at_once=True)
+        if not self.forbids(subject):
+            block = header_block(headers) if headers else b""
+            waiting = _Waiting()
+            if await self._exchange(waiting, [Outgoing(subject, payload, block)], timeout):
+                ((_, reply),) = waiting.replies
+                if status_of(reply) == "503":
+                    raise LogUnavailable(f"nobody answers {subject}")
+                return cast("Msg", reply)
+        if self.forbids(subject):  # which the server says outside of the replies
+            raise Forbidden(f"this account may not send to {subject}")
+        raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
 
     async def request_each(
-        self, requests: Sequence[Outgoing], *, timeout: float
+        self, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
     ) -> list[Msg | None]:
         """Send many at once; return the reply to each, None where it did not come.
 
         A None may have been acted on or not; a reply with status 503 was not.
 
+        Args:
+            asks: only so many of the last messages are replied to.
+
         Raises:
-            LogUnavailable: none was sent.
+            LogUnavailable, AppendFailed: none was sent.
         """
-        replies: list[Msg | None] = [None] * len(requests)
-        missing = len(requests)
-
-        def take(index: int, msg: Msg) -> bool:
-            nonlocal missing
-            missing -= replies[index] is None
-            replies[index] = msg
-            return missing == 0
-
-        with self._replies.expected(take, len(requests)) as (tokens, done):
-            asked = [
-                request._replace(reply=self._inbox + token)
-                for token, request in zip(tokens, requests, strict=True)
-            ]
-            await self._client.send(*asked, at_once=True)
-            await _within(timeout, done)
-        return replies
+        waiting = _Waiting(len(messages) if asks is None else asks)
+        await self._exchange(waiting, messages, timeout, at_once=True)
+        found = dict(waiting.replies)
+        return [found.get(number) for number in range(waiting.asks)]
 
     async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Msg]:
         """Send, and return every reply up to the one that carries a status, which ends them.
@@ -269,17 +275,10 @@ class Connection:
         Raises:
             LogUnavailable, LogTimeout: the replies did not come whole.
         """
-        replies: list[Msg] = []
-
-        def take(index: int, msg: Msg) -> bool:
-            replies.append(msg)
-            return status_of(msg) is not None
-
-        with self._replies.expected(take) as ((token,), done):
-            await self._client.send(Outgoing(subject, payload, reply=self._inbox + token))
-            if not await _within(timeout, done):
-                raise self._broken_off(subject, timeout)
-        return replies
+        waiting = _Waiting(is_last=lambda msg: status_of(msg) is not None)
+        if not await self._exchange(waiting, [Outgoing(subject, payload)], timeout):
+            raise self._broken_off(subject, timeout)
+        return [msg for _, msg in waiting.replies]
 
     async def collect_stored(
         self,
@@ -290,24 +289,47 @@ class Connection:
         timeout: float,
     ) -> list[Incoming]:
         """As `collect`, where replies come under the subject on which they were stored."""
-        replies: list[Incoming] = []
-        with self._replies.expected(_never) as (_, done):
+        waiting, inbox = _Waiting(is_last=is_last), self._client.new_inbox()
+        subscription = await self.subscribe(inbox, lambda msg: waiting.arrived(0, msg))
+        try:
+            asking = Outgoing(subject, payload, reply=inbox)
+            if not await self._exchange(waiting, [asking], timeout):
+                raise self._broken_off(subject, timeout)
+        finally:
+            await self.unsubscribe(subscription)
+        return [msg for _, msg in waiting.replies]
 
-            def take(msg: Msg) -> None:
-                assert isinstance(msg, Incoming), "that is what the lean client delivers"
-                replies.append(msg)
-                if is_last(msg) and not done.done():
-                    done.set_result(True)
+    async def _exchange(
+        self,
+        waiting: _Waiting,
+        messages: Sequence[Outgoing],
+        timeout: float,
+        *,
+        at_once: bool = False,
+    ) -> bool:
+        """Send, and wait for the replies to the last messages; return whether all came.
 
-            inbox = self._client.new_inbox()
-            subscription = await self.subscribe(inbox, take)
-            try:
-                await self._client.send(Outgoing(subject, payload, reply=inbox))
-                if not await _within(timeout, done):
-                    raise self._broken_off(subject, timeout)
-            finally:
-                await self.unsubscribe(subscription)
-        return replies
+        They did not if time is up or the connection broke.
+
+        Raises:
+            LogUnavailable, AppendFailed: nothing was sent.
+        """
+        first = len(messages) - waiting.asks
+        tokens = [str(token) for token in itertools.islice(self._tokens, waiting.asks)]
+        asking = [
+            message if message.reply else message._replace(reply=self._inbox + token)
+            for token, message in zip(tokens, messages[first:], strict=True)
+        ]
+        for number, token in enumerate(tokens):
+            self._waiting[token] = waiting, number
+        given_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
+        try:
+            await self._client.send(*messages[:first], *asking, at_once=at_once)
+            return await waiting.done
+        finally:
+            given_up.cancel()
+            for token in tokens:
+                del self._waiting[token]
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
         """Call `on_message` for each message on `subject`, again after a reconnect.
@@ -331,7 +353,7 @@ class Connection:
         if not self._client.is_closed:
             await self._client.close()
         self._connected.set()
-        self._replies.lose_all()
+        self._lose_replies()
 
     async def _listen(self) -> None:
         inbox = self._client.new_inbox()
@@ -342,31 +364,20 @@ class Connection:
         if self._client.has_begun:  # else there is nothing to close
             await self._client.close()
 
-    async def _reply(
-        self, messages: Sequence[Outgoing], *, timeout: float, at_once: bool = False
-    ) -> Msg:
-        replies: list[Msg] = []
-
-        def take(index: int, msg: Msg) -> bool:
-            replies.append(msg)
-            return True
-
-        *before, last = messages
-        with self._replies.expected(take) as ((token,), done):
-            await self._client.send(
-                *before, last._replace(reply=self._inbox + token), at_once=at_once
-            )
-            if not await _within(timeout, done):
-                raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
-        return replies[0]
-
     def _broken_off(self, subject: str, timeout: float) -> LogUnavailable:
         if self._client.is_connected:
             return LogTimeout(f"reading by {subject}", timeout)
         return ReplyLost("the connection broke")
 
     def _on_reply(self, msg: Msg) -> None:
-        self._replies.arrived(msg.subject.rpartition(".")[2], msg)
+        found = self._waiting.get(msg.subject.rpartition(".")[2])
+        if found is not None:  # else it came too late
+            waiting, number = found
+            waiting.arrived(number, msg)
+
+    def _lose_replies(self) -> None:
+        for waiting, _ in self._waiting.values():
+            waiting.give_up()
 
     async def _on_error(self, error: Exception) -> None:
         self._last_error = error
@@ -381,7 +392,7 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
-        self._replies.lose_all()
+        self._lose_replies()
         self._grow_epoch()
         await self._bring_back()
 
@@ -393,7 +404,7 @@ class Connection:
 
     async def _on_closed(self) -> None:
         self._connected.set()
-        self._replies.lose_all()
+        self._lose_replies()
 
     async def _bring_back(self) -> None:
         """Revive the server while there is no connection, and go on where it is then.
@@ -425,21 +436,3 @@ def status_of(msg: Msg) -> str | None:
     if isinstance(msg, Incoming) and not msg.is_status:
         return None
     return msg.headers.get("Status") if msg.headers else None
-
-
-def _never(index: int, msg: Msg) -> bool:
-    """Nothing comes for a token that nobody was told of."""
-    return False
-
-
-async def _within(timeout: float, done: asyncio.Future[bool]) -> bool:
-    given_up = asyncio.get_running_loop().call_later(timeout, _give_up, done)
-    try:
-        return await done
-    finally:
-        given_up.cancel()
-
-
-def _give_up(done: asyncio.Future[bool]) -> None:
-    if not done.done():
-        done.set_result(False)

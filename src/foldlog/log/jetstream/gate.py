@@ -2,7 +2,8 @@
 
 It is made when a store opens, and again after each time the connection was lost: a server that
 was away may come back with less, and whatever is appended then takes sequences that others have
-read. While the connection lasts it costs nothing.
+read. While the connection lasts it costs nothing. The shard is compared with what this process
+knows of it, and with its *mark* in the side stream: see `foldlog.log.incarnation`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,96 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from foldlog.errors import LogRewound, LogUnavailable
+import msgspec
+
+from foldlog.errors import (
+    AppendFailed,
+    ConfigurationError,
+    FoldlogError,
+    LogRewound,
+    LogUnavailable,
+)
 from foldlog.log import incarnation
 from foldlog.log.incarnation import Known, Loss, Mark, Shard, find_loss
-from foldlog.log.jetstream.connection import ReplyLost
-from foldlog.log.jetstream.keeper import ATTEMPTS, MarkKeeper
-from foldlog.log.jetstream.marks import StreamMarks
+from foldlog.log.jetstream.connection import Forbidden
+from foldlog.log.jetstream.side import SideStream
+from foldlog.log.jetstream.stream import StreamClient
+from foldlog.subjects import Namespace
+
+MARK_SECONDS: Final = 10.0
+"""How far a mark may lag behind what this process appends."""
+
+_ATTEMPTS: Final = 10
+"""How often a mark that another process has just replaced is read again."""
 
 _log: Final = logging.getLogger("foldlog")
+_decoder = msgspec.json.Decoder(Mark)
+
+
+class StreamMarks:
+    """A shard and its mark. Each method raises LogUnavailable if nobody answers.
+
+    The leader of each stream is asked, so that no replica that lags answers. Where the account may
+    not read marks, there are none.
+    """
+
+    def __init__(self, side: SideStream, namespace: Namespace, shard: int) -> None:
+        self._side = side
+        self._shard = StreamClient(side.connection, namespace.stream(shard), timeout=side.timeout)
+        self._subject = namespace.mark(shard)
+        self._barrier = namespace.barrier(shard)
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was lost and made again."""
+        return self._side.connection.reconnects
+
+    async def describe(self) -> Shard:
+        """Return what the shard's leader says of it."""
+        found = await self._shard.describe_by_leader()
+        state, replicas = found.state, found.config.num_replicas
+        return Shard(self._shard.name, found.created, state.last_seq, state.messages, replicas)
+
+    async def confirm_leader(self) -> None:
+        """Return when a majority has confirmed the shard's leader."""
+        await self._shard.confirm_leader(self._barrier)
+
+    async def get(self) -> tuple[Mark, int]:
+        """Return the mark and its revision; an empty one and 0 where there is none to be seen."""
+        try:
+            stored = await self._side.last(self._subject)
+        except Forbidden:
+            _log.warning("%s cannot be read: a lost record goes unnoticed", self._side.name)
+            stored = None
+        if stored is None:
+            return Mark(), 0
+        try:
+            return _decoder.decode(stored.data), stored.seq
+        except msgspec.MsgspecError:
+            return Mark(), stored.seq  # it says nothing; the next one replaces it
+
+    async def put(self, mark: Mark, revision: int) -> bool:
+        """Replace the mark of that revision; return whether it was that.
+
+        Raises:
+            AppendFailed, ConfigurationError: the server refused it.
+        """
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        return await self._side.publish([(self._subject, msgspec.json.encode(mark))], expected)
+
+    async def drop(self) -> None:
+        """Remove the mark."""
+        await self._side.purge(self._subject)
 
 
 class Gate:
     """Lets reads and appends of one shard pass once the check has found nothing lost.
 
+    A shard that was rewound takes no appends and no reads, a shard with a gap no reads, until
+    `accept`. While this process appends, a task renews the mark; it ends with `close`.
+
     Attributes:
         known: the highest sequence that this process knows of, from acks, reads and checks.
-        keeper: keeps the mark up to date. `close` ends it.
 
     Args:
         created: when the shard's stream was created, where that is known already.
@@ -47,11 +122,13 @@ class Gate:
         self._clock = clock
         self._created = created
         self._incarnation: str | None = None
-        # The connection with which reads, and appends, have passed.
-        self._reads_over = self._appends_over = marks.reconnects
-        self._lost_before: tuple[int, str] | None = None
+        self._checked = marks.reconnects  # the connection over which the last check was made
+        self._loss: Loss | None = None  # what that found
         self._checking = asyncio.Lock()
-        self.keeper = MarkKeeper(marks, self._look, clock)
+        self._announcing = asyncio.Lock()
+        self._quiet_until = 0.0
+        self._renewal: asyncio.Task[None] | None = None
+        self._has_grown = False
 
     @property
     def identity(self) -> str:
@@ -61,12 +138,13 @@ class Gate:
     @property
     def passes_reads(self) -> bool:
         """Whether reads need not wait for `check_before_read`."""
-        return self._reads_over == self._marks.reconnects
+        return self._checked == self._marks.reconnects and self._loss is None
 
     @property
     def passes_appends(self) -> bool:
         """Whether appends need not wait for `check_before_append`."""
-        return self._appends_over == self._marks.reconnects
+        is_checked = self._checked == self._marks.reconnects
+        return is_checked and not isinstance(self._loss, LogRewound)
 
     def seen(self, seq: int) -> None:
         """Note that a record at `seq` was read or pushed."""
@@ -77,23 +155,24 @@ class Gate:
         """Note that a record of this process was acked at `seq`; the mark is renewed in time."""
         if seq > self.known:
             self.known = seq
-        self.keeper.note_growth()
+        if not self._has_grown:
+            self._has_grown = True
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.create_task(self._renew_behind(), name="foldlog-mark")
+
+    # --- the check ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Make the first check. What it finds is for reads to raise; appends may go on.
+        """Make the first check; reads and appends raise what it finds.
 
-        That nobody answers is no error: the first read asks again.
+        That nobody answers is no error: the first read or append asks again.
         """
         try:
-            losses = await self.check()
+            for loss in await self.check():
+                _log.warning("%s", loss)
         except LogUnavailable as error:
-            self._reads_over = -1
+            self._checked = -1
             _log.info("whether the log lost anything is not known yet: %s", error)
-            return
-        for loss in losses:
-            _log.warning("%s", loss)
-            self._lost_before = (loss.sequence, loss.reason)
-            self._appends_over = self._marks.reconnects
 
     async def check(self) -> list[Loss]:
         """Compare the shard with its mark and with what is known here; return what it lost.
@@ -104,8 +183,8 @@ class Gate:
             LogUnavailable: nobody answered.
         """
         async with self._checking:
-            loss = await self._check()
-        return [] if loss is None else [loss]
+            await self._check()
+        return [] if self._loss is None else [self._loss]
 
     async def check_before_read(self) -> None:
         """Let a read pass.
@@ -117,29 +196,26 @@ class Gate:
         if self.passes_reads:
             return
         async with self._checking:
-            loss = None if self.passes_reads else await self._check()
-        if loss is not None:
-            raise loss
+            if not self.passes_reads:
+                await self._check()
+        if self._loss is not None:
+            raise self._loss
 
     async def check_before_append(self, timeout: float) -> None:
-        """Let an append pass. A gap, and what was lost before the store opened, stop none.
+        """Let an append pass.
 
         Raises:
-            LogRewound: the shard lost something while this store was open.
-            LogUnavailable: nobody answered in `timeout` seconds. Nothing was sent to the log.
+            LogRewound: the shard was rewound, and nobody has accepted that.
+            LogUnavailable: nobody answered in `timeout` seconds.
         """
         try:
             async with asyncio.timeout(timeout), self._checking:
-                loss = None if self.passes_appends else await self._check()
-        except (ReplyLost, TimeoutError) as silence:
-            # Not a ReplyLost any more: no append is in doubt for this.
-            raise LogUnavailable(f"what the log holds is not known: {silence!r}") from silence
-        if loss is not None and self._refuses_appends(loss):
-            raise loss
-
-    async def close(self) -> None:
-        """Renew the mark if this process has appended since. Idempotent."""
-        await self.keeper.close()
+                if not self.passes_appends:
+                    await self._check()
+        except TimeoutError as error:
+            raise LogUnavailable("what the log holds is not known") from error
+        if isinstance(self._loss, LogRewound):
+            raise self._loss
 
     async def accept(self) -> None:
         """Take the shard as it is, if it lost anything; it is another incarnation then.
@@ -154,11 +230,10 @@ class Gate:
                 return
             if not self._is_accepted_elsewhere(mark) or find_loss(mark, found) is not None:
                 mark = incarnation.accepted(mark, found, self._clock())
-                if not await self.keeper.replace(mark, revision) and revision:
+                if not await self._replace(mark, revision) and revision:
                     raise LogUnavailable(f"{found.name}: its mark could not be replaced")
             if found.last_seq < known:
                 self.known = found.last_seq
-            self._lost_before = None
             self._pass(mark, found, reconnects)
 
     async def _look(self) -> tuple[Loss | None, Mark, int, Shard]:
@@ -168,13 +243,13 @@ class Gate:
         found = await self._marks.describe()
         return find_loss(mark, found, known), mark, revision, found
 
-    async def _check(self) -> Loss | None:
+    async def _check(self) -> None:
         reconnects, is_confirmed = self._marks.reconnects, False
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             loss, mark, revision, found = await self._look()
             if loss is None:
                 self._pass(mark, found, reconnects)
-                return None
+                return
             if (await self._marks.get())[1] != revision:
                 continue  # a purge that began in between looks like a loss
             if found.replicas == 1 or is_confirmed:
@@ -183,23 +258,78 @@ class Gate:
             is_confirmed = True
         else:
             raise LogUnavailable(f"the mark of {found.name} changes all the time")
-        self._reads_over = -1
-        self._appends_over = -1 if self._refuses_appends(loss) else reconnects
+        self._checked, self._loss = reconnects, loss
         is_shown = mark.ended is not None or self._is_accepted_elsewhere(mark)
         if isinstance(loss, LogRewound) and not is_shown:
-            # Later appends would hide it from who opens the log next.
-            await self.keeper.replace(incarnation.rewound(mark, loss, found), revision)
-        return loss
+            # Appends of a process that has not noticed would hide it from who opens the log next.
+            await self._replace(incarnation.rewound(mark, loss, found), revision)
 
     def _is_accepted_elsewhere(self, mark: Mark) -> bool:
         return self._incarnation is not None and mark.incarnation not in ("", self._incarnation)
-
-    def _refuses_appends(self, loss: Loss) -> bool:
-        # What is appended to a log that ends too early takes sequences that others have read.
-        return isinstance(loss, LogRewound) and (loss.sequence, loss.reason) != self._lost_before
 
     def _pass(self, mark: Mark, found: Shard, reconnects: int) -> None:
         self.seen(found.last_seq)
         self._created = found.created or self._created
         self._incarnation = mark.incarnation
-        self._reads_over = self._appends_over = reconnects
+        self._checked, self._loss = reconnects, None
+
+    # --- the mark -------------------------------------------------------------------------------
+
+    async def announce_purge(self) -> None:
+        """Make the mark say that records may go; it proves no gap until it is renewed.
+
+        Raises:
+            LogUnavailable: that is not known. Nothing may be purged.
+        """
+        async with self._announcing:
+            # One announcement covers the purges of the time in which nobody counts.
+            if self._quiet_until - self._clock() >= incarnation.QUIET_SECONDS / 2:
+                return
+            try:
+                for _ in range(_ATTEMPTS):
+                    mark, revision = await self._marks.get()
+                    mark = incarnation.purged(mark, self._clock())
+                    if await self._marks.put(mark, revision):
+                        self._quiet_until = mark.quiet_until
+                        return
+            except (AppendFailed, ConfigurationError) as error:
+                # Perhaps there is no space left, which a purge makes.
+                _log.info("a purge goes without a mark: %s", error)
+            await self._marks.drop()  # better no mark than a wrong one
+
+    async def close(self) -> None:
+        """Renew the mark if this process has appended since. Idempotent."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+            self._renewal = None
+            await self._renew()
+
+    async def _renew_behind(self) -> None:
+        while self._has_grown:
+            await asyncio.sleep(MARK_SECONDS)
+            await self._renew()
+
+    async def _renew(self) -> None:
+        """Renew the mark; where that is not possible the earlier one stays."""
+        if not self._has_grown:
+            return
+        self._has_grown = False
+        try:
+            loss, mark, revision, found = await self._look()
+            renewed = incarnation.renewed(mark, found, self._clock())
+            if loss is None and renewed != mark:  # else the evidence stays
+                await self._replace(renewed, revision)
+        except LogUnavailable as error:
+            _log.info("the mark of a shard was not renewed: %s", error)
+        except asyncio.CancelledError:
+            self._has_grown = True
+            raise
+
+    async def _replace(self, mark: Mark, revision: int) -> bool:
+        """Replace the mark of that revision; return whether it was. The log works without, too."""
+        try:
+            return await self._marks.put(mark, revision)
+        except FoldlogError as error:
+            _log.info("the mark of a shard was not replaced: %s", error)
+            return False

@@ -1,4 +1,4 @@
-"""The log on JetStream: the port's first backend, one stream a shard."""
+"""The log on JetStream: one stream a shard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import datetime as dt
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nats.aio.msg import Msg
 
@@ -17,15 +18,14 @@ from foldlog.errors import (
     LogRewound,
     LogUnavailable,
 )
+from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
-from foldlog.log.jetstream import streams, wire
-from foldlog.log.jetstream.appender import Appender
+from foldlog.log.jetstream import scanner, streams, wire
+from foldlog.log.jetstream.appender import Appender, OnGroup
 from foldlog.log.jetstream.connection import Connection, Revive
-from foldlog.log.jetstream.gate import Gate
-from foldlog.log.jetstream.marks import StreamMarks
-from foldlog.log.jetstream.publisher import OnGroup
+from foldlog.log.jetstream.gate import Gate, StreamMarks
+from foldlog.log.jetstream.publisher import BATCH_FROM, BATCH_FROM_IN_MEMORY
 from foldlog.log.jetstream.reader import Reader
-from foldlog.log.jetstream.scanner import Scanner
 from foldlog.log.jetstream.side import SideStream
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.packing import sizes_of
@@ -38,6 +38,7 @@ from foldlog.log.port import (
     StreamInfo,
     Unfollow,
 )
+from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live, snapshot
 
 T = TypeVar("T")
@@ -45,9 +46,25 @@ T = TypeVar("T")
 Stage = Callable[[str], None]
 """Sees to it that the server stages the batches of a stream where that is cheap."""
 
+_AT_ONCE: Final = 64
+"""Hashed subjects looked up side by side."""
+
+
+class _Shard(NamedTuple):
+    """What belongs to one shard. `reader` waits for the gate; `stream` asks whatever is lost."""
+
+    everything: str
+    gate: Gate
+    appender: Appender
+    reader: Reader
+    stream: StreamClient
+
 
 class JetStreamLog:
-    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`."""
+    """A namespace's log on a server or a cluster. Made by `open`, ended by `close`.
+
+    `blobs` and `snapshots` are stored next to it, and end with it.
+    """
 
     def __init__(
         self,
@@ -62,50 +79,51 @@ class JetStreamLog:
         self.namespace = namespace
         self.connection = connection
         self.timeout = timeout
-        shards = range(namespace.shards)
         self.replicas = replicas
         self._stage = stage
         everything = namespace.wildcard(0).removesuffix("0.>") + ">"
-        self.side = SideStream(
-            connection,
-            namespace.snapshots(),
-            snapshot(everything, "*"),
-            replicas=replicas,
-            timeout=timeout,
+        self.side = self._side(namespace.snapshots(), snapshot(everything, "*"))
+        self.snapshots = SnapshotStore(self.side, namespace, self.identity)
+        chunks = self._side(
+            namespace.blobs(), namespace.blob("*", "*"), discard="new", allow_msg_ttl=True
         )
-        self._gates = [
-            Gate(StreamMarks(self.side, namespace, shard), created[shard] if created else None)
-            for shard in shards
-        ]
-        self._appenders = [
-            Appender(
-                connection,
-                namespace.stream(shard),
-                self._gates[shard],
-                timeout=timeout,
-                on_incomplete=self._stage_all,
-            )
-            for shard in shards
-        ]
-        self._readers = [
-            Reader(
-                connection,
-                namespace.stream(shard),
-                self._gates[shard],
-                replicas=replicas,
-                timeout=timeout,
-            )
-            for shard in shards
-        ]
-        self._clients = [
-            StreamClient(connection, namespace.stream(shard), timeout=timeout) for shard in shards
-        ]
-        self._scanners = [
-            Scanner(self._clients[shard], namespace.wildcard(shard)) for shard in shards
+        self.blobs = Blobs(chunks, namespace)
+        self._shards = [
+            self._shard(shard, created[shard] if created else None)
+            for shard in range(namespace.shards)
         ]
         if stage is not None:
             self._stage_all()
             connection.on_epoch(self._stage_all)
+
+    def _side(self, name: str, subjects: str, **settings: object) -> SideStream:
+        return SideStream(
+            self.connection,
+            name,
+            subjects,
+            replicas=self.replicas,
+            timeout=self.timeout,
+            **settings,
+        )
+
+    def _shard(self, shard: int, created: str | None) -> _Shard:
+        connection, timeout = self.connection, self.timeout
+        name = self.namespace.stream(shard)
+        gate = Gate(StreamMarks(self.side, self.namespace, shard), created)
+        return _Shard(
+            self.namespace.wildcard(shard),
+            gate,
+            Appender(
+                connection,
+                name,
+                gate,
+                timeout=timeout,
+                batch_from=BATCH_FROM if self._stage is None else BATCH_FROM_IN_MEMORY,
+                on_incomplete=self._stage_all,
+            ),
+            Reader(connection, name, gate, replicas=self.replicas, timeout=timeout),
+            StreamClient(connection, name, timeout=timeout),
+        )
 
     @classmethod
     async def open(
@@ -147,7 +165,7 @@ class JetStreamLog:
                 stage=stage,
             )
             # Before anything is appended, which might hide that something is lost.
-            await _all(gate.open() for gate in log._gates)
+            await _all(shard.gate.open() for shard in log._shards)
         except BaseException:
             await connection.close()
             raise
@@ -160,36 +178,36 @@ class JetStreamLog:
     @property
     def pending_bytes(self) -> int:
         """What is queued and in flight to all shards now."""
-        return sum(appender.pending_bytes for appender in self._appenders)
+        return sum(shard.appender.pending_bytes for shard in self._shards)
 
     def observe(self, on_group: OnGroup) -> None:
         """Have `on_group` hear of each group of records that was published."""
-        for appender in self._appenders:
-            appender.publisher.on_group = on_group
+        for shard in self._shards:
+            shard.appender.on_group = on_group
 
     def known(self, shard: int) -> int:
-        return self._gates[shard].known
+        return self._shards[shard].gate.known
 
     def identity(self, shard: int) -> str:
         """Return what tells this incarnation of a shard from any other that had its name."""
-        return self._gates[shard].identity
+        return self._shards[shard].gate.identity
 
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
-        if len(self._appenders) == 1:
-            return self._appenders[0].append(appends, atomic=atomic)
+        if len(self._shards) == 1:
+            return self._shards[0].appender.append(appends, atomic=atomic)
         return self._append_sharded(appends, atomic=atomic)
 
     async def _append_sharded(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         shards = {append.subject.shard for append in appends}
         if len(shards) == 1 or atomic:
-            return await self._appenders[shards.pop()].append(appends, atomic=atomic)
+            return await self._shards[shards.pop()].appender.append(appends, atomic=atomic)
         sizes_of(appends, self.connection.max_payload)  # before any shard has stored its part
         by_shard = {s: [a for a in appends if a.subject.shard == s] for s in shards}
         results = await asyncio.gather(
             *(
-                self._appenders[shard].append(part, atomic=False)
+                self._shards[shard].appender.append(part, atomic=False)
                 for shard, part in by_shard.items()
             ),
             return_exceptions=True,
@@ -198,47 +216,63 @@ class JetStreamLog:
         return [next(seqs[append.subject.shard]) for append in appends]
 
     def read(
-        self, subject: Subject, *, after: int = 0, upto: int | None = None, strong: bool = True
+        self, subject: Subject, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        return self._readers[subject.shard].read(subject, after, strong=strong, upto=upto)
-
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        return self._scanners[shard].scan(after)
-
-    async def counts(self, shard: int) -> dict[str, int]:
-        return await self._counts(shard, None)
+        return self._shards[subject.shard].reader.read(subject, after, strong=strong)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        reader = self._readers[subject.shard]
-        if upto is not None:
-            return await reader.last_upto(subject, upto)
-        return await reader.last(subject, strong=strong)
-
-    async def stored(self, shard: int, seq: int) -> Stored | None:
-        return await self._scanners[shard].stored(seq)
-
-    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        return await self._scanners[shard].sequence_at(time)
+        return await self._shards[subject.shard].reader.last(subject, strong=strong, upto=upto)
 
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return self._scanners[branch.shard].newest(branch.matching)
+        return scanner.newest(self._shards[branch.shard].stream, branch.matching)
+
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        return scanner.scan(self._shards[shard].stream, self._shards[shard].everything, after)
+
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
+        found: dict[Subject, int] = {}
+        for each in range(self.namespace.shards) if shard is None else (shard,):
+            matching = self.namespace.wildcard(each, family)
+            counts = await self._shards[each].stream.subjects(matching)
+            subjects = {name: self.namespace.parse(name) for name in counts}
+            unknown = [name for name, subject in subjects.items() if subject is None]
+            for start in range(0, len(unknown), _AT_ONCE):
+                some = unknown[start : start + _AT_ONCE]
+                asked = (find_keys(self._shards[each].stream, each, name) for name in some)
+                subjects.update(zip(some, await _all(asked), strict=True))
+            found.update((s, counts[name]) for name, s in subjects.items() if s is not None)
+        return found
+
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        return await self._shards[shard].stream.message({"seq": seq}) if seq > 0 else None
+
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        return await self._shards[shard].stream.sequence_at(self._shards[shard].everything, time)
+
+    async def heads(self) -> list[int]:
+        found = await _all(shard.stream.describe_by_leader() for shard in self._shards)
+        return [each.state.last_seq for each in found]
 
     async def barrier(self, shard: int) -> None:
         if self.replicas > 1:
-            await self._clients[shard].confirm_leader(self.namespace.barrier(shard))
+            await self._shards[shard].stream.confirm_leader(self.namespace.barrier(shard))
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        reader, gate = self._readers[subject.shard], self._gates[subject.shard]
+        gate = self._shards[subject.shard].gate
 
         def on_message(msg: Msg) -> None:
             headers = msg.headers or {}
             try:
-                record = reader.parse(msg, previous=int(headers["Nats-Last-Sequence"]))
+                seq, previous = int(headers["Nats-Sequence"]), int(headers["Nats-Last-Sequence"])
+                stored = Stored(subject.name, seq, headers["Nats-Time-Stamp"], msg.data)
+                record = stored.record(previous)
             except (LogCorrupt, KeyError, ValueError):
-                # Not a record as the server republishes it: a hint that is worth nothing. Reading
-                # the log tells what is there, or raises.
+                # Not a record as the server republishes it, so no hint. A read of the log finds
+                # what is there, or raises.
                 self.connection.miss()
                 return
             gate.seen(record.seq)
@@ -253,39 +287,23 @@ class JetStreamLog:
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         # Without a filter the server drops whole blocks instead of looking at every message.
-        shard, matching = which if isinstance(which, int) else which.shard, None
-        if isinstance(which, Branch):
-            matching = checked_filter(which.matching)
-        elif isinstance(which, Subject):
-            matching = checked_filter(which.name)
+        body: dict[str, object] = {"seq": before}
+        if not isinstance(which, int):
+            body["filter"] = checked_filter(
+                which.matching if isinstance(which, Branch) else which.name
+            )
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
-        await self._gates[shard].keeper.announce_purge()
-        body = {"seq": before} if matching is None else {"seq": before, "filter": matching}
-        client = self._clients[shard]
-        answer = await client.purge(body)
-        if answer.error is not None:
-            raise LogUnavailable(f"purging {client.name}: {answer.error.description}")
+        shard = self._shards[which if isinstance(which, int) else which.shard]
+        await shard.gate.announce_purge()
+        await shard.stream.purge(body)
 
     async def check(self) -> list[Loss]:
-        found = await _all(gate.check() for gate in self._gates)
+        found = await _all(shard.gate.check() for shard in self._shards)
         return [loss for losses in found for loss in losses]
 
     async def accept(self) -> None:
-        await _all(gate.accept() for gate in self._gates)
-
-    async def subjects(self, family: str | None = None) -> list[Subject]:
-        found: list[Subject] = []
-        for shard in range(self.namespace.shards):
-            found += [
-                self.namespace.parse(name) or await self._unhash(name, shard)
-                for name in await self._counts(shard, family)
-            ]
-        return found
-
-    async def heads(self) -> list[int]:
-        found = await _all(client.describe_by_leader() for client in self._clients)
-        return [each.state.last_seq for each in found]
+        await _all(shard.gate.accept() for shard in self._shards)
 
     async def info(self) -> LogInfo:
         start = time.perf_counter()
@@ -307,35 +325,25 @@ class JetStreamLog:
     async def close(self) -> None:
         """Let what is in flight end, then disconnect. Idempotent."""
         try:
-            for appender in self._appenders:
-                await appender.close()
-            await _all(gate.close() for gate in self._gates)
+            for shard in self._shards:
+                await shard.appender.close()
+            await _all(shard.gate.close() for shard in self._shards)
         finally:
             await self.connection.close()
 
     def _stage_all(self) -> None:
         if self._stage is not None:
-            for shard in range(self.namespace.shards):
-                self._stage(self.namespace.stream(shard))
-
-    async def _counts(self, shard: int, family: str | None) -> dict[str, int]:
-        return await self._clients[shard].subjects(self.namespace.wildcard(shard, family))
-
-    async def _unhash(self, name: str, shard: int) -> Subject:
-        record = await self._readers[shard].last(Subject(name, shard, ()), strong=True)
-        keys = record.envelopes[-1].keys if record else None
-        if not keys:
-            raise LogCorrupt(self.namespace.stream(shard), record.seq if record else 0, "no keys")
-        return Subject(name, shard, tuple(keys))
+            for shard in self._shards:
+                self._stage(shard.stream.name)
 
     async def _describe(self, shard: int) -> StreamInfo:
-        stream = self.namespace.stream(shard)
-        answer = await self._clients[shard].describe()
+        stream = self._shards[shard].stream
+        answer = await stream.describe()
         if answer.error is not None:
-            raise LogUnavailable(f"{stream}: {answer.error.description}")
+            raise LogUnavailable(f"{stream.name}: {answer.error.description}")
         cluster = answer.cluster or wire.Cluster()
         return StreamInfo(
-            name=stream,
+            name=stream.name,
             shard=shard,
             messages=answer.state.messages,
             bytes=answer.state.bytes,
@@ -346,6 +354,18 @@ class JetStreamLog:
             leader=cluster.leader or None,
             peers_lag={peer.name: peer.lag for peer in cluster.replicas},
         )
+
+
+async def find_keys(stream: StreamClient, shard: int, name: str) -> Subject | None:
+    """Return the subject of a hashed name; None if its records were purged meanwhile."""
+    for request in ({"last_by_subj": name}, {"seq": 1, "next_by_subj": name}):
+        if (stored := await stream.message(request)) is not None:
+            with suppress(LogCorrupt):  # another record has its keys, too
+                if keys := stored.record().envelopes[-1].keys:
+                    return Subject(name, shard, tuple(keys))
+    if await stream.subjects(name):
+        raise LogCorrupt(stream.name, 0, f"{name}: no record that has its keys can be read")
+    return None
 
 
 def _all_stored(

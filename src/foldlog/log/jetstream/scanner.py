@@ -1,153 +1,266 @@
 """Reading a whole stream in order, whatever the subject: for rebuilding and verifying.
 
-A direct get on a literal subject looks at every message of the blocks in which that subject stands,
-so that reading all subjects one by one looks at each block once for each of them.
+A direct get writes seven headers on each message, and takes the server five times what a consumer
+takes. This consumer acks nothing, lives in memory, and the server removes it when nobody has asked
+it for `_FORGOTTEN` seconds. Its promises are not relied on: each message carries its number in the
+delivery, so that a lost one is noticed, and pages are asked for one by one, so that what is under
+way is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
+import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
-from foldlog.log.jetstream.consumer import ConsumerRead
-from foldlog.log.jetstream.requests import retry
+from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.parser import Incoming
+from foldlog.log.jetstream.requests import ask
+from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Stored
+
+_PAGE_MESSAGES: Final = 4096
+_PAGE_BYTES: Final = 1024 * 1024
+_FORGOTTEN: Final = 30
+_SECOND: Final = 1_000_000_000
 
 _LAG_PAUSE: Final = 0.02
 """Seconds to give a replica that lags behind the leader's head."""
 
-_DOUBTS: Final = (0.1, 0.3, 1.0)
-"""Seconds after which a count that says more than was delivered is asked again."""
+_DOUBTS: Final = (0.0, 0.1, 0.3, 1.0)
+"""Seconds after which the server is asked again how many messages it counts."""
 
 _log: Final = logging.getLogger("foldlog")
 
-_FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
-"""The server counts nanoseconds in 64 bits, and takes a time beyond them for another."""
+
+async def scan(client: StreamClient, everything: str, after: int) -> AsyncGenerator[list[Stored]]:
+    """Yield `Log.scan`; `everything` matches all subjects of the stream."""
+    begun, found = after, 0
+    head = await _head(client, everything)
+    reading: ConsumerRead | None = None
+
+    async def next_page(timeout: float) -> list[Stored]:
+        nonlocal reading
+        reading = reading or await _begin(client, after)
+        try:
+            return await reading.page()
+        except LogUnavailable:
+            ended, reading = reading, None
+            await ended.close()
+            raise
+
+    deadline = time.monotonic() + client.timeout
+    try:
+        while after < head:
+            if stored := await client.retry(next_page, deadline):
+                after = stored[-1].seq
+                found += len(stored)
+                yield stored
+                deadline = time.monotonic() + client.timeout
+                continue
+            # Purged meanwhile, or not known yet to the replica that reads.
+            if time.monotonic() > deadline:
+                raise LogTimeout("waiting for a replica to reach the head", client.timeout)
+            head = min(head, await _head(client, everything))
+            await asyncio.sleep(_LAG_PAUSE)
+    finally:
+        if reading is not None:
+            await reading.close()
+    await _check_whole(client, begun, after, found)
 
 
-class Scanner:
-    """Scans one stream, whatever it may have lost. Holds no resources of its own.
+async def newest(client: StreamClient, matching: str) -> AsyncGenerator[list[Stored]]:
+    """Yield `Log.lasts`; `matching` is the filter over a branch."""
+    # The last message of each subject, oldest first, then what was stored since. Where a page is
+    # full, the server forgets the message that did not fit.
+    start = {"deliver_policy": "last_per_subject", "filter_subject": matching}
+    reading = await ConsumerRead.begin(client, **start)
+    try:
+        while stored := await reading.page():
+            yield stored
+    except LogUnavailable as error:
+        # These are hints: the caller asks for what did not come.
+        _log.info("reading %s: %s", matching, error)
+    finally:
+        await reading.close()
 
-    Args:
-        everything: the filter that all of the stream's subjects match.
+
+async def _check_whole(client: StreamClient, begun: int, after: int, found: int) -> None:
+    """Check that the server counts no more between two sequences than it has delivered.
+
+    It skips what it cannot read. A purge makes its count smaller, so only a larger one is doubtful.
+
+    Raises:
+        LogCorrupt: it counts more, whenever it is asked.
+    """
+    lacking = 0
+    for number, pause in enumerate(_DOUBTS):
+        # Each of the two ends is counted by some replica: the second may not know yet what the
+        # first does, and what comes after both may be purged in between.
+        await asyncio.sleep(pause)
+        counted = await _pending(client, begun) - await _pending(client, after)
+        lacking = min(lacking, counted - found) if number else counted - found
+        if lacking <= 0:
+            return
+    raise LogCorrupt(client.name, after, f"{lacking} records before it cannot be read")
+
+
+async def _pending(client: StreamClient, after: int) -> int:
+    async def attempt(timeout: float) -> ConsumerRead:
+        return await _begin(client, after)
+
+    reading = await client.retry(attempt)
+    await reading.close()
+    return reading.pending
+
+
+async def _begin(client: StreamClient, after: int) -> ConsumerRead:
+    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
+    return await ConsumerRead.begin(client, **start)
+
+
+async def _head(client: StreamClient, everything: str) -> int:
+    last = await client.last_of(everything)
+    return 0 if last is None else last.seq
+
+
+class ConsumerRead:
+    """Reads a stream by a consumer. Lives until `close`, or for half a minute unused.
+
+    `pending` is how many messages followed when it began.
     """
 
-    def __init__(self, client: StreamClient, everything: str) -> None:
+    def __init__(self, client: StreamClient, name: str, pending: int) -> None:
         self._client = client
-        self._everything = everything
+        self._name = name
+        self._delivered = 0
+        self._next: asyncio.Task[list[Stored]] | None = None
+        self.pending = pending
 
-    async def scan(self, after: int) -> AsyncGenerator[list[Stored]]:
-        """See the port. While one page is looked at, the next is on its way."""
-        begun, found = after, 0
-        head = await self._head()
-        reading: ConsumerRead | None = None
-
-        async def next_page(timeout: float) -> list[Stored]:
-            nonlocal reading
-            reading = reading or await ConsumerRead.begin(self._client, after)
-            try:
-                return await reading.page()
-            except LogUnavailable:
-                ended, reading = reading, None
-                await ended.close()
-                raise
-
-        deadline = self._deadline()
-        try:
-            while after < head:
-                stored = await retry(self._client.connection, next_page, deadline)
-                if stored:
-                    after = stored[-1].seq
-                    found += len(stored)
-                    yield stored
-                    deadline = self._deadline()
-                    continue
-                # Purged meanwhile, or not known yet to the replica that reads.
-                if time.monotonic() > deadline:
-                    what = "waiting for a replica to reach the head"
-                    raise LogTimeout(what, self._client.timeout)
-                head = min(head, await self._head())
-                await asyncio.sleep(_LAG_PAUSE)
-        finally:
-            if reading is not None:
-                await reading.close()
-        await self._check_whole(begun, after, found)
-
-    async def newest(self, matching: str) -> AsyncGenerator[list[Stored]]:
-        """See the port; `matching` is the filter over a branch."""
-        reading = await ConsumerRead.over_newest(self._client, matching)
-        try:
-            while stored := await reading.page():
-                yield stored
-        except LogUnavailable as error:
-            # Whoever takes hints asks for what did not come.
-            _log.info("reading %s: %s", matching, error)
-        finally:
-            await reading.close()
-
-    async def stored(self, seq: int) -> Stored | None:
-        """See the port."""
-        if seq < 1:
-            return None
-        found = await self._client.message({"seq": seq})
-        return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
-
-    async def sequence_at(self, moment: dt.datetime) -> int:
-        """See the port."""
-        # The head first: what comes after it is of a later time, too.
-        head = await self._head()
-        since = max(_FIRST_TIME, min(moment, _LAST_TIME)).astimezone(dt.UTC)
-        since += dt.timedelta(microseconds=1)
-        later = await self._client.message(
-            {"start_time": since.isoformat(), "next_by_subj": self._everything}
-        )
-        return head if later is None else min(head, later.seq - 1)
-
-    async def _head(self) -> int:
-        """Where the stream ends, by its leader."""
-        last = await self._client.message({"last_by_subj": self._everything})
-        return 0 if last is None else last.seq
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self._client.timeout
-
-    async def _check_whole(self, begun: int, after: int, found: int) -> None:
-        """See whether the server counts more between two sequences than it has delivered.
-
-        It skips what it cannot read. What is purged makes its count smaller, so that a count that
-        is larger is none of that.
+    @classmethod
+    async def begin(cls, client: StreamClient, **start: object) -> ConsumerRead:
+        """Have the server make the consumer; `start` says where it begins.
 
         Raises:
-            LogCorrupt: it does.
+            LogUnavailable: nobody answered in time, or it was refused.
         """
-        lacking = await self._counted(begun, after) - found
-        for pause in _DOUBTS:
-            if lacking <= 0:
-                return
-            # Each of the two ends is counted by some replica: the second may not know yet what the
-            # first does, and what comes after both may be purged in between.
-            await asyncio.sleep(pause)
-            lacking = min(lacking, await self._counted(begun, after) - found)
-        if lacking > 0:
-            raise LogCorrupt(
-                self._client.name, after, f"{lacking} records before it cannot be read"
-            )
+        name = f"read-{secrets.token_hex(8)}"
+        config = {
+            "name": name,
+            **start,
+            "ack_policy": "none",
+            "num_replicas": 1,
+            "mem_storage": True,
+            "inactive_threshold": _FORGOTTEN * _SECOND,
+        }
+        answer = await ask(
+            client.connection,
+            f"CONSUMER.CREATE.{client.name}.{name}",
+            wire.ConsumerDescription,
+            {"stream_name": client.name, "config": config},
+            timeout=client.timeout,
+        )
+        if answer.error is not None:
+            raise LogUnavailable(f"reading {client.name}: {answer.error.description}")
+        return cls(client, name, answer.num_pending)
 
-    async def _counted(self, begun: int, after: int) -> int:
-        """How many messages there are between two sequences, by the server's count."""
-        return await self._pending(begun) - await self._pending(after)
+    async def page(self) -> list[Stored]:
+        """Return what comes next, up to 1 MiB; nothing where the stream ends for now.
 
-    async def _pending(self, after: int) -> int:
-        async def attempt(timeout: float) -> ConsumerRead:
-            return await ConsumerRead.begin(self._client, after)
+        The page after that is asked for at once.
 
-        reading = await retry(self._client.connection, attempt, self._deadline())
-        await reading.close()
-        return reading.pending
+        Raises:
+            LogUnavailable: it did not come whole; begin anew.
+        """
+        asked, self._next = self._next or self._begin_page(), None
+        try:
+            found = await asked
+        finally:
+            asked.cancel()
+        if found:
+            self._next = self._begin_page()
+        return found
+
+    async def close(self) -> None:
+        """Have the server forget the consumer. Where that fails, it does so by itself."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait([self._next])
+        try:
+            verb = f"$JS.API.CONSUMER.DELETE.{self._client.name}.{self._name}"
+            await self._client.connection.request(verb, timeout=self._client.timeout)
+        except LogUnavailable:
+            return
+
+    def _begin_page(self) -> asyncio.Task[list[Stored]]:
+        return asyncio.create_task(self._page(), name="foldlog scan")
+
+    async def _page(self) -> list[Stored]:
+        limit, most = _PAGE_BYTES, self._client.connection.max_payload
+        while True:
+            found, status = await self._ask(limit)
+            if found or status.startswith("404"):
+                return found
+            if not status.endswith(TOO_LARGE) or limit > most:
+                raise LogUnavailable(f"reading {self._client.name}: {status}")
+            # One message that no page holds. The server counts subjects and headers too.
+            limit = 2 * most + _PAGE_BYTES
+
+    async def _ask(self, limit: int) -> tuple[list[Stored], str]:
+        """Return a page, and the status that ended it, "" for none."""
+        size = number = 0
+
+        def is_last(msg: Incoming) -> bool:
+            nonlocal size, number
+            number += 1
+            size += counted_bytes(msg)
+            return msg.is_status or number == _PAGE_MESSAGES or size == limit
+
+        request = {"batch": _PAGE_MESSAGES, "max_bytes": limit, "no_wait": True}
+        messages = await self._client.connection.collect_stored(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._client.name}.{self._name}",
+            msgspec.json.encode(request),
+            is_last,
+            timeout=self._client.timeout,
+        )
+        status = ""
+        if messages and messages[-1].is_status:
+            headers = messages.pop().headers or {}
+            status = f"{headers.get('Status')} {headers.get('Description', '')}"
+        return self._checked(messages), status
+
+    def _checked(self, messages: Sequence[Incoming]) -> list[Stored]:
+        """Return the messages of a page. Raises LogUnavailable if one was lost on its way."""
+        found = []
+        number = self._delivered
+        for msg in messages:
+            subject, ack = msg.raw
+            # The sequence, the number in the delivery, the time, and what is pending.
+            _, seq, delivered, nanoseconds, _ = ack.rsplit(b".", 4)
+            number += 1
+            if int(delivered) != number:
+                raise LogUnavailable(f"reading {self._client.name}: a message was lost on its way")
+            stamp = rfc3339(int(nanoseconds))
+            found.append(Stored(subject.decode(), int(seq), stamp, msg.data))
+        self._delivered = number
+        return found
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """Return Unix time as the server writes it: in UTC, without zeros at its end."""
+    seconds, rest = divmod(nanoseconds, _SECOND)
+    text = _date(seconds)
+    return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else text + "Z"
+
+
+@lru_cache(1024)
+def _date(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

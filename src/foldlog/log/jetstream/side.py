@@ -1,13 +1,13 @@
-"""The streams next to the log's: the last message of each subject, and nothing before it.
+"""The side store on JetStream: a stream next to the log's, which keeps the last of each subject.
 
-Each is made when the first message is published. What they hold rests on the log, and never the
-log on them.
+It is made when the first message is put.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from nats.aio.msg import Msg
@@ -16,14 +16,20 @@ from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost, status_of
-from foldlog.log.jetstream.requests import PATIENCE, ask, found_message, retry
-from foldlog.log.jetstream.stream import StreamClient
+from foldlog.log.jetstream.requests import PATIENCE, ask, retry
+from foldlog.log.jetstream.stream import StreamClient, stored_of
+from foldlog.log.packing import OVERHEAD
+from foldlog.log.port import Stored
+
+_SILENCE: Final = 60.0
+"""Seconds without another question after one that nobody answered: an account that may not read
+the stream may get no reply at all, and no read should wait for that twice."""
 
 _ack_decoder = msgspec.json.Decoder(wire.PubAck)
 
 
 class SideStream:
-    """Publishes to one side stream, reads and purges it. Holds no resources.
+    """Puts to one side stream, reads and purges it: see `Side`. Holds no resources.
 
     Args:
         subjects: all that it takes.
@@ -45,6 +51,7 @@ class SideStream:
         self.name = name
         self.timeout = timeout
         self._client = StreamClient(connection, name, timeout=timeout)
+        self._silent_until = 0.0
         self._config = {
             "name": name,
             "subjects": [subjects],
@@ -56,22 +63,23 @@ class SideStream:
             **settings,
         }
 
+    @property
+    def max_bytes(self) -> int:
+        return self.connection.max_payload - OVERHEAD
+
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
+        await self.publish(messages, None if ttl is None else {"Nats-TTL": f"{ttl}s"})
+
     async def publish(
         self, messages: Sequence[tuple[str, bytes]], headers: dict[str, str] | None = None
     ) -> bool:
-        """Store messages side by side; return False if a subject ends elsewhere than expected.
-
-        What is under way at once is for the caller to bound.
-
-        Raises:
-            AppendFailed, ConfigurationError: refused. LogUnavailable: some may be stored.
-        """
+        """As `put`; return False if a subject does not end where the headers expect it."""
         block = header_block(headers) if headers else b""
         outgoing = [Outgoing(subject, data, block) for subject, data in messages]
         try:
             replies = await self._replies(outgoing, self.timeout)
-            if _is_unserved(replies):  # there is no such stream yet
-                await self._make()
+            if _is_unserved(replies):
+                await self._make_stream()
                 replies = await self._replies(outgoing, self.timeout)
         except Forbidden as error:
             raise AppendFailed(str(error)) from error
@@ -84,45 +92,45 @@ class SideStream:
                 raise AppendFailed(f"{each.description} ({each.err_code})")
         return not refused
 
-    async def get(self, subjects: Sequence[str], *, timeout: float) -> list[bytes | None]:
-        """Return what some replica has under each subject, or None. Bounds as `publish`.
-
-        Raises:
-            Forbidden: this account may not ask. LogUnavailable: nobody answered in time.
-        """
-        asked = [
-            Outgoing(f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode({"last_by_subj": name}))
-            for name in subjects
-        ]
+    async def get(
+        self, subjects: Sequence[str], *, patience: float | None = None
+    ) -> list[bytes | None]:
+        if patience is not None and time.monotonic() < self._silent_until:
+            raise LogUnavailable(f"{self.name} did not answer a moment ago")
+        direct = f"$JS.API.DIRECT.GET.{self.name}"
+        asked = [Outgoing(direct, msgspec.json.encode({"last_by_subj": each})) for each in subjects]
 
         async def attempt(left: float) -> list[Msg]:
             return await self._replies(asked, left)
 
-        replies = await retry(self.connection, attempt, time.monotonic() + timeout)
+        deadline = time.monotonic() + (self.timeout if patience is None else patience)
+        try:
+            replies = await retry(self.connection, attempt, deadline)
+        except Forbidden:
+            return [None] * len(subjects)
+        except ReplyLost:
+            if patience is not None:
+                self._silent_until = time.monotonic() + _SILENCE
+            raise
         return [None if status_of(reply) else reply.data for reply in replies]
 
-    async def last(self, subject: str) -> wire.StoredMessage | None:
-        """Return what the stream's leader has under a subject, or None. Errors as `get`."""
-
-        async def attempt(left: float) -> wire.StoredMessage | None:
+    async def last(self, subject: str) -> Stored | None:
+        async def attempt(left: float) -> Stored | None:
             verb, request = f"STREAM.MSG.GET.{self.name}", {"last_by_subj": subject}
             answer = await ask(self.connection, verb, wire.MessageAnswer, request, timeout=left)
-            return None if _is_missing(answer.error) else found_message(answer)
+            is_missing = answer.error is not None and answer.error.err_code == wire.NO_STREAM
+            return None if is_missing else stored_of(answer)
 
         deadline = time.monotonic() + self.timeout
         return await retry(self.connection, attempt, deadline, patience=PATIENCE)
 
     async def subjects(self, matching: str) -> list[str]:
-        """Return the subjects that match and hold something. Errors as `get`."""
         if (await self._client.describe()).error is not None:
             return []
         return list(await self._client.subjects(matching))
 
     async def purge(self, matching: str) -> None:
-        """Remove what matches; fine if there is nothing. Raises LogUnavailable if it may stay."""
-        answer = await self._client.purge({"filter": matching})
-        if answer.error is not None and not _is_missing(answer.error):
-            raise LogUnavailable(f"purging {self.name}: {answer.error.description}")
+        await self._client.purge({"filter": matching}, missing_ok=True)
 
     async def _replies(self, requests: Sequence[Outgoing], timeout: float) -> list[Msg]:
         subject = requests[0].subject
@@ -135,8 +143,8 @@ class SideStream:
             raise Forbidden(f"this account may not publish to {subject}")
         raise ReplyLost(f"{self.name}: no reply came in {timeout:g} s")
 
-    async def _make(self) -> None:
-        # Creating is idempotent: of two who make the stream at once, both have made it.
+    async def _make_stream(self) -> None:
+        # Creating is idempotent: if two processes make the stream at once, both succeed.
         verb = f"STREAM.CREATE.{self.name}"
         made = await ask(
             self.connection, verb, wire.StreamDescription, self._config, timeout=self.timeout
@@ -147,7 +155,3 @@ class SideStream:
 
 def _is_unserved(replies: Sequence[Msg]) -> bool:
     return any(status_of(reply) == "503" for reply in replies)
-
-
-def _is_missing(error: wire.ApiError | None) -> bool:
-    return error is not None and error.err_code == wire.NO_STREAM

@@ -1,49 +1,35 @@
-"""The questions to one stream. Any replica answers a direct get; the leader alone the others.
-
-Each is repeated until somebody answers or its time is up.
-"""
+"""Asking the leader of one stream. Each question is repeated until its time is up."""
 
 from __future__ import annotations
 
+import datetime as dt
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
-from nats.aio.msg import Msg
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from foldlog.errors import LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.connection import Connection, status_of
-from foldlog.log.jetstream.parser import Incoming
+from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.requests import PATIENCE, ask, found_message, retry
-from foldlog.log.jetstream.server_details import PAGE_HEADERS
+from foldlog.log.port import Stored
+
+_FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
+"""The server counts nanoseconds in 64 bits, and takes a time beyond them for another."""
 
 T = TypeVar("T")
-
-
-class Delivered(NamedTuple):
-    """A message of a direct get; `previous` is the one before it in its page, 0 for none.
-
-    `time` is the log's clock, RFC 3339.
-    """
-
-    subject: str
-    seq: int
-    time: str
-    previous: int
-    data: bytes
 
 
 class StreamClient:
     """Asks one stream. Holds no resources.
 
-    Deadlines are of `time.monotonic()`; without one a question has `timeout` seconds. Each raises
-    LogTimeout or LogUnavailable if nobody answered by then, and what `check` raises.
+    Deadlines are of `time.monotonic()`; without one a question has `timeout` seconds. Every method
+    raises LogTimeout or LogUnavailable if nobody answered by then.
 
     Args:
         check: awaited before each question about messages, so that none goes over a new
-            connection unchecked. None: this asks whatever the stream may have lost.
+            connection unchecked; what it raises is raised. None: this asks whatever the stream
+            may have lost.
     """
 
     def __init__(
@@ -61,51 +47,31 @@ class StreamClient:
 
     # --- messages -------------------------------------------------------------------------------
 
-    async def get(self, request: dict[str, object], deadline: float) -> Delivered | None:
-        """Return the one message that some replica has for a request, or None."""
-        payload = msgspec.json.encode(request)
-
-        async def attempt(timeout: float) -> Delivered | None:
-            msg = await self.connection.request(self._direct, payload, timeout=timeout)
-            if (status := status_of(msg)) is None:
-                return _delivered(msg)
-            if status == "404":
-                return None
-            raise LogUnavailable(f"reading {self.name}: {_described(msg)}")
-
-        return await self._retry(attempt, deadline)
-
-    async def page(
-        self, request: dict[str, object], deadline: float
-    ) -> tuple[Sequence[Delivered], int]:
-        """Return the messages that a direct get of many brings, and how many come after them."""
-        payload = msgspec.json.encode(request)
-
-        async def attempt(timeout: float) -> tuple[Sequence[Delivered], int]:
-            *messages, end = await self.connection.collect(self._direct, payload, timeout=timeout)
-            status = status_of(end)
-            if status == "404":
-                return [], 0
-            if status != "204":
-                raise LogUnavailable(f"reading {self.name}: {_described(end)}")
-            found = [_delivered(msg) for msg in messages]
-            if not _is_chain(found):
-                # A reply of the page was lost on its way here; the log still has it.
-                raise LogUnavailable(f"reading {self.name}: a page came with a gap")
-            return found, int((end.headers or {}).get("Nats-Num-Pending", "0"))
-
-        return await self._retry(attempt, deadline)
-
     async def message(
-        self, request: dict[str, object], deadline: float | None = None
-    ) -> wire.StoredMessage | None:
+        self, request: Mapping[str, object], deadline: float | None = None
+    ) -> Stored | None:
         """Return the one message that the leader has for a request, or None."""
 
-        async def attempt(timeout: float) -> wire.StoredMessage | None:
+        async def attempt(timeout: float) -> Stored | None:
             verb = f"STREAM.MSG.GET.{self.name}"
-            return found_message(await self._ask(verb, wire.MessageAnswer, request, timeout))
+            answer = await ask(self.connection, verb, wire.MessageAnswer, request, timeout=timeout)
+            return stored_of(answer)
 
-        return await self._retry(attempt, deadline, PATIENCE)
+        return await self.retry(attempt, deadline, PATIENCE)
+
+    async def last_of(self, matching: str, deadline: float | None = None) -> Stored | None:
+        """Return the last message whose subject matches, or None."""
+        return await self.message({"last_by_subj": matching}, deadline)
+
+    async def sequence_at(self, everything: str, moment: dt.datetime) -> int:
+        """Return `Log.sequence_at`; `everything` matches all subjects of the stream."""
+        # The head first: a message after it is of a later time, too.
+        last = await self.last_of(everything)
+        since = max(_FIRST_TIME, min(moment, _LAST_TIME)).astimezone(dt.UTC)
+        since += dt.timedelta(microseconds=1)
+        later = await self.message({"start_time": since.isoformat(), "next_by_subj": everything})
+        head = 0 if last is None else last.seq
+        return head if later is None else min(head, later.seq - 1)
 
     async def subjects(self, matching: str, deadline: float | None = None) -> dict[str, int]:
         """Return how many messages the leader counts on each subject that matches.
@@ -116,10 +82,10 @@ class StreamClient:
 
         async def attempt(timeout: float) -> wire.StreamDescription:
             body = {"subjects_filter": matching, "offset": len(counts)}
-            return self._led(await self._info(body, timeout))
+            return self._checked(await self._info(body, timeout))
 
         while True:
-            answer = await self._retry(attempt, deadline)
+            answer = await self.retry(attempt, deadline)
             counts.update(answer.state.subjects)
             if not answer.state.subjects or len(counts) >= answer.total:
                 return counts
@@ -136,7 +102,7 @@ class StreamClient:
         return await retry(self.connection, attempt, deadline, patience=PATIENCE)
 
     async def describe_by_leader(self) -> wire.StreamDescription:
-        """Return what its leader says of it.
+        """Return its leader's description.
 
         After some seconds without a leader any replica answers for itself (nats-server,
         `jsStreamInfoRequest`), and may not know yet what was acked: nothing to decide on.
@@ -144,17 +110,31 @@ class StreamClient:
         Raises:
             LogUnavailable: also, the stream is not there or has no leader.
         """
-        return self._led(await self.describe())
+        return self._checked(await self.describe())
 
-    async def purge(self, body: Mapping[str, object]) -> wire.PurgeAnswer:
-        """Purge once. A body without a filter purges all subjects. Errors as `requests.ask`."""
-        return await self._ask(f"STREAM.PURGE.{self.name}", wire.PurgeAnswer, body, self.timeout)
+    async def purge(
+        self,
+        body: Mapping[str, object],
+        *,
+        timeout: float | None = None,
+        missing_ok: bool = False,
+    ) -> None:
+        """Purge once. A body without a filter purges all subjects.
+
+        Args:
+            timeout: in seconds; None: as for every question.
+            missing_ok: whether there need not be such a stream.
+        """
+        verb, timeout = f"STREAM.PURGE.{self.name}", timeout or self.timeout
+        answer = await ask(self.connection, verb, wire.PurgeAnswer, body, timeout=timeout)
+        if (error := answer.error) and not (missing_ok and error.err_code == wire.NO_STREAM):
+            raise LogUnavailable(f"purging {self.name}: {error.description}")
 
     async def confirm_leader(self, nowhere: str) -> None:
         """Return when a majority has confirmed the leader; `nowhere` is an empty subject of it.
 
-        Purging that changes nothing, but is an entry in the replicas' log like any other, and
-        answered when a majority has it and the leader has applied all that came before.
+        Purging that changes nothing, but is an entry in the replicas' log like any other: the
+        answer comes when a majority has it and the leader has applied all that came before.
 
         Raises:
             LogTimeout: no majority answered.
@@ -162,10 +142,7 @@ class StreamClient:
         assert nowhere, "a purge without a filter would empty the stream"
 
         async def attempt(timeout: float) -> None:
-            verb, body = f"STREAM.PURGE.{self.name}", {"filter": nowhere}
-            answer = await self._ask(verb, wire.PurgeAnswer, body, timeout)
-            if answer.error is not None:
-                raise LogUnavailable(answer.error.description)
+            await self.purge({"filter": nowhere}, timeout=timeout)
 
         deadline = time.monotonic() + self.timeout
         try:
@@ -173,31 +150,24 @@ class StreamClient:
         except LogUnavailable as error:
             raise LogTimeout(f"a majority of {self.name}'s replicas", self.timeout) from error
 
-    # --- how ------------------------------------------------------------------------------------
-
-    @property
-    def _direct(self) -> str:
-        return f"$JS.API.DIRECT.GET.{self.name}"
-
-    async def _retry(
+    async def retry(
         self,
         attempt: Callable[[float], Awaitable[T]],
-        deadline: float | None,
+        deadline: float | None = None,
         patience: float = float("inf"),
     ) -> T:
+        """Return what `attempt` returns, after the check: see `requests.retry`."""
         if deadline is None:
             deadline = time.monotonic() + self.timeout
         return await retry(
             self.connection, attempt, deadline, patience=patience, before=self._check
         )
 
-    async def _ask(self, verb: str, answer: type[T], body: Any, timeout: float) -> T:
-        return await ask(self.connection, verb, answer, body, timeout=timeout)
-
     async def _info(self, body: Any, timeout: float) -> wire.StreamDescription:
-        return await self._ask(f"STREAM.INFO.{self.name}", wire.StreamDescription, body, timeout)
+        verb = f"STREAM.INFO.{self.name}"
+        return await ask(self.connection, verb, wire.StreamDescription, body, timeout=timeout)
 
-    def _led(self, found: wire.StreamDescription) -> wire.StreamDescription:
+    def _checked(self, found: wire.StreamDescription) -> wire.StreamDescription:
         if found.error is not None:
             raise LogUnavailable(f"{self.name}: {found.error.description}")
         if found.is_leaderless:
@@ -205,31 +175,7 @@ class StreamClient:
         return found
 
 
-def _delivered(msg: Msg) -> Delivered:
-    found = PAGE_HEADERS.search(msg.block) if isinstance(msg, Incoming) else None
-    if found is not None:
-        subject, seq, stored, previous = found.groups()
-        return Delivered(subject.decode(), int(seq), stored.decode(), int(previous), msg.data)
-    headers = msg.headers or {}
-    return Delivered(
-        headers.get("Nats-Subject", ""),
-        int(headers["Nats-Sequence"]),
-        headers["Nats-Time-Stamp"],
-        int(headers.get("Nats-Last-Sequence", "0")),
-        msg.data,
-    )
-
-
-def _is_chain(page: Sequence[Delivered]) -> bool:
-    """Whether each message of a page names the one before it; the server starts with 0."""
-    previous = 0
-    for each in page:
-        if each.previous != previous:
-            return False
-        previous = each.seq
-    return True
-
-
-def _described(msg: Msg) -> str:
-    headers = msg.headers or {}
-    return f"{headers.get('Status')} {headers.get('Description', '')}"
+def stored_of(answer: wire.MessageAnswer) -> Stored | None:
+    """Return the message that a leader answered with. Errors as `found_message`."""
+    found = found_message(answer)
+    return None if found is None else Stored(found.subject, found.seq, found.time, found.data)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable, UnsupportedServer
+import msgspec
+
+from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.connection import Connection, ReplyLost
 from foldlog.log.jetstream.requests import PATIENCE, ask, retry
@@ -19,7 +21,10 @@ from foldlog.subjects import Namespace, live
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
 _NO_LEADER: Final = 503
-"""What a cluster answers while nobody leads it."""
+"""What a cluster answers while it has no leader."""
+
+_RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "deny_delete", "republish")
+"""The settings that must be as `_config` has them; others are the operator's."""
 
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
@@ -51,7 +56,7 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
 async def open_streams(
     connection: Connection, name: str, shards: int, *, replicas: int | None, timeout: float
 ) -> tuple[Namespace, list[wire.StreamDescription]]:
-    """Make or check the streams of namespace `name`; return it and what each of them is like.
+    """Make or check the streams of namespace `name`; return it and each stream's description.
 
     `shards` counts when the namespace is made; later 1 means "as it is".
 
@@ -76,30 +81,41 @@ async def open_streams(
         replicas = 3 if connection.server.get("cluster") else 1
     namespace = Namespace(name, shards)
     return namespace, [
-        await _make(connection, namespace, shard, replicas, timeout) for shard in range(shards)
+        await _open(connection, _config(namespace, shard, replicas), timeout)
+        for shard in range(shards)
     ]
 
 
-async def _make(
-    connection: Connection, namespace: Namespace, shard: int, replicas: int, timeout: float
+async def _open(
+    connection: Connection, config: dict[str, Any], timeout: float
 ) -> wire.StreamDescription:
-    stream, config = namespace.stream(shard), _config(namespace, shard, replicas)
+    stream = config["name"]
 
     async def attempt(left: float) -> wire.StreamDescription:
         answer = wire.StreamDescription
         found = await ask(connection, f"STREAM.INFO.{stream}", answer, timeout=left)
         if found.error is not None and found.error.err_code == wire.NO_STREAM:
-            # Creating is idempotent: of two who make the stream at once, both have made it.
+            # Creating is idempotent: if two processes make the stream at once, both succeed.
             found = await ask(connection, f"STREAM.CREATE.{stream}", answer, config, timeout=left)
-        if found.error is None:
+        if (error := found.error) is None:
             return found
-        if found.error.code == _NO_LEADER:
-            raise LogUnavailable(f"{stream}: {found.error.description}")
-        raise _creation_error(stream, replicas, found.error)
+        if error.code == _NO_LEADER:
+            raise LogUnavailable(f"{stream}: {error.description}")
+        raise ConfigurationError(
+            f"stream {stream} with {config['num_replicas']} replica(s) was refused: "
+            f"{error.description} ({error.err_code}); foldlog.connect(replicas=...) chooses their "
+            "number"
+        )
 
     deadline = time.monotonic() + timeout
     found = await retry(connection, attempt, deadline, patience=PATIENCE)
-    _check(found.config, namespace, shard)
+    actual = msgspec.to_builtins(found.config)
+    wrong = [name for name in _RELIED_ON if actual[name] != config[name]]
+    wrong += [k for k, v in config["metadata"].items() if actual["metadata"].get(k) != v]
+    if wrong:
+        raise ConfigurationError(
+            f"stream {stream} has other settings than foldlog relies on: {', '.join(wrong)}"
+        )
     return found
 
 
@@ -119,28 +135,3 @@ def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
         "republish": {"src": subjects, "dest": live(subjects)},
         "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},
     }
-
-
-def _check(config: wire.StreamConfig, namespace: Namespace, shard: int) -> None:
-    subjects = namespace.wildcard(shard)
-    wanted = {
-        "subjects": (config.subjects, [subjects]),
-        "allow_direct": (config.allow_direct, True),
-        "allow_atomic": (config.allow_atomic, True),
-        "deny_delete": (config.deny_delete, True),
-        "republish": (config.republish, wire.Republish(subjects, live(subjects))),
-        _SHARDS: (config.metadata.get(_SHARDS), str(namespace.shards)),
-        _FORMAT: (config.metadata.get(_FORMAT), "1"),
-    }
-    wrong = [name for name, (actual, needed) in wanted.items() if actual != needed]
-    if wrong:
-        raise ConfigurationError(
-            f"stream {config.name} has other settings than foldlog relies on: {', '.join(wrong)}"
-        )
-
-
-def _creation_error(stream: str, replicas: int, error: wire.ApiError) -> FoldlogError:
-    return ConfigurationError(
-        f"stream {stream} with {replicas} replica(s) was refused: {error.description} "
-        f"({error.err_code}); foldlog.connect(replicas=...) chooses their number"
-    )

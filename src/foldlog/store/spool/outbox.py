@@ -1,47 +1,88 @@
 """The way of an append in a degrading store: to the log or into the spool, and from there on.
 
-1. What the log takes is on the log.
-2. What it cannot take now, or may have taken, is put into the spool.
-3. While anything waits there, all that comes goes behind it: a queue keeps order.
-4. One task appends what waits in order, until nothing does. When little is left, what comes waits
-   for that instead: else a busy writer would go through the spool for ever.
+1. One task sends what callers append, in the order of their calls: what gathers while one append
+   is under way goes in the next. So no later save overtakes one that fails.
+2. What the log cannot take now, or may have taken, goes into the spool.
+3. While anything waits there, all that comes goes behind it.
+4. Another task delivers what waits, in order. When little is left, the first task waits for that
+   instead: else a busy writer would go through the spool for ever.
+
+What may be on the log already is delivered all the same: folds drop an id that they have applied,
+and an older save of the same writer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple
 
+from foldlog.envelope import CLEARED, draft
 from foldlog.errors import (
     AppendFailed,
     AppendUnknown,
+    ConfigurationError,
     FoldlogError,
+    LogCorrupt,
     LogRewound,
     LogUnavailable,
+    PayloadTooLarge,
     StoreClosed,
 )
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, Log
+from foldlog.store.belonging import MARKER, OF_SESSION
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.delivery import FOR_EVER, Delivery, OnStored, Refusal
-from foldlog.store.spool.errors import NotSpooled, Refused, Spooled
-from foldlog.store.spool.frames import entry
-from foldlog.store.spool.lanes import Lanes
+from foldlog.store.spool.segment import Frame
 from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
+from foldlog.subjects import Subject
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-"""Seconds until the log is asked again: doubled each time, and at once when it has reconnected."""
+"""Seconds until the log is tried again: doubled each time, and at once when it has reconnected."""
 
 _PATIENCE: Final = 4
-"""How often in a row the log may refuse what waits before it is looked at one by one."""
+"""How often in a row the log may refuse a chunk before its frames are tried one by one."""
 
 _CLOSING_SECONDS: Final = 5.0
 """How long `close` waits for an attempt that is under way; what is left then stays on the disk."""
 
+_PROBE: Final = "probe"
+"""A family without a view, appended to only to see whether the log takes anything."""
+
+_UNDER_SESSION: Final = {kind.name for kind in OF_SESSION}
+"""Families whose first key is a session's."""
+
 _log: Final = logging.getLogger("foldlog")
+
+OnStored = Callable[[Sequence[Append], Sequence[int]], None]
+"""Hears of appends that were delivered from the spool, and at which sequences."""
+
+
+class Spooled(AppendUnknown):
+    """Kept on the local disk because of `cause`, and appended when the log is back.
+
+    Not committed yet: callers may treat it as an AppendUnknown.
+    """
+
+    def __init__(self, ids: Sequence[str], cause: FoldlogError) -> None:
+        super().__init__(ids, f"spooled: {cause}")
+        self.cause = cause
+
+
+class _Call(NamedTuple):
+    """One caller's append, and its outcome."""
+
+    appends: Sequence[Append]
+    atomic: bool
+    outcome: asyncio.Future[list[int]]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.outcome.done():  # else its caller was cancelled
+            self.outcome.set_exception(error)
 
 
 class Outbox:
@@ -49,22 +90,23 @@ class Outbox:
 
     def __init__(self, log: Log, spool: Spool) -> None:
         self._log = log
-        self._delivery = Delivery(log)
         self._spool = spool
-        self._lanes = Lanes(self._send)
+        self._on_stored: OnStored = lambda appends, seqs: None
+        self._closing = False
+        self._calls: list[_Call] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
         self._draining: asyncio.Task[None] | None = None
         self._attempt: asyncio.Task[Exception | None] | None = None
         self._reconnected = asyncio.Event()
         self._pause = _FIRST_PAUSE
         self._refusals = 0
         self._is_catching_up = False
-        self._closing = False
-        self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
         log.on_epoch(self._on_epoch)
 
     def on_stored(self, notify: OnStored) -> None:
-        """Have `notify` called with what the log has taken from the spool."""
-        self._delivery.on_stored = notify
+        """Have `notify` called with what is delivered from the spool."""
+        self._on_stored = notify
 
     @property
     def health(self) -> SpoolHealth:
@@ -76,12 +118,10 @@ class Outbox:
         await self._spool.adopt()
         if self._spool.waiting:
             self._drain()
-            await self._tried()
+            await self._try()
 
-    def append(
-        self, appends: Sequence[Append], *, atomic: bool = False
-    ) -> Coroutine[Any, Any, list[int]]:
-        """Append as `Log.append`, behind what waits and in the order of calls for each subject.
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        """Append as `Log.append`, in the order of calls and behind what waits.
 
         Raises:
             Spooled: it waits in the spool.
@@ -90,7 +130,13 @@ class Outbox:
         """
         if self._closing:
             raise StoreClosed
-        return self._lanes.append(appends, atomic=atomic)
+        if atomic:
+            check_atomic(appends)
+        call = _Call(appends, atomic, asyncio.get_running_loop().create_future())
+        self._calls.append(call)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(), name="foldlog-outbox")
+        return await call.outcome
 
     async def settle(self) -> None:
         """Have what waits appended first: what follows is decided on what the log holds.
@@ -101,19 +147,20 @@ class Outbox:
         if not self._spool.waiting:
             return
         self._drain()
-        failure = await self._tried()
+        failure = await self._try()
         if failure is not None:
             raise LogUnavailable(f"earlier saves wait in the spool: {failure}") from failure
 
     async def close(self) -> None:
-        """Let what is in flight end, on the log or in the spool.
+        """Let what callers have begun end, on the log or in the spool.
 
-        What waits in the spool stays there, but for what an attempt that is under way appends
+        What waits in the spool stays there, but for what an attempt that is under way delivers
         within a few seconds.
         """
         self._closing = True
         try:
-            await self._lanes.close()
+            if self._sending is not None:
+                await asyncio.wait({self._sending})
             if self._attempt is not None:
                 await asyncio.wait({self._attempt}, timeout=_CLOSING_SECONDS)
         finally:
@@ -127,75 +174,115 @@ class Outbox:
         if left.waiting:
             _log.warning("envelopes that wait in %s: %d", left.directory, left.waiting)
 
-    async def _send(self, appends: Sequence[Append], atomic: bool) -> list[int]:
-        if self._is_catching_up and self._attempt is not None:
-            await asyncio.wait({self._attempt})
-        if self._spool.waiting:
-            if atomic:
-                check_atomic(appends)
-            cause = self._cause
-        else:
-            try:
-                return await self._log.append(appends, atomic=atomic)
-            except (LogUnavailable, AppendUnknown, LogRewound) as error:
-                # A log that was rewound takes appends again when somebody has accepted it.
-                cause = self._cause = error
-        try:
-            await self._spool.put(entry(appends, atomic=atomic))
-        except NotSpooled as failure:
-            raise LogUnavailable(f"{cause}; {failure}") from cause
-        finally:
-            self._drain()
-        raise Spooled([d.id for a in appends for d in a.drafts], cause)
+    # --- sending: to the log, or into the spool ---------------------------------------------------
 
-    # --- draining --------------------------------------------------------------------------------
+    async def _send(self) -> None:
+        # No await after the last call was taken: what comes from then on starts another task.
+        while self._calls:
+            if self._is_catching_up and self._attempt is not None:
+                await asyncio.wait({self._attempt})
+            calls = self._take()
+            if calls and calls[0].atomic and not self._spool.waiting:
+                await asyncio.gather(*(self._send_together([call]) for call in calls))
+            elif calls:
+                await self._send_together(calls)
+
+    def _take(self) -> list[_Call]:
+        """Take the calls that go next: all into the spool, or all before the next atomic one.
+
+        Atomic ones go side by side, as long as no two have a subject in common.
+        """
+        calls = [call for call in self._calls if not call.outcome.done()]  # not cancelled
+        subjects, count = set[Subject](), 0
+        for call in calls:
+            if not self._spool.waiting:
+                own = {append.subject for append in call.appends} if call.atomic else set()
+                if call.atomic != calls[0].atomic or own & subjects:
+                    break
+                subjects |= own
+            count += 1
+        self._calls = calls[count:]
+        return calls[:count]
+
+    async def _send_together(self, calls: Sequence[_Call]) -> None:
+        """Have the log take calls as one append. What it cannot take now goes into the spool."""
+        try:
+            if not self._spool.waiting:
+                appends = [append for call in calls for append in call.appends]
+                try:
+                    seqs = iter(await self._log.append(appends, atomic=calls[0].atomic))
+                except (LogUnavailable, AppendUnknown, LogRewound) as error:
+                    # A log that was rewound takes appends again once somebody has accepted it.
+                    self._cause = error
+                else:
+                    for call in calls:
+                        found = [next(seqs) for _ in call.appends]
+                        if not call.outcome.done():
+                            call.outcome.set_result(found)
+                    return
+            await self._keep(calls)
+        except Exception as error:  # noqa: BLE001 - handed to the callers
+            if len(calls) == 1:
+                calls[0].fail(error)
+                return
+            for call in calls:  # one that is refused is not the others' fault
+                await self._send_together([call])
+
+    async def _keep(self, calls: Sequence[_Call]) -> None:
+        cause = self._cause
+        failures = await self._spool.put([Frame.of(c.appends, atomic=c.atomic) for c in calls])
+        self._drain()
+        for call, failure in zip(calls, failures, strict=True):
+            error = Spooled([d.id for a in call.appends for d in a.drafts], cause)
+            call.fail(LogUnavailable(f"{cause}; {failure}") if failure else error)
+
+    # --- draining ---------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Have what waits appended in the background, from now until nothing waits."""
-        if self._draining is None and self._spool.waiting and not self._closing:
+        """Have what waits delivered in the background, from now until nothing waits."""
+        if self._spool.waiting and not self._closing and not self._is_draining():
             self._pause = _FIRST_PAUSE
             self._draining = asyncio.create_task(self._keep_trying(), name="foldlog-spool")
 
-    async def _keep_trying(self) -> None:
-        try:
-            # No await after nothing is left: what is put from then on starts another task.
-            while self._spool.waiting and not self._closing:
-                if await self._tried() is not None:
-                    await self._rest()
-        finally:
-            self._draining = None
+    def _is_draining(self) -> bool:
+        return self._draining is not None and not self._draining.done()
 
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(self._pause):
-                await self._reconnected.wait()
-        except TimeoutError:
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        self._reconnected.clear()
+    async def _keep_trying(self) -> None:
+        # No await after nothing is left: what is put from then on starts another task.
+        while self._spool.waiting and not self._closing:
+            if await self._try() is None:
+                continue
+            try:
+                async with asyncio.timeout(self._pause):
+                    await self._reconnected.wait()
+            except TimeoutError:
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            self._reconnected.clear()
 
     def _on_epoch(self) -> None:
         self._reconnected.set()
-        if self._draining is not None and not self._closing:
+        if self._is_draining() and not self._closing:
             self._begin_attempt()
 
     def _begin_attempt(self) -> asyncio.Task[Exception | None]:
-        """Try to append all that waits; where an attempt is under way, it is that one."""
+        """Try to deliver all that waits; where an attempt is under way, it is that one."""
         if self._attempt is None or self._attempt.done():
-            self._attempt = asyncio.create_task(self._try(), name="foldlog-spool-attempt")
+            self._attempt = asyncio.create_task(self._deliver_all(), name="foldlog-spool-attempt")
         return self._attempt
 
-    async def _tried(self) -> Exception | None:
+    async def _try(self) -> Exception | None:
         """Wait for an attempt, and return what prevented it. Cancelling this does not end it."""
         attempt = self._begin_attempt()
         await asyncio.wait({attempt})
         return StoreClosed() if attempt.cancelled() else attempt.result()
 
-    async def _try(self) -> Exception | None:
-        """Append what waits, then what others have left behind; return what prevents it."""
+    async def _deliver_all(self) -> Exception | None:
+        """Deliver what waits, and what others have left behind; return what prevents it."""
         try:
-            await self._append_waiting()
-            await self._spool.adopt()
-            await self._append_waiting()
+            while (chunk := await self._spool.take()) is not None:
+                await self._deliver(chunk)
+                self._refusals, self._pause = 0, _FIRST_PAUSE
+                self._is_catching_up = self._spool.is_nearly_empty
         except Exception as failure:  # noqa: BLE001 - logged, returned, and tried again
             self._refusals += isinstance(failure, AppendFailed)
             if isinstance(failure, FoldlogError):
@@ -207,27 +294,84 @@ class Outbox:
             self._is_catching_up = False
         return None
 
-    async def _append_waiting(self) -> None:
-        while (chunk := await self._spool.take()) is not None:
-            await self._deliver(chunk)
-            self._refusals, self._pause = 0, _FIRST_PAUSE
-            self._is_catching_up = self._spool.is_nearly_empty
-
     async def _deliver(self, chunk: Chunk) -> None:
-        """Append a chunk. What the log refuses does not hold up the rest for ever: it is set aside,
-        once it was refused so often in a row that it cannot be for the moment only.
+        """Append a chunk. What the log refuses for good does not hold up the rest: it is set aside.
+
+        That is what can never be appended, and what the log refuses again and again although it
+        takes others.
         """
-        dropped, refused = 0, list[Refusal]()
+        dropped, refused, reason = 0, list[Frame](), ""
         try:
-            if self._refusals < _PATIENCE:
-                dropped = await self._delivery.deliver(chunk.entries)
-            else:
-                dropped, refused = await self._delivery.sift(chunk.entries)
-        except FOR_EVER:
-            dropped, refused = await self._delivery.sift(chunk.entries)
-        envelopes = sum(refusal.entry.envelopes for refusal in refused)
+            dropped = await self._append(chunk.frames)
+        except (AppendFailed, PayloadTooLarge, ConfigurationError) as refusal:
+            if isinstance(refusal, AppendFailed) and self._refusals < _PATIENCE:
+                raise
+            for frame in chunk.frames:
+                try:
+                    dropped += await self._append([frame])
+                except (AppendFailed, PayloadTooLarge, ConfigurationError) as error:
+                    if isinstance(error, AppendFailed):
+                        await self._probe(frame.drafts[0].subject(self._log.namespace).shard)
+                    refused.append(frame)
+                    reason = reason or str(error)
+        envelopes = sum(frame.envelopes for frame in refused)
         if refused:
-            path = await self._spool.set_aside([refusal.entry for refusal in refused])
-            error = Refused(envelopes, path, refused[0].reason)
-            log_failure("statestore_spool_refused", "append", None, error)
+            path = await self._spool.set_aside(refused)
+            _note_refused(f"the log refuses {envelopes} envelope(s): {reason}; kept in {path}")
         self._spool.done(chunk, dropped=dropped, refused=envelopes)
+
+    async def _append(self, frames: Sequence[Frame]) -> int:
+        """Append frames as one, but for envelopes that were cleared; return how many these are.
+
+        An envelope belongs to what was cleared if its writer had not seen the last clearing of its
+        subject or session. Clocks of several machines cannot tell that; sequences can
+        (`Draft.known`). An atomic frame, which comes alone, is then dropped as a whole.
+        """
+        clearings: dict[Subject, int] = {}
+        appends, cleared = list[Append](), 0
+        for subject, drafts in (
+            (each.subject(self._log.namespace), each.drafts) for f in frames for each in f.drafts
+        ):
+            if subject not in clearings and any(draft.known for draft in drafts):
+                clearings[subject] = await self._cleared_at(subject)
+            at = clearings.get(subject, 0)
+            current = tuple(draft for draft in drafts if not 0 < draft.known < at)
+            if current:
+                appends.append(Append(subject, current))
+            if len(current) < len(drafts):
+                cleared += len(drafts) - len(current)
+                _note_refused(
+                    f"{subject.name} was cleared at sequence {at}, which the writer of this had "
+                    "not seen"
+                )
+        atomic = frames[0].atomic
+        if atomic and cleared:
+            return frames[0].envelopes
+        if appends:
+            self._on_stored(appends, await self._log.append(appends, atomic=atomic))
+        return cleared
+
+    async def _cleared_at(self, subject: Subject) -> int:
+        """The sequence at which a subject, or its session, was cleared last; 0 if never."""
+        found = 0
+        if subject.family in _UNDER_SESSION:
+            marker = await self._log.last(self._log.namespace.subject(MARKER, subject.keys[0]))
+            found = 0 if marker is None else marker.seq
+        try:
+            async with aclosing(self._log.read(subject)) as pages:
+                async for records in pages:
+                    first = records[0]
+                    return max(found, first.seq if first.envelopes[0].type == CLEARED else 0)
+        except LogCorrupt:
+            pass  # no reader gets any further than that: nothing comes back
+        return found
+
+    async def _probe(self, shard: int) -> None:
+        """Append something of no meaning. Raises AppendFailed if the shard takes nothing now."""
+        keys = (self._log.namespace.subject(_PROBE, f"{number}") for number in itertools.count())
+        subject = next(subject for subject in keys if subject.shard == shard)
+        await self._log.append([Append(subject, (draft(_PROBE, b"\xc0", id="probe"),))])
+
+
+def _note_refused(message: str) -> None:
+    log_failure("statestore_spool_refused", "append", None, FoldlogError(message))

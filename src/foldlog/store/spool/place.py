@@ -23,10 +23,7 @@ _DIRECTORY: Final = "spool"
 
 
 class Files(NamedTuple):
-    """What a spool directory holds, of every namespace and log: how many files, and their bytes.
-
-    `waiting` for a log, `refused` by one, and `damaged`.
-    """
+    """How many files a spool directory holds, of every namespace and log, and their bytes."""
 
     directory: Path
     waiting: int
@@ -36,13 +33,13 @@ class Files(NamedTuple):
 
 
 def directory_in(data: Path) -> Path:
-    """Where the spool is that belongs to a data directory, unless `spool=` says otherwise."""
+    """The spool directory of a data directory, unless `spool=` names another."""
     given = os.environ.get(SPOOL_VARIABLE)
     return (Path(given) if given else data / _DIRECTORY).absolute()
 
 
 def look(directory: Path) -> Files:
-    """Look into a spool directory, and change nothing. Raises OSError."""
+    """Count what a spool directory holds, and change nothing. Raises OSError."""
     counts, size = Counter[str](), 0
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.suffix in (SUFFIX, REFUSED, DAMAGED):
@@ -66,31 +63,29 @@ class Place(NamedTuple):
         url: str,
         options: Mapping[str, Any],
     ) -> Place:
-        """The place for a log on a server; `data` is the data directory that there would be.
+        """The place for a log on a server, known by its hosts and by who signs in.
 
-        A log is told by its hosts and by who signs in: nothing that one account could not append
-        is ever appended in the name of another.
+        So nothing that one account could not append is ever appended in the name of another.
         """
         hosts = sorted(without_secrets(url).split(","))
-        target = "\n".join([*hosts, identity(url, options)])
-        return cls._of(directory, data, namespace, target)
+        return cls._of(directory, data, namespace, "\n".join([*hosts, identity(url, options)]))
 
     @classmethod
     def of_embedded(
         cls, directory: str | os.PathLike[str] | None, data: Path, namespace: str
     ) -> Place:
         """The place for a log in the data directory `data`, which may be moved with its spool."""
-        given = directory or os.environ.get(SPOOL_VARIABLE)
-        return cls._of(directory, data, namespace, os.fspath(data.absolute()) if given else "")
+        is_elsewhere = directory or os.environ.get(SPOOL_VARIABLE)
+        target = os.fspath(data.absolute()) if is_elsewhere else ""
+        return cls._of(directory, data, namespace, target)
 
     @classmethod
     def _of(
         cls, directory: str | os.PathLike[str] | None, data: Path, namespace: str, target: str
     ) -> Place:
-        given = directory or os.environ.get(SPOOL_VARIABLE)
-        chosen = Path(given) if given else data / _DIRECTORY
+        chosen = Path(directory).absolute() if directory else directory_in(data)
         log = hashlib.blake2b(target.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        return cls(chosen.absolute(), f"{escape(namespace, 'namespace')}.{log}")
+        return cls(chosen, f"{escape(namespace, 'namespace')}.{log}")
 
     def files(self) -> list[Path]:
         """The files there are, oldest first. Raises OSError, ConfigurationError as `check`."""
@@ -106,11 +101,10 @@ class Place(NamedTuple):
         return sorted(path for path in found if not path.name.startswith(f"{self.prefix}."))
 
     def check(self) -> None:
-        """Refuse a directory into which somebody else could put what is then appended.
+        """Refuse a directory into which others could put what is then appended.
 
         Raises:
-            ConfigurationError: it belongs to another user, or others may write to it, or there
-                are no file locks.
+            ConfigurationError: another user owns it or may write to it, or there are no file locks.
         """
         require_flock()
         try:

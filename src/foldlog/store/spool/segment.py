@@ -1,6 +1,10 @@
-"""One file of the spool: written by the process that holds its lock, removed once it is drained.
+"""One file of the spool: frames, written by the process that holds the file's lock.
 
-Everything here blocks; callers use it in a thread, one call at a time. OSError passes through.
+    frame = length of the body u32, crc32 of length and body u32, body
+    body  = MessagePack of `Frame`
+
+Numbers are little-endian; `docs/log-format.md` describes the same bytes. All methods of `Segment`
+block: call them in a thread, one at a time. OSError passes through.
 """
 
 from __future__ import annotations
@@ -8,41 +12,119 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import struct
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+import msgspec
+
+from foldlog.envelope import Draft
 from foldlog.locks import LockFile
-from foldlog.store.spool.frames import Entry, decode_frames
+from foldlog.log.port import Append
+from foldlog.subjects import Namespace, Subject
 
 SUFFIX: Final = ".spool"
 REFUSED: Final = ".refused"
-"""Of files with what the log refuses: whoever renames one to SUFFIX has it tried again."""
+"""Files with what the log refuses. Rename one to SUFFIX to have it tried again."""
 
 DAMAGED: Final = ".damaged"
+
+_LENGTH: Final = struct.Struct("<I")
+_HEAD: Final = struct.Struct("<II")
 
 _log: Final = logging.getLogger("foldlog")
 
 
-class Segment:
-    """Frames in a file, which is locked until `release`, `remove` or the end of the process.
+class Drafts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Envelopes for one subject. It is kept as family and keys: its shard is found when the log is.
 
-    `end` is its size in bytes, `done` up to where its entries need not wait any more, `waiting` how
-    many envelopes the others have. `done` is not on the disk: after a crash, the next process
-    appends all of the file, and folds drop what was appended before.
+    The namespace may have another number of shards then.
     """
 
-    def __init__(self, lock: LockFile, end: int = 0, waiting: int = 0) -> None:
+    family: str
+    keys: tuple[str, ...]
+    drafts: tuple[Draft, ...]
+
+    def subject(self, namespace: Namespace) -> Subject:
+        """The subject in a namespace."""
+        return namespace.subject(self.family, *self.keys)
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One append. With `atomic`, the log takes all of it or nothing."""
+
+    atomic: bool
+    drafts: tuple[Drafts, ...]
+
+    @classmethod
+    def of(cls, appends: Sequence[Append], *, atomic: bool) -> Self:
+        """The frame of an append."""
+        return cls(
+            atomic, tuple(Drafts(a.subject.family, a.subject.keys, a.drafts) for a in appends)
+        )
+
+    @property
+    def envelopes(self) -> int:
+        """How many envelopes it holds."""
+        return sum(len(each.drafts) for each in self.drafts)
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """Encode one frame."""
+    body = _encoder.encode(frame)
+    return _HEAD.pack(len(body), _checksum(body)) + body
+
+
+def decode_frames(data: bytes) -> Iterator[tuple[Frame, int]]:
+    """Yield each frame and where it ends, up to the first that is torn or changed."""
+    start, view = 0, memoryview(data)
+    while start + _HEAD.size <= len(data):
+        length, checksum = _HEAD.unpack_from(data, start)
+        start += _HEAD.size
+        body = view[start : start + length]
+        if len(body) < length or checksum != _checksum(body):
+            return
+        try:
+            frame = _decoder.decode(body)
+        except msgspec.MsgspecError:
+            return
+        start += length
+        yield frame, start
+
+
+def _checksum(body: bytes | memoryview) -> int:
+    # Begins with the length, so that a run of zeros is no frame.
+    return zlib.crc32(body, zlib.crc32(_LENGTH.pack(len(body))))
+
+
+class Segment:
+    """A locked file of frames, until `release`, `set_aside` or the end of the process.
+
+    `end` is its size, `done` the offset up to which its frames were delivered, `waiting` how many
+    envelopes the others hold. `done` is not on the disk: after a crash the next process appends
+    the whole file, and folds drop what they have applied. `adopted`: another process wrote it.
+    """
+
+    def __init__(
+        self, lock: LockFile, end: int = 0, waiting: int = 0, *, adopted: bool = False
+    ) -> None:
         self._lock = lock
         self.path = lock.path
         self.end = end
         self.done = 0
         self.waiting = waiting
+        self.adopted = adopted
 
     @classmethod
     def create(cls, directory: Path, prefix: str, suffix: str = SUFFIX) -> Self:
-        """Make a file whose name sorts behind those made before.
+        """Make a file whose name sorts after those made before.
 
         Raises:
             ConfigurationError: the file system has no locks.
@@ -63,28 +145,28 @@ class Segment:
     def adopt(cls, path: Path) -> Self | None:
         """Take over the file of a process that has ended; None if its process lives.
 
-        What does not end with a whole frame is left out: nobody was told that it is saved.
+        A tail that is no whole frame is left out: no save returned before its frame was whole.
         Raises ConfigurationError as `create`.
         """
         lock = LockFile(path)
         try:
             # Its owner may have removed it since it was listed, or another have adopted it.
-            if not lock.try_lock() or os.fstat(lock.fileno()).st_nlink == 0:
+            if not lock.try_lock() or lock.was_removed():
                 lock.release()
                 return None
             end = waiting = 0
             size = os.fstat(lock.fileno()).st_size
-            for entry, end in decode_frames(os.pread(lock.fileno(), size, 0)):  # noqa: B007
-                waiting += entry.envelopes
+            for frame, end in decode_frames(os.pread(lock.fileno(), size, 0)):  # noqa: B007
+                waiting += frame.envelopes
         except BaseException:
             lock.release()
             raise
         if end < size:
             _log.warning("%s: %d bytes at %d are no whole frame", path, size - end, end)
-        return cls(lock, end, waiting)
+        return cls(lock, end, waiting, adopted=True)
 
     def append(self, frames: Sequence[bytes], envelopes: int) -> None:
-        """Add frames with so many envelopes, all or none; they are on the disk when this returns.
+        """Add frames that hold so many envelopes; they are on the disk when this returns.
 
         Raises:
             OSError: none of them is in the file.
@@ -99,48 +181,39 @@ class Segment:
         self.end += len(data)
         self.waiting += envelopes
 
-    def read(self, most_bytes: int) -> tuple[list[Entry], int]:
-        """The next entries that go to the log as one, and where they end.
+    def read(self, most_bytes: int) -> tuple[list[Frame], int]:
+        """Return the frames that go to the log next as one append, and where they end.
 
-        That is an atomic one alone, or as many others as `most_bytes` hold, but at least one.
-        None at all means that the file is damaged.
+        That is one atomic frame alone, or as many others as `most_bytes` hold, but at least one.
+        No frame at all means that the file is damaged.
         """
-        found, end = list[Entry](), self.done
+        found, end = list[Frame](), self.done
         data = os.pread(self._lock.fileno(), self.end - self.done, self.done)
-        for entry, after in decode_frames(data):
-            if found and (entry.atomic or after > most_bytes):
+        for frame, after in decode_frames(data):
+            if found and (frame.atomic or after > most_bytes):
                 break
-            found.append(entry)
+            found.append(frame)
             end = self.done + after
-            if entry.atomic:
+            if frame.atomic:
                 break
         return found, end
 
-    def remove(self) -> None:
-        """Remove the file, which nobody needs any more."""
-        self.path.unlink(missing_ok=True)
-        self._lock.release()
-
     def set_aside(self) -> None:
-        """Give up a file that was damaged while it was open, under another name."""
+        """Rename a file that was damaged while it was open, and let go of it."""
         aside = self.path.with_suffix(DAMAGED)
         _log.error("%s is damaged: %d envelopes are lost; see %s", self.path, self.waiting, aside)
         self.path.rename(aside)
         self._lock.release()
 
     def release(self) -> None:
-        """Let go of the file, for the next process that adopts it."""
-        if self.waiting or self.path.suffix != SUFFIX:
-            self._lock.release()
-        else:
-            self.remove()
+        """Let go of the file, for the next process that adopts it; remove it if nothing waits."""
+        if not self.waiting and self.path.suffix == SUFFIX:
+            self.path.unlink(missing_ok=True)
+        self._lock.release()
 
 
 def make_private(directory: Path) -> None:
-    """Make the directory, and its parents that are missing, for this user alone.
-
-    They are on the disk when this returns, as is what their names stand in.
-    """
+    """Make the directory and its missing parents for this user alone, and sync their names."""
     if not directory.is_dir():
         make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

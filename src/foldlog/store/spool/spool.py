@@ -1,7 +1,7 @@
-"""The write-ahead spool: what waits for the log on the local disk, in order.
+"""The write-ahead spool: a queue of segments on the local disk, in order.
 
-It is a queue of segments. Callers append to the last one, group by group with one fsync each; one
-task reads the first one, and removes it when all in it is on the log.
+Appends go to the last segment. Delivery takes from the first one, and removes it when all in it is
+on the log.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from foldlog.errors import ConfigurationError
-from foldlog.store.spool.errors import NotSpooled
-from foldlog.store.spool.frames import Entry, encode_frame
 from foldlog.store.spool.place import Place
-from foldlog.store.spool.segment import REFUSED, Segment
+from foldlog.store.spool.segment import REFUSED, Frame, Segment, encode_frame
 
 _CHUNK_BYTES: Final = 1024 * 1024
-"""What is taken at once: enough that a round trip to the log is shared by many. A segment that has
+"""What is delivered at once: enough that many share a round trip to the log. A segment that has
 grown so far gets no more, so that a crash repeats no more than that."""
 
 P = ParamSpec("P")
@@ -32,9 +30,9 @@ _log: Final = logging.getLogger("foldlog")
 class SpoolHealth(NamedTuple):
     """The spool of a degrading store, counted in envelopes; most saves make one.
 
-    `waiting` are not on the log yet; `bytes` is what they take on the disk, of which what this
-    store itself has spooled takes at most `limit`. Since the store was opened: `spooled` were
-    written, `drained` appended, `dropped` neither; `refused` ones wait in files of their own.
+    `waiting` are not on the log yet. `bytes` is what they take on the disk; this store's own part
+    of it is at most `limit`. Since the store was opened: `spooled` were written, `drained`
+    appended, `dropped` neither; `refused` ones wait in files of their own.
     """
 
     directory: Path
@@ -48,50 +46,35 @@ class SpoolHealth(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Entries that go to the log in one append: many that need no atomicity, or one that does."""
+    """Frames that go to the log in one append: one atomic frame, or many others."""
 
     segment: Segment
-    entries: list[Entry]
+    frames: list[Frame]
     end: int
-
-
-class _Put(NamedTuple):
-    frame: bytes
-    envelopes: int
-    written: asyncio.Future[None]
 
 
 class Spool:
     """The spool of one store: its own segments, and those adopted from processes that have ended.
 
-    Only `put` may be called by several tasks at once. `limit`: bytes that the store's own segments
-    may take.
+    `limit`: bytes that the store's own segments may take.
     """
 
     def __init__(self, place: Place, limit: int) -> None:
         self._place = place
         self._limit = limit
-        self._segments: deque[Segment] = deque()  # drained from the left
-        self._own = set[Segment]()
-        self._written_to: Segment | None = None
-        self._puts: list[_Put] = []
-        self._put_bytes = self._putting = 0
-        self._writer: asyncio.Task[None] | None = None
+        self._segments: deque[Segment] = deque()
         self._disk = asyncio.Lock()
         self._spooled = self._drained = self._dropped = self._refused = 0
 
     @property
     def waiting(self) -> int:
-        """How many envelopes are not on the log yet, those being written included."""
-        if not self._segments:  # as for every save while the log is there
-            return self._putting
-        return self._putting + sum(segment.waiting for segment in self._segments)
+        """How many envelopes are not on the log yet."""
+        return sum(segment.waiting for segment in self._segments)
 
     @property
     def is_nearly_empty(self) -> bool:
-        """Whether all that waits can be taken at once."""
-        left = sum(segment.end - segment.done for segment in self._segments)
-        return left + self._put_bytes <= _CHUNK_BYTES
+        """Whether one chunk holds all that waits."""
+        return sum(segment.end - segment.done for segment in self._segments) <= _CHUNK_BYTES
 
     @property
     def health(self) -> SpoolHealth:
@@ -113,134 +96,107 @@ class Spool:
         What cannot be taken over stays where it is, and is a line in the program's log.
         """
         async with self._disk:
-            found = list[Segment]()
-            try:
-                await _in_thread(_adopt, self._place, found)
-            finally:
-                # In front: they were there before what this store has spooled.
-                self._segments.extendleft(reversed(found))
+            await self._adopt()
 
-    async def put(self, entry: Entry) -> None:
-        """Write an entry: it is on the disk when this returns. Entries stand in order of calls.
+    async def _adopt(self) -> None:
+        found = list[Segment]()
+        try:
+            await _in_thread(_adopt, self._place, found)
+        finally:
+            # In front: they are older than what this store has spooled.
+            self._segments.extendleft(reversed(found))
 
-        A caller that is cancelled while waiting leaves the entry to be written.
+    async def put(self, frames: Sequence[Frame]) -> list[str]:
+        """Write frames, in order and with one fsync; return for each why it was not kept, or "".
 
-        Raises:
-            NotSpooled: the spool is full, or the disk would not take it.
-        """
-        frame = encode_frame(entry)
-        used = self._put_bytes + sum(segment.end for segment in self._own)
-        if used + len(frame) > self._limit:
-            self._dropped += entry.envelopes
-            raise NotSpooled(f"the spool is full: {used} of {self._limit} bytes")
-        put = _Put(frame, entry.envelopes, asyncio.get_running_loop().create_future())
-        self._puts.append(put)
-        self._put_bytes += len(frame)
-        self._putting += put.envelopes
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write(), name="foldlog-spool-writer")
-        await put.written
-
-    async def take(self) -> Chunk | None:
-        """Return what is to be appended next; None if nothing waits. Raises OSError."""
-        while True:
-            async with self._disk:
-                while self._segments:
-                    segment = self._segments[0]
-                    if segment.waiting:
-                        entries, end = await _in_thread(segment.read, _CHUNK_BYTES)
-                        if entries:
-                            return Chunk(segment, entries, end)
-                        self._dropped += segment.waiting
-                        await _in_thread(segment.set_aside)
-                    else:
-                        await _in_thread(segment.remove)
-                    self._forget(segment)
-            if self._writer is None:
-                return None
-            await asyncio.wait({self._writer})
-
-    async def set_aside(self, entries: Sequence[Entry]) -> Path:
-        """Write entries that the log refuses to a file of their own; it is on the disk then.
-
-        Raises OSError, and ConfigurationError as `Segment.create`.
+        What was kept is on the disk when this returns.
         """
         async with self._disk:
-            path = await _in_thread(_set_aside, self._place, entries)
-        self._refused += sum(entry.envelopes for entry in entries)
-        return path
+            used = sum(segment.end for segment in self._segments if not segment.adopted)
+            failures, kept, envelopes = list[str](), list[bytes](), 0
+            for frame in frames:
+                data = encode_frame(frame)
+                if used + len(data) > self._limit:
+                    failures.append(f"the spool is full: {used} of {self._limit} bytes")
+                    self._dropped += frame.envelopes
+                    continue
+                failures.append("")
+                kept.append(data)
+                used += len(data)
+                envelopes += frame.envelopes
+            try:
+                if kept:
+                    segment = await self._writable()
+                    await _in_thread(segment.append, kept, envelopes)
+            except Exception as error:  # noqa: BLE001 - returned to those whose frames they are
+                self._dropped += envelopes
+                return [each or f"the spool cannot be written: {error!r}" for each in failures]
+            self._spooled += envelopes
+            return failures
+
+    async def take(self) -> Chunk | None:
+        """Return what is to be delivered next; None if nothing waits. Raises OSError.
+
+        When nothing of its own waits any more, it takes over what others have left behind.
+        """
+        async with self._disk:
+            while True:
+                if not self._segments:
+                    await self._adopt()
+                if not self._segments:
+                    return None
+                segment = self._segments[0]
+                if segment.waiting:
+                    frames, end = await _in_thread(segment.read, _CHUNK_BYTES)
+                    if frames:
+                        return Chunk(segment, frames, end)
+                    self._dropped += segment.waiting
+                    await _in_thread(segment.set_aside)
+                else:
+                    await _in_thread(segment.release)
+                self._segments.popleft()
 
     def done(self, chunk: Chunk, *, dropped: int = 0, refused: int = 0) -> None:
-        """Note that a chunk is on the log, but for what was dropped or set aside."""
-        envelopes = sum(entry.envelopes for entry in chunk.entries)
+        """Note that a chunk is on the log, but for the envelopes that were dropped or refused."""
+        envelopes = sum(frame.envelopes for frame in chunk.frames)
         chunk.segment.done = chunk.end
         chunk.segment.waiting -= envelopes
         self._drained += envelopes - dropped - refused
         self._dropped += dropped
+        self._refused += refused
+
+    async def set_aside(self, frames: Sequence[Frame]) -> Path:
+        """Write frames that the log refuses to a file of their own; it is on the disk then.
+
+        Raises OSError, and ConfigurationError as `Segment.create`.
+        """
+        async with self._disk:
+            return await _in_thread(_set_aside, self._place, frames)
 
     async def close(self) -> None:
         """Let go of the segments; what waits in them is for the next process that adopts them."""
-        if self._writer is not None:
-            await asyncio.wait({self._writer})
         async with self._disk:
             while self._segments:
-                segment = self._segments[0]
-                self._forget(segment)
-                await _in_thread(segment.release)
+                await _in_thread(self._segments.popleft().release)
 
-    def _forget(self, segment: Segment) -> None:
-        self._segments.popleft()
-        self._own.discard(segment)
-        if segment is self._written_to:
-            self._written_to = None
-
-    async def _write(self) -> None:
-        """Write what is put, one group after the other, each with one fsync."""
-        while self._puts:
-            async with self._disk:
-                group, self._puts = self._puts, []
-                failure = await self._append(group)
-            envelopes = sum(put.envelopes for put in group)
-            self._put_bytes -= sum(len(put.frame) for put in group)
-            self._putting -= envelopes
-            if failure is None:
-                self._spooled += envelopes
-            else:
-                self._dropped += envelopes
-            for put in group:
-                if put.written.done():
-                    continue  # its caller was cancelled
-                if failure is None:
-                    put.written.set_result(None)
-                else:
-                    error = NotSpooled(f"the spool cannot be written: {failure!r}")
-                    put.written.set_exception(error)
-        self._writer = None
-
-    async def _append(self, group: list[_Put]) -> Exception | None:
-        try:
-            segment = self._written_to
-            if segment is None or segment.end >= _CHUNK_BYTES:
-                segment = self._written_to = await _in_thread(_created, self._place)
-                self._own.add(segment)
-                self._segments.append(segment)
-            frames = [put.frame for put in group]
-            await _in_thread(segment.append, frames, sum(put.envelopes for put in group))
-        except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this group
-            return error
-        return None
+    async def _writable(self) -> Segment:
+        last = self._segments[-1] if self._segments else None
+        if last is None or last.adopted or last.end >= _CHUNK_BYTES:
+            last = await _in_thread(_create, self._place)
+            self._segments.append(last)
+        return last
 
 
-def _created(place: Place) -> Segment:
+def _create(place: Place) -> Segment:
     place.check()
     return Segment.create(*place)
 
 
-def _set_aside(place: Place, entries: Sequence[Entry]) -> Path:
+def _set_aside(place: Place, frames: Sequence[Frame]) -> Path:
     place.check()
     segment = Segment.create(*place, suffix=REFUSED)
     try:
-        segment.append([encode_frame(entry) for entry in entries], 0)
+        segment.append([encode_frame(frame) for frame in frames], 0)
         return segment.path
     finally:
         segment.release()

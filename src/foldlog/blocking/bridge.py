@@ -1,19 +1,22 @@
-"""A store for callers that block: on an event loop and a thread of its own."""
+"""A store on an event loop and a thread of its own: the one bridge for code that blocks."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from foldlog.store import Store
-from foldlog.store.loop_thread import LoopThread
+from foldlog.blocking.loop_thread import LoopThread
+from foldlog.opening import Store
 
 T = TypeVar("T")
 Open = Callable[[], Awaitable[Store]]
 
 
-class BlockingStore:
+class StoreThread:
     """A store that `open_` opens with the first call. Safe to share between threads.
 
     Lives as a LoopThread does.
@@ -22,20 +25,31 @@ class BlockingStore:
     def __init__(self, open_: Open) -> None:
         self._thread = LoopThread("foldlog-blocking", lambda: _Opened(open_))
 
-    def call(self, use: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    def call(
+        self,
+        use: Callable[[Store], Coroutine[Any, Any, T]],
+        context: contextvars.Context | None = None,
+    ) -> T:
         """Do something with the open store, and return what that gives.
 
         An attempt to open it that fails, fails this call; the next one tries again.
+
+        Args:
+            context: in which it is done. None: in a copy of the caller's.
 
         Raises:
             StoreClosed: it was closed. ConfigurationError: `use` would wait for itself.
             Others as `foldlog.connect` and `use`.
         """
         self._thread.check_caller()
-        content = self._thread.content
-        outcome = self._thread.hand_over(
-            lambda loop: asyncio.run_coroutine_threadsafe(content.use(use), loop)
-        )
+        content, outcome = self._thread.content, Future[T]()
+
+        def begin() -> None:
+            task = asyncio.create_task(content.use(use), context=context)
+            task.add_done_callback(functools.partial(_hand_on, outcome))
+            outcome.add_done_callback(functools.partial(_give_up, task))
+
+        self._thread.hand_over(lambda loop: loop.call_soon_threadsafe(begin))
         try:
             return outcome.result()
         finally:
@@ -74,3 +88,19 @@ class _Opened:
             await asyncio.wait(self._calls)
         if self._store is not None:
             await self._store.close()
+
+
+def _hand_on(outcome: Future[T], task: asyncio.Task[T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    if task.cancelled():
+        outcome.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
+
+
+def _give_up(task: asyncio.Task[Any], outcome: Future[Any]) -> None:
+    if outcome.cancelled():
+        task.get_loop().call_soon_threadsafe(task.cancel)

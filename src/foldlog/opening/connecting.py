@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Generator, Iterable
-from types import TracebackType
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
@@ -15,31 +14,26 @@ from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
+from foldlog.opening.settings import Settings, checked_namespace
+from foldlog.opening.standby import Standby
+from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
-from foldlog.store.backend import Backend, backend_of
-from foldlog.store.kinds import chosen_kinds
+from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
 from foldlog.store.redaction import Redact
-from foldlog.store.settings import Settings, checked_namespace
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Spool
-from foldlog.store.standby import Standby
-from foldlog.store.store import Store
-from foldlog.store.validation import Validation
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
 
 _START_TIMEOUT: Final = 60.0
 """Seconds that a start may take: recovering a large log is no call of the store's."""
 
 
-class Connecting:
+class Connecting(Opening[Store]):
     """A store that is being connected: `await` it, or enter it with `async with`."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(lambda: _open(settings))
         self._settings = settings
-        self._store: Store | None = None
-
-    def __await__(self) -> Generator[Any, None, Store]:
-        return _open(self._settings).__await__()
 
     async def without_standby(self) -> Store:
         """Open the store, or raise what keeps it from its log, also where it degrades."""
@@ -54,19 +48,6 @@ class Connecting:
         if not self._settings.degrades:
             raise ConfigurationError('only a store with on_error="degrade" has a spool')
         return _stand_by(reason, self._settings)
-
-    async def __aenter__(self) -> Store:
-        self._store = await self
-        return self._store
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
 
 
 def connect(
@@ -141,11 +122,11 @@ def connect(
         UnsupportedServer, ServerStartFailed: as their message says.
         InvalidId: the namespace is empty.
     """
-    options = _options(
+    options = StoreOptions(
         on_error,
         pause_ttl,
         strict_steering,
-        retention,
+        retention or ArtifactRetentionConfig(),
         validate,
         schemas,
         max_hot_bytes,
@@ -196,43 +177,18 @@ def memory_store(
         raise ConfigurationError(
             f"the log given is of namespace {log.namespace.name!r}, not {namespace!r}"
         )
-    options = _options(
+    options = StoreOptions(
         on_error,
         pause_ttl,
         strict_steering,
-        retention,
+        retention or ArtifactRetentionConfig(),
         validate,
         schemas,
         max_hot_bytes,
         redact,
         kinds,
     )
-    return Store(log, log.blobs, options, snapshots=log.snapshots)
-
-
-def _options(
-    on_error: Literal["raise", "degrade"],
-    pause_ttl: float,
-    strict_steering: bool,
-    retention: ArtifactRetentionConfig | None,
-    validate: Validate,
-    schemas: Schemas | None,
-    max_hot_bytes: int,
-    redact: Redact | None,
-    kinds: Iterable[Kind[Any]] | None,
-) -> StoreOptions:
-    if validate not in ("off", "warn", "strict"):
-        raise ConfigurationError(f'validate is "off", "warn" or "strict", not {validate!r}')
-    return StoreOptions(
-        on_error,
-        pause_ttl,
-        strict_steering,
-        retention or ArtifactRetentionConfig(),
-        Validation(validate, schemas),
-        max_hot_bytes,
-        redact,
-        chosen_kinds(kinds),
-    )
+    return Store(Backend(log, log.blobs, log.snapshots), options)
 
 
 async def _open(settings: Settings, *, may_stand_by: bool = True) -> Store:
@@ -262,15 +218,22 @@ async def _open_embedded(settings: Settings) -> Store:
         binary=settings.server_binary,
         timeout=max(settings.timeout, _START_TIMEOUT),
     )
+
+    async def revive() -> str:
+        await server.revive(timeout=_START_TIMEOUT)
+        return server.url
+
+    # Asked for each time that nats-py signs in: a server that was revived may have others.
+    signing_in = {"user": lambda: server.user, "password": lambda: server.password}
     try:
         backend = await _connect(
             settings,
             server.url,
-            {**settings.nats_options, **_following(server)},
-            revive=functools.partial(_revive, server),
+            {**settings.nats_options, **signing_in},
+            revive=revive,
             stage=server.staging.ensure,
         )
-        return await _store(settings, backend, server)
+        return await _store(settings, backend._replace(server=server))
     except BaseException:
         await server.leave()
         raise
@@ -288,12 +251,11 @@ async def _connect(
         options=nats_options,
         **of_the_server,
     )
-    return backend_of(log)
+    loop = asyncio.get_running_loop()
+    return Backend(log, log.blobs, log.snapshots, loop=loop)
 
 
-async def _store(
-    settings: Settings, backend: Backend, server: EmbeddedServer | None = None
-) -> Store:
+async def _store(settings: Settings, backend: Backend) -> Store:
     """Make the store on a log, which is closed if that fails.
 
     What waits in the spool is appended first, also by a store that does not degrade.
@@ -301,17 +263,10 @@ async def _store(
     outbox = Outbox(backend.log, Spool(settings.place, settings.spool_bytes))
     try:
         await outbox.recover()
-        if not settings.degrades:
-            await outbox.close()
-        return Store(
-            backend.log,
-            backend.blobs,
-            settings.options,
-            snapshots=backend.snapshots,
-            outbox=outbox if settings.degrades else None,
-            server=server,
-            loop=asyncio.get_running_loop(),
-        )
+        if settings.degrades:
+            return Store(backend._replace(outbox=outbox), settings.options)
+        await outbox.close()
+        return Store(backend, settings.options)
     except BaseException:
         await outbox.close()
         await backend.log.close()
@@ -325,13 +280,3 @@ def _stand_by(
     return Standby(
         reason, settings.place, settings.spool_bytes, namespace, settings.options, loop=loop
     )
-
-
-def _following(server: EmbeddedServer) -> dict[str, Callable[[], str]]:
-    """How nats-py signs in, also after a revival under another name."""
-    return {"user": lambda: server.user, "password": lambda: server.password}
-
-
-async def _revive(server: EmbeddedServer) -> str:
-    await server.revive(timeout=_START_TIMEOUT)
-    return server.url

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from foldlog.blocking.bridge import StoreThread
+from foldlog.opening import Store, connect
 from foldlog.recovery.artifacts import GARBAGE_SECONDS, ArtifactBackend, Garbage
 from foldlog.recovery.backend import StateBackend
-from foldlog.recovery.blocking import BlockingStore
 from foldlog.recovery.codecs import checked
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import StateSnapshot, StateStatus
-from foldlog.store import Store, connect
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class _Sync:
     """What both backends do with their store."""
 
-    def __init__(self, store: BlockingStore) -> None:
+    def __init__(self, store: StoreThread) -> None:
         self._blocking = store
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class SyncArtifactBackend(_Sync):
         **options: Any,
     ) -> None:
         self._codec = None if codec is None else checked(codec)
-        super().__init__(BlockingStore(_opener(url, path, namespace, options)))
+        super().__init__(StoreThread(_opener(url, path, namespace, options)))
 
     def save_artifact(self, artifact_id: str, artifact: Any) -> bool:
         """See `ArtifactBackend.save_artifact`."""
@@ -122,7 +122,7 @@ class SyncStateBackend(_Sync):
         **options: Any,
     ) -> None:
         self._migrations = migrations
-        super().__init__(BlockingStore(_opener(url, path, namespace, options)))
+        super().__init__(StoreThread(_opener(url, path, namespace, options)))
 
     def save_state(self, snapshot: StateSnapshot) -> bool:
         """See `StateBackend.save_state`."""

@@ -1,0 +1,202 @@
+"""The whole store for code that blocks: what is a coroutine there is a plain call here.
+
+    with foldlog.blocking.connect() as store:
+        store.save_update(update)
+        for update in store.watch_updates("trip"):
+            ...
+        with store.session("trip") as session:
+            session.spawn_task(task_id="flights")
+
+Watchers are iterators, what is entered by `async with` is entered by `with`, and facades and
+sessions are wrapped alike. Values are what they are.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+import foldlog
+from foldlog.blocking.bridge import StoreThread
+from foldlog.opening import Store
+
+T = TypeVar("T")
+
+_block: Final[contextvars.ContextVar[contextvars.Context | None]] = contextvars.ContextVar(
+    "block", default=None
+)
+"""The context of the `with` block that the caller is in: `atomic()` knows its saves by it."""
+
+
+class Blocking(Generic[T]):
+    """An object of a store's event loop, whose methods block. Any thread may call them.
+
+    It has the attributes and methods of what it wraps, with the same arguments, results and
+    errors. A function that is given as an argument may be a plain one or a coroutine function; it
+    is called on the store's thread, and must not call this object.
+    """
+
+    def __init__(self, thread: StoreThread, find: Callable[[Store], T]) -> None:
+        self._thread = thread
+        self._find = find
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        async def look(store: Store) -> Any:
+            return getattr(self._find(store), name)
+
+        found = self._thread.call(look)
+        if not callable(found):
+            return self._wrapped(found, lambda store: getattr(self._find(store), name))
+
+        @functools.wraps(found)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            async def on(store: Store) -> Any:
+                result = getattr(self._find(store), name)(*args, **kwargs)
+                return await result if inspect.isawaitable(result) else result
+
+            result = self._thread.call(on, _block.get())
+            return self._wrapped(result, lambda store: result)
+
+        return call
+
+    def __enter__(self) -> Self:
+        async def enter(store: Store) -> None:
+            await self._find(store).__aenter__()  # type: ignore[attr-defined]  # raises if it is none
+
+        self._thread.call(enter)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        async def leave(store: Store) -> None:
+            await self._find(store).__aexit__(kind, error, traceback)  # type: ignore[attr-defined]
+
+        self._thread.call(leave)
+
+    def __dir__(self) -> list[str]:
+        async def look(store: Store) -> list[str]:
+            return dir(self._find(store))
+
+        return self._thread.call(look)
+
+    def _wrapped(self, value: Any, find: Callable[[Store], Any]) -> Any:
+        if isinstance(value, AsyncIterator):
+            return self._iterated(value)
+        if _has_coroutines(value):
+            return Blocking(self._thread, find)
+        return self._entered(value) if isinstance(value, AbstractAsyncContextManager) else value
+
+    def _iterated(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        async def take(store: Store) -> tuple[bool, Any]:
+            try:
+                return True, await anext(items)
+            except StopAsyncIteration:
+                return False, None
+
+        async def close(store: Store) -> None:
+            if (aclose := getattr(items, "aclose", None)) is not None:
+                await aclose()
+
+        try:
+            while (found := self._thread.call(take))[0]:
+                yield found[1]
+        finally:
+            self._thread.call(close)
+
+    @contextmanager
+    def _entered(self, block: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        context = _block.get() or contextvars.copy_context()
+
+        async def enter(store: Store) -> Any:
+            return await block.__aenter__()
+
+        async def leave(store: Store, *raised: Any) -> bool:
+            return bool(await block.__aexit__(*raised))
+
+        entered = self._thread.call(enter, context)
+        token = _block.set(context)
+        try:
+            yield self._wrapped(entered, lambda store: entered)
+        except BaseException as error:
+            _block.reset(token)
+            raised = type(error), error, error.__traceback__
+            if not self._thread.call(lambda store: leave(store, *raised), context):
+                raise
+        else:
+            _block.reset(token)
+            self._thread.call(lambda store: leave(store, None, None, None), context)
+
+
+class BlockingStore(Blocking[Store]):
+    """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`."""
+
+    def __init__(self, thread: StoreThread) -> None:
+        super().__init__(thread, lambda store: store)
+
+    def close(self) -> None:
+        """Let go of the store when the calls under way have ended. Idempotent.
+
+        Raises:
+            FoldlogError: closing it failed.
+        """
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(
+    url: str | None = None, *, path: str | os.PathLike[str] | None = None, **options: Any
+) -> BlockingStore:
+    """Open a store for code that blocks: on any thread, in a notebook, within a running loop.
+
+    Args:
+        url, path, options: as `foldlog.connect`.
+
+    Raises:
+        What `await foldlog.connect(...)` raises.
+    """
+    connecting = foldlog.connect(url, path=path, **options)
+
+    async def open_() -> Store:
+        return await connecting
+
+    thread = StoreThread(open_)
+
+    async def opened(store: Store) -> None:
+        return None
+
+    thread.call(opened)
+    return BlockingStore(thread)
+
+
+def _has_coroutines(value: object) -> bool:
+    """Whether an object is foldlog's and has coroutine methods, as facades and sessions have."""
+    module = type(value).__module__
+    if not module.startswith("foldlog."):
+        return False
+    members = (getattr(type(value), name, None) for name in dir(type(value)))
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in members
+    )

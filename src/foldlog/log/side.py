@@ -1,0 +1,97 @@
+"""The side store: the last bytes put under each subject, beside the log.
+
+It holds snapshots and blobs. They rest on the log, and never the log on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from foldlog.log.port import Stored
+
+
+class Side(Protocol):
+    """Bytes by subject. The log that it belongs to closes it.
+
+    Every method raises LogUnavailable if nobody answers. Filters are subjects in which `*` stands
+    for one token, and `>` for all that follow.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+        ...
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes a subject may hold."""
+        ...
+
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
+        """Replace what stands under each subject. The caller bounds what is under way at once.
+
+        `ttl`: the seconds after which it may be removed; None for never.
+
+        Raises:
+            AppendFailed, ConfigurationError: refused. LogUnavailable: some may be stored.
+        """
+        ...
+
+    async def get(
+        self, subjects: Sequence[str], *, patience: float | None = None
+    ) -> list[bytes | None]:
+        """Return what some replica has under each subject, or None: `last` decides.
+
+        `patience`: seconds, for what the caller can do without. If nobody answers in that time,
+        the next calls raise LogUnavailable at once.
+        """
+        ...
+
+    async def last(self, subject: str) -> Stored | None:
+        """Return what the leader has under a subject, or None."""
+        ...
+
+    async def subjects(self, matching: str) -> list[str]:
+        """Return the subjects that match a filter and hold something. For operators."""
+        ...
+
+    async def purge(self, matching: str) -> None:
+        """Remove what matches a filter; fine if nothing does. Purging again is safe."""
+        ...
+
+
+class MemorySide:
+    """A side store that lasts as long as the object. Nothing expires."""
+
+    name = "memory"
+    max_bytes = 8 * 1024 * 1024  # as on the embedded server
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
+        await asyncio.sleep(0)  # a server is never reached without giving way
+        self.stored.update(messages)
+
+    async def get(
+        self, subjects: Sequence[str], *, patience: float | None = None
+    ) -> list[bytes | None]:
+        await asyncio.sleep(0)
+        return list(map(self.stored.get, subjects))
+
+    async def last(self, subject: str) -> Stored | None:
+        await asyncio.sleep(0)
+        data = self.stored.get(subject)
+        return None if data is None else Stored(subject, 0, "", data)
+
+    async def subjects(self, matching: str) -> list[str]:
+        await asyncio.sleep(0)
+        pattern = re.escape(matching).replace(r"\*", "[^.]+").replace(">", ".+")
+        return [subject for subject in self.stored if re.fullmatch(pattern, subject)]
+
+    async def purge(self, matching: str) -> None:
+        for subject in await self.subjects(matching):
+            del self.stored[subject]

@@ -1,0 +1,164 @@
+"""The Store that programs hold: every capability, the facades, and the past."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from foldlog.log.moments import resolve
+from foldlog.log.past import PastLog
+from foldlog.position import LogPosition
+from foldlog.store.core import Backend
+from foldlog.store.moments import When, named
+from foldlog.store.options import StoreOptions
+from foldlog.store.store import BaseStore
+
+if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
+    from foldlog.agents import StoreAgents
+    from foldlog.recovery import StateBackend
+    from foldlog.scoped import ScopedStore
+    from foldlog.sessions import Session, TaskTelemetrySink
+
+
+class Store(BaseStore):
+    """Agent state over one log: the StateStore of PenguiFlow's specification 2.11, and more.
+
+    Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
+    `async with`. Tasks of one event loop may share it; on another loop every call is a
+    ConfigurationError. (A memory store serves any loop.) Files are in `artifact_store`.
+    """
+
+    @functools.cached_property
+    def agents(self) -> StoreAgents:
+        """State that agents manage by turns: see `foldlog.agents`."""
+        from foldlog.agents.opening import agents
+
+        return agents(self)
+
+    @functools.cached_property
+    def recovery(self) -> StateBackend:
+        """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
+        from foldlog.recovery.opening import recovery
+
+        return recovery(self, self._blobs)
+
+    @functools.cached_property
+    def scoped(self) -> ScopedStore:
+        """Keys in scopes, with search, links and lifetimes: see `foldlog.scoped`."""
+        from foldlog.scoped.opening import scoped
+
+        server = self.backend.server
+        found = scoped(
+            self,
+            self._blobs,
+            max_bytes=self._options.max_hot_bytes,
+            directory=server.path if server is not None else None,
+        )
+        self.on_close(found.close)
+        return found
+
+    def session(
+        self, session_id: str, *, telemetry: TaskTelemetrySink | None = None
+    ) -> Opening[Session]:
+        """Open a session, as it stands now: see `foldlog.sessions`. An unknown one is empty.
+
+        `async with store.session("trip") as session`, or `session = await store.session("trip")`.
+
+        Args:
+            telemetry: hears of the tasks that begin and end by this object. None: nobody does.
+
+        Raises (when awaited):
+            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+        """
+        from foldlog.sessions.opening import session
+
+        return Opening(lambda: session(self, session_id, telemetry))
+
+    def at(self, when: When) -> Past:
+        """Return this store as it was at a moment, read-only: see `Past`.
+
+        Args:
+            when: a position; a datetime with a time zone, by the log's clock: all that was stored
+                by then; or right after an event was recorded, named by its id (`update_id`,
+                `event_id`) or as the object that was saved. By id alone the whole log is searched.
+
+        Raises:
+            UnknownMoment, InvalidId, PayloadError: `when` cannot name a moment. Whether the log
+                has such a moment turns out when something is read.
+            StoreClosed: this store is closed.
+        """
+        self.hot_views.check()
+        return Past(self.backend, self._options, when)
+
+    async def _forget_scoped(self, session_id: str | None) -> None:
+        if "scoped" in vars(self) or self.backend.server is not None:
+            from foldlog.scoped import Scope
+
+            await self.scoped.forget(None if session_id is None else Scope.session(session_id))
+
+
+class Closing(Protocol):
+    """What has an end."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+C = TypeVar("C", bound=Closing)
+
+
+class Opening(Generic[C]):
+    """Something that is being opened: `await` it, or enter it with `async with`."""
+
+    def __init__(self, open_: Callable[[], Coroutine[Any, Any, C]]) -> None:
+        self._open = open_
+        self._opened: C | None = None
+
+    def __await__(self) -> Generator[Any, None, C]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> C:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(self, *raised: object) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+
+class Past(Store):
+    """A store as it was at a moment, made by `Store.at`.
+
+    The moment is found when something is first read, or by `await` or `async with`, and stays
+    fixed: nothing that happens later is seen. Closing it is optional and leaves the original store
+    open. Pauses and artifacts expire by the moment's time. It raises where that store would
+    degrade: UnknownMoment where there is no such moment, PastErased for what was cleared or
+    deleted since. Everything that writes raises ReadOnlyStore.
+    """
+
+    def __init__(self, present: Backend, options: StoreOptions, when: When) -> None:
+        wanted = named(when, present.log.namespace)
+        log = PastLog(present.log, lambda: resolve(present.log, wanted))
+        super().__init__(
+            Backend(log, present.blobs, loop=present.loop),
+            dataclasses.replace(options, on_error="raise"),
+        )
+        self._moment = log.moment
+
+    def __await__(self) -> Generator[None, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        await self._moment()
+        return self
+
+    async def position(self) -> LogPosition:
+        """Return the moment's position.
+
+        Raises:
+            UnknownMoment: there is no such moment. LogUnavailable, LogCorrupt: see `Store.at`.
+        """
+        return (await self._moment()).position
