@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
@@ -33,6 +34,8 @@ _TUPLE, _SET, _FROZENSET, _DECIMAL, _UUID = 6, 7, 8, 9, 10
 
 # The first bytes of MessagePack arrays and maps; each level of nesting takes one of them.
 _CONTAINER_HEADERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
+
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 
 _encoder = msgspec.msgpack.Encoder()
 _sorting_encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -66,7 +69,7 @@ def is_proven(raw: bytes, value: object, decoded: object) -> bool:
     (unequal to itself), a type that msgspec writes as another (date, tuple, UUID ...), a timestamp
     (equal, but its offset would be lost), or nesting that may be too deep for a reader's stack.
     """
-    return not _needs_walk(raw) and bool(decoded == value)
+    return not _holds_timestamp(raw) and not _is_too_deep(raw, decoded) and bool(decoded == value)
 
 
 def to_native(value: object, path: str) -> Any:
@@ -107,11 +110,24 @@ def fingerprint(parts: tuple[object, ...]) -> str:
     return digest(_encoder.encode(parts))
 
 
-def _needs_walk(raw: bytes) -> bool:
-    """Whether `raw` may hold a timestamp or nest deeper than MAX_DEPTH. Errs towards yes."""
-    if b"\xff" in raw and (b"\xd6\xff" in raw or b"\xd7\xff" in raw or b"\xc7\x0c\xff" in raw):
-        return True
-    return len(raw) - len(raw.translate(None, _CONTAINER_HEADERS)) > MAX_DEPTH
+def _holds_timestamp(raw: bytes) -> bool:
+    """Whether `raw` may hold MessagePack's own timestamp. Errs towards yes."""
+    return b"\xff" in raw and (b"\xd6\xff" in raw or b"\xd7\xff" in raw or b"\xc7\x0c\xff" in raw)
+
+
+def _is_too_deep(raw: bytes, decoded: object) -> bool:
+    """Whether what `raw` decodes to may nest deeper than MAX_DEPTH. Errs towards yes."""
+    if len(raw) - len(raw.translate(None, _CONTAINER_HEADERS)) <= MAX_DEPTH:
+        return False
+    level: list[Any] = [[decoded]]
+    for _ in range(MAX_DEPTH + 2):
+        parts = chain.from_iterable(
+            chain(each, each.values()) if type(each) is dict else each for each in level
+        )
+        level = [part for part in parts if type(part) in _CONTAINERS]
+        if not level:
+            return False
+    return True
 
 
 def _to_native(value: Any, path: str, depth: int) -> Any:

@@ -204,7 +204,10 @@ def test_cycles_and_deep_nesting_are_refused() -> None:
     deep: Any = None
     for _ in range(codec.MAX_DEPTH + 2):
         deep = {"d": deep}
-    for value in (cycle, deep):
+    lists: Any = None
+    for _ in range(codec.MAX_DEPTH + 2):
+        lists = [lists]
+    for value in (cycle, deep, lists, [[], lists[0], []]):
         with pytest.raises(PayloadError, match="nested deeper than 100"):
             codec.encode(value)
 
@@ -213,7 +216,8 @@ def test_the_deepest_nesting_that_is_allowed() -> None:
     deep: Any = None
     for _ in range(codec.MAX_DEPTH):
         deep = [deep]
-    assert codec.decode(codec.encode(deep)) == deep
+    for value in (deep, [*deep, *([] for _ in range(2 * codec.MAX_DEPTH)), "x" * 500]):
+        assert codec.decode(codec.encode(value)) == value
 
 
 def test_subclasses_are_held_as_what_they_extend() -> None:
