@@ -69,6 +69,16 @@ def test_every_call_from_another_event_loop_is_refused(tmp_path: Path) -> None:
             own.run(store.close())
 
 
+def test_scoped_state_where_no_event_loop_runs_is_refused(tmp_path: Path) -> None:
+    with asyncio.Runner() as own:
+        store = own.run(opened(tmp_path / "data"))
+        try:
+            with pytest.raises(foldlog.ConfigurationError, match=r"foldlog\.blocking"):
+                _ = store.scoped
+        finally:
+            own.run(store.close())
+
+
 def test_a_memory_store_serves_any_event_loop() -> None:
     store = foldlog.memory_store()
     asyncio.run(store.save_update(update("1")))

@@ -63,13 +63,13 @@ async def test_ending_a_session_spares_what_is_rewritten_meanwhile(
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 1}, OF_SESSION)
-    owner, name = (scoped, "_of_session") if "looked" in moment else (scoped._keys, "append_at")
+    owner, name = (store, "append_atomically" if "deleted" in moment else "decide_drafts")
     going_on = getattr(owner, name)
 
-    async def late(*args: Any) -> Any:
+    async def late(*args: Any, **options: Any) -> Any:
         monkeypatch.undo()
         await scoped.write(ONE, "a", "durable now")
-        return await going_on(*args)
+        return await going_on(*args, **options)
 
     monkeypatch.setattr(owner, name, late)
     assert await scoped.end_session("s1") == 1
@@ -165,6 +165,21 @@ async def test_writing_again_gives_new_time_and_new_hints(
     advance_clock(3600)
     assert await scoped.read(ONE, "key") == 2
     assert await scoped.list(ONE) == ["key"]
+
+
+async def test_the_longest_time_of_layer0_never_ends(
+    store: foldlog.Store, advance_clock: Callable[[float], None]
+) -> None:
+    written = {"type": "write_memory", "scope": {"session": "s1"}, "key": "key", "value": 1}
+    effect = Effect.from_json(written | {"ttl": 2**64 - 1})
+    assert isinstance(effect, Effect.WriteMemory)
+    await store.scoped.apply([effect])
+    await store.scoped.write_hinted(ONE, "other", 2, StoreOptions(ttl=2**64 - 1))
+    advance_clock(10**10)
+    assert await store.scoped.list(ONE) == ["key", "other"]
+    entry = await store.scoped.entry(ONE, "other")
+    assert entry is not None
+    assert (entry.value, entry.options.ttl) == (2, None)
 
 
 async def test_a_transient_value_has_a_time_too(

@@ -112,6 +112,7 @@ def test_a_kind_of_ones_own_is_none_of_the_four() -> None:
         {"ttl": -1},
         {"ttl": 1.5},
         {"ttl": 10**30},
+        {"ttl": 2**64},
         [],
     ],
 )

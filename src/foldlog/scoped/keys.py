@@ -5,11 +5,10 @@ A key's subject is the truth about it. The index is appended to in the same mome
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -17,22 +16,21 @@ from typing import Any, Final, NamedTuple
 from foldlog import codec
 from foldlog.envelope import CLEARED, Draft, Position, Recorded
 from foldlog.errors import (
-    AppendConflict,
     AppendUnknown,
     FoldlogError,
     LogCorrupt,
     PayloadError,
 )
+from foldlog.kind import Key
 from foldlog.log.port import Append, Stored
 from foldlog.position import LogPosition
 from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
-from foldlog.scoped.errors import VersionConflict
 from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.primitives import Primitives
+from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.restoring import restoring
 from foldlog.store.scopes import claim_of, clear_scope
 from foldlog.subjects import Subject
@@ -43,9 +41,6 @@ from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import Folded, start, step
 from foldlog_projections.scoped import Written
 from foldlog_projections.scopes import Entry, State
-
-_CONTENTION_PAUSE: Final = 0.002
-"""Seconds to let the write that a server saw in flight settle before looking again."""
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""
@@ -102,7 +97,7 @@ class Keys:
         Errors as `Log.last`.
         """
         latest = await self._latest(scope, key)
-        return _held(latest), latest.head
+        return _read(latest), latest.head
 
     def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
         """Yield the last messages of a scope's keys, in pages: a hint, see `Log.lasts`."""
@@ -143,7 +138,7 @@ class Keys:
             place = (at.seq, at.index)
         else:
             raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
-        found = _held(await self._latest(scope, key, upto=place))
+        found = _read(await self._latest(scope, key, upto=place))
         if found is None or found.written is None:
             return None
         if isinstance(at, dt.datetime):
@@ -154,7 +149,7 @@ class Keys:
 
     async def version(self, scope: Scope, key: str, version: str) -> Held | None:
         """Return the envelope that made a key's version, if it is still there."""
-        held = _held(await self._latest(scope, key))
+        held = _read(await self._latest(scope, key))
         if held is not None and held.version == version:
             return held
         found = (held for held in await self.history(scope, key) if held.version == version)
@@ -306,62 +301,48 @@ class Keys:
             ConfigurationError: the scopes live on several shards. Nothing was appended.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
         """
-        await self._append(changes, {})
-
-    async def compare_and_append(self, scope: Scope, change: Change, expected: str | None) -> None:
-        """Append a change of a key that is at the `expected` version; None: that is not there.
-
-        Raises:
-            VersionConflict: it is not. Nothing was appended. Others as `append`.
-        """
-        assert change.key is not None, "only keys have versions"
-        subject = self.subject(scope, change.key)
-        while True:
-            held, head = await self.last(scope, change.key)
-            is_there = held is not None and held.is_there(self.journal.now())
-            actual = held.version if held is not None and is_there else None
-            if actual != expected:
-                raise VersionConflict(change.key, expected, actual)
-            try:
-                await self._append([(scope, change)], {subject: head})
-            except AppendConflict as conflict:
-                if conflict.actual is None:
-                    await asyncio.sleep(_CONTENTION_PAUSE)
-                continue
-            return
-
-    async def append_at(self, scope: Scope, changes: list[Change], heads: dict[str, int]) -> bool:
-        """Append changes of keys that end at `heads`; return False if one does not."""
-        expected = {self.subject(scope, key): head for key, head in heads.items()}
-        try:
-            await self._append([(scope, change) for change in changes], expected)
-        except AppendConflict as conflict:
-            if conflict.actual is None:
-                await asyncio.sleep(_CONTENTION_PAUSE)
-            return False
-        return True
-
-    async def _append(self, changes: list[tuple[Scope, Change]], heads: dict[Subject, int]) -> None:
         drafts: dict[Subject, list[Draft]] = {}
         for scope, change in changes:
             if change.key is not None and change.value is not None:
                 drafts.setdefault(self.subject(scope, change.key), []).append(change.value)
             drafts.setdefault(self.index_subject(scope), []).append(change.indexed)
-        appends = [
-            Append(subject, tuple(each), heads.get(subject)) for subject, each in drafts.items()
-        ]
-        try:
-            seqs = await self.journal.forked_log.append(appends, atomic=True)
-        except (AppendUnknown, asyncio.CancelledError):
-            self.journal.unsettled(appends)
-            raise
-        for append, seq in zip(appends, seqs, strict=True):
-            self.journal.hot_views.acked(append.subject, seq)
+        await self.journal.append_atomically(
+            [Append(subject, tuple(each)) for subject, each in drafts.items()]
+        )
+
+    async def decide(
+        self,
+        scope: Scope,
+        keys: Sequence[str],
+        decision: Callable[[Mapping[str, Held]], list[Change]],
+    ) -> list[Change]:
+        """Append the changes that a function makes of what keys hold, and return them.
+
+        `decision` may be called several times. The keys that it changes are those that it decided
+        on: nobody has written to them since. Raises what it raises. Others as `append`.
+        """
+        name = checked_scope(scope).subject_key
+        views = {key: scoped.kind(name, key) for key in keys}
+
+        def decide(*all_at: At) -> dict[Key[Any], Decided]:
+            now = self.journal.now()
+            found = zip(keys, map(_read, all_at), strict=True)
+            held = {key: each for key, each in found if each is not None and each.is_there(now)}
+            changes = decision(held)
+            decided = {
+                views[change.key]: Decided([change.value], change)
+                for change in changes
+                if change.key is not None and change.value is not None
+            }
+            return decided | {scopes.kind(name): Decided([change.indexed for change in changes])}
+
+        decided = await self.journal.decide_drafts(list(views.values()), decide)
+        return [stored.value for stored in decided.values() if stored.value is not None]
 
 
-def _held(latest: Latest[Recorded | None]) -> Held | None:
+def _read(at: Latest[Recorded | None] | At) -> Held | None:
     """What a key holds; None if that is nothing, or it was cleared."""
-    envelope = latest.folded.state
+    envelope: Recorded | None = at.folded.state
     return None if envelope is None else records.read(envelope)
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from foldlog.envelope import Position
 from foldlog.errors import PayloadError
@@ -118,7 +119,8 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             equal results of a search the most salient come first. None is 0.5. Means nothing for a
             read.
         ttl: milliseconds from the log's time of the write, after which there is no such value.
-            Means nothing for a read.
+            More than 10**16 of them, up to layer0's longest duration, mean never. Means nothing
+            for a read.
     """
 
     tier: MemoryTier | None = None
@@ -240,13 +242,16 @@ def checked_options(options: StoreOptions) -> StoreOptions:
             raise PayloadError("options.salience", f"{salience!r:.80} is not from 0 to 1")
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0):
         raise PayloadError("options.ttl", f"{ttl!r:.80} is not a number of milliseconds")
-    if ttl is not None and ttl > _MAX_TTL:
-        raise PayloadError("options.ttl", f"{ttl} milliseconds are beyond all time")
+    if ttl is not None and ttl > _U64_MAX:
+        raise PayloadError("options.ttl", f"{ttl:.3e} milliseconds are more than 64 bits hold")
     checked: StoreOptions = _with_enums(options)
-    return checked
+    return checked if ttl is None or ttl <= _LONGEST_TTL else structs.replace(checked, ttl=None)
 
 
-_MAX_TTL: Final = 10**16
+_U64_MAX: Final = 2**64 - 1
+"""layer0's longest duration, which stands for ever."""
+
+_LONGEST_TTL: Final = 10**16
 """Milliseconds: some 300,000 years, which a float of seconds still tells apart."""
 
 _ENUMS: Final = {"tier": MemoryTier, "lifetime": Lifetime}
@@ -267,7 +272,7 @@ def _with_enums(options: Any) -> Any:
     kind = options.content_kind
     if kind is not None and not isinstance(kind, ContentKind):
         changed["content_kind"] = ContentKind.from_json(kind)
-    return msgspec.structs.replace(options, **changed) if changed else options
+    return structs.replace(options, **changed) if changed else options
 
 
 def checked_link(link: MemoryLink) -> MemoryLink:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
@@ -15,6 +14,7 @@ from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.scoped import records
 from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
+from foldlog.scoped.errors import VersionConflict
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import (
     Lifetime,
@@ -24,7 +24,7 @@ from foldlog.scoped.models import (
     checked_options,
 )
 from foldlog.scoped.reader import ScopedReader
-from foldlog.scoped.records import Change
+from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
 from foldlog.scoped.transient import Transient
@@ -126,7 +126,7 @@ class ScopedStore(ScopedReader):
             if expected is Expect.ANYTHING:
                 await self._keys.append([(scope, change)])
             else:
-                await self._keys.compare_and_append(scope, change, expected)
+                await self._replace(scope, change, expected)
         self._remember(scope, change, body, options)
         return change.indexed.id
 
@@ -182,7 +182,7 @@ class ScopedStore(ScopedReader):
         """
         change = records.deleted(key)
         if expected is not Expect.ANYTHING:
-            await self._keys.compare_and_append(scope, change, expected)
+            await self._replace(scope, change, expected)
         else:
             held, _ = await self._keys.last(scope, key)
             if held is not None and held.is_there(self._keys.journal.now()):
@@ -225,11 +225,8 @@ class ScopedStore(ScopedReader):
             if not keys:
                 return ended
             some = list(keys)[:_ENDED_AT_ONCE]
-            heads = await self._of_session(scope, some)
-            passed.update(keys[key] for key in some if key not in heads)
-            changes = [records.deleted(key) for key in heads]
-            if changes and await self._keys.append_at(scope, changes, heads):
-                ended += len(changes)
+            ended += len(await self._keys.decide(scope, some, _deletions))
+            passed.update(keys[key] for key in some)
 
     async def clear(self, scope: Scope) -> None:
         """Erase a scope: its keys, links, values and all their history.
@@ -258,16 +255,22 @@ class ScopedStore(ScopedReader):
         for search in self._searches:
             await search.forget(scope)
 
-    async def _of_session(self, scope: Scope, keys: list[str]) -> dict[str, int]:
-        """Those of the keys that are still the session's own, with where each ends."""
-        found = await asyncio.gather(*(self._keys.last(scope, key) for key in keys))
-        return {
-            key: head
-            for key, (held, head) in zip(keys, found, strict=True)
-            if held is not None
-            and held.written is not None
-            and held.written.lifetime == Lifetime.SESSION
-        }
+    async def _replace(self, scope: Scope, change: Change, expected: str | None) -> None:
+        """Append a change of a key that is at the `expected` version; None: that is not there.
+
+        Raises:
+            VersionConflict: it is not. Nothing was appended. Others as `Keys.append`.
+        """
+        key = change.key
+        assert key is not None, "only keys have versions"
+
+        def decide(held: Mapping[str, Held]) -> list[Change]:
+            actual = held[key].version if key in held else None
+            if actual != expected:
+                raise VersionConflict(key, expected, actual)
+            return [change]
+
+        await self._keys.decide(scope, [key], decide)
 
     async def close(self) -> None:
         """Let go of the search indexes, and end every `watch`. The store calls it."""
@@ -285,6 +288,15 @@ class ScopedStore(ScopedReader):
         subject = self._keys.subject(scope, change.key)
         tier = options.tier or ""
         self._keys.cache.put(subject, change.indexed.id, body, tier, options.salience)
+
+
+def _deletions(held: Mapping[str, Held]) -> list[Change]:
+    """Deletions of the keys that were written for the session only."""
+    return [
+        records.deleted(key)
+        for key, each in held.items()
+        if each.written is not None and each.written.lifetime == Lifetime.SESSION
+    ]
 
 
 def _checked(redaction: Redaction, effect: AnyEffect) -> tuple[AnyEffect, bytes]:

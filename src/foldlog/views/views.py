@@ -103,19 +103,24 @@ class Views:
         """
         if self.closed:
             raise StoreClosed
-        if self._loop is not None and get_running_loop() is not self._loop:
+        if self._loop is not None:
             self.check_loop()
 
     def check_loop(self) -> None:
         """Refuse every event loop but the log's: what belongs to one never answers another.
 
         Raises:
-            ConfigurationError: another one runs.
+            ConfigurationError: another one runs, or none.
         """
-        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+        try:
+            is_at_home = self._loop is None or get_running_loop() is self._loop
+        except RuntimeError:
+            is_at_home = False
+        if not is_at_home:
             raise ConfigurationError(
                 "this store belongs to another event loop, the one in which it was connected: "
-                "one store per event loop, so call foldlog.connect() in this one too"
+                "one store per event loop, so call foldlog.connect() in this one too, or "
+                "foldlog.blocking.connect() where none runs"
             )
 
     # --- reading --------------------------------------------------------------------------------
