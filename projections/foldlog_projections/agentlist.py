@@ -13,6 +13,7 @@ from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 
 LISTED: Final = "agent.listed"
+UNLISTED: Final = "agent.unlisted"
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -21,14 +22,23 @@ class Listed(msgspec.Struct, frozen=True):
     scope: str
 
 
-def _list(state: dict[str, bool], agent: Listed, _: Recorded) -> dict[str, bool]:
-    state[agent.scope] = True
+class Unlisted(msgspec.Struct, frozen=True):
+    """`agent.unlisted`: its state was deleted."""
+
+    scope: str
+
+
+def _list(state: dict[str, bool], record: Listed | Unlisted, _: Recorded) -> dict[str, bool]:
+    if isinstance(record, Listed):
+        state[record.scope] = True
+    else:
+        state.pop(record.scope, None)
     return state
 
 
 kind = Kind(
     "agentlist",
     keys=("runtime",),
-    records={LISTED: Listed},
-    fold=Fold(dict, _list, state=dict[str, bool]),
+    records={LISTED: Listed, UNLISTED: Unlisted},
+    fold=Fold(dict, _list, state=dict[str, bool], replaces="scope"),
 )

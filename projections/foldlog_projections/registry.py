@@ -12,6 +12,7 @@ _MODULES = (
     "agentshares",
     "agentstates",
     "artifacts",
+    "belongings",
     "bindings",
     "blobs",
     "events",

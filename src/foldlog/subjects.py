@@ -8,6 +8,7 @@ filter or a purge unescaped.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -117,6 +118,11 @@ class Namespace:
         _, _, shard, _, *tokens = name.split(".")
         keys = tuple(key for token in tokens if (key := unescape(token)) is not None)
         return Subject(name, int(shard), keys) if len(keys) == len(tokens) else None
+
+    def key_on(self, shard: int, family: str) -> str:
+        """The first number whose subject of a family is on a shard."""
+        keys = map(str, itertools.count())
+        return next(key for key in keys if self.subject(family, key).shard == shard)
 
     def stream(self, shard: int) -> str:
         """The name of the JetStream stream that holds `shard`."""

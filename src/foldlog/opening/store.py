@@ -92,11 +92,11 @@ class Store(BaseStore):
         self.hot_views.check()
         return Past(self.backend, self._options, when)
 
-    async def _forget_scoped(self, session_id: str | None) -> None:
+    async def _forget_scope(self, scope: str | None) -> None:
         if "scoped" in vars(self) or self.backend.server is not None:
             from foldlog.scoped import Scope
 
-            await self.scoped.forget(None if session_id is None else Scope.session(session_id))
+            await self.scoped.forget(None if scope is None else Scope.from_subject_key(scope))
 
 
 class Closing(Protocol):

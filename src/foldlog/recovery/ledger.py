@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,13 +9,11 @@ import msgspec
 
 from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.kind import Key
-from foldlog.log.port import Append
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided, Primitives
-from foldlog.store.tombstones import clear_view
-from foldlog.subjects import Subject
+from foldlog.store.removal import remove_state
 from foldlog_projections import statelist, states
-from foldlog_projections.statelist import Listed, Unlisted
+from foldlog_projections.statelist import Listed
 from foldlog_projections.states import State
 
 
@@ -38,7 +35,6 @@ class Ledger:
 
     def __init__(self, journal: Primitives) -> None:
         self.journal = journal
-        self._list_keys: dict[int, str] = {}
 
     async def read(self, state_id: str) -> State:
         """Return a state as of now. Use it before the next await; never change it.
@@ -81,12 +77,7 @@ class Ledger:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: it may still be there; removing again is safe.
         """
-        shard = self.journal.subject(states.kind, state_id).shard
-        index = self.journal.subject(statelist.kind, self._list_key(shard))
-        unlisted = Append(index, (drafted(statelist.UNLISTED, Unlisted(state_id)),))
-        return await clear_view(
-            self.journal, states.kind(state_id), remember=False, also=[unlisted]
-        )
+        return await remove_state(self.journal, state_id)
 
     async def listed(self) -> list[Listed]:
         """Return the list, as of now. Errors as `read`."""
@@ -99,15 +90,7 @@ class Ledger:
 
     def _list_key(self, shard: int) -> str:
         """The key of the list on `shard`: a state and its entry are one append, on one shard."""
-        key = self._list_keys.get(shard)
-        if key is None:
-            keys = (self._subject(number) for number in itertools.count())
-            key = next(subject.keys[0] for subject in keys if subject.shard == shard)
-            self._list_keys[shard] = key
-        return key
-
-    def _subject(self, number: int) -> Subject:
-        return self.journal.subject(statelist.kind, str(number))
+        return self.journal.forked_log.namespace.key_on(shard, statelist.kind.name)
 
 
 def drafted(type: str, payload: msgspec.Struct) -> Draft:

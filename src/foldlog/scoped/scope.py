@@ -61,6 +61,15 @@ class Scope(msgspec.Struct, frozen=True):
         workflow, agent = self.ids
         return f"{self.kind}:{len(workflow)}:{workflow}:{agent}"
 
+    @classmethod
+    def from_subject_key(cls, key: str) -> Self:
+        """The scope of that `subject_key`."""
+        kind, *ids = key.split(":", 1)
+        if kind == "agent":
+            length, rest = ids[0].split(":", 1)
+            ids = [rest[: int(length)], rest[int(length) + 1 :]]
+        return cls(kind, tuple(ids))
+
     def to_json(self) -> Any:
         """The form that layer0 writes: `{"session": "s1"}`, `"global"` and so on."""
         if self.kind == "global":

@@ -252,13 +252,16 @@ class Artifacts:
                 again is safe.
         """
         keys = (checked_id(session_id, "session_id"),)
-        folded = await self._store.read(artifacts.kind, *keys, consistency="strong")
+        folded = await self._store.read_what_can_be(artifacts.kind, *keys)
         # Looked up before: whoever saves one anew appends anew where it is.
         pointers = dict[Subject, int]()
         for pointer in [self._store.subject(POINTER, id) for id in folded.state]:
-            record = await self._store.forked_log.last(pointer)
-            if record is not None and _keys(record) in (None, keys):
-                pointers[pointer] = record.seq
+            try:
+                record = await self._store.forked_log.last(pointer)
+                if record is not None and _keys(record) in (None, keys):
+                    pointers[pointer] = record.seq
+            except LogCorrupt as error:
+                pointers[pointer] = error.sequence
         await self._clear(keys)
         for pointer, seq in pointers.items():
             await self._store.forked_log.purge(pointer, before=seq + 1)

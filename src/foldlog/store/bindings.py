@@ -9,7 +9,7 @@ from typing import Final
 from foldlog.models import RemoteBinding
 from foldlog.store.mapper import ID, MAPPING, Mapper
 from foldlog.store.operation import nothing, operation
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import Ownership
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes
@@ -19,22 +19,29 @@ from foldlog_projections.routes import Route
 BINDINGS: Final = Mapper("binding", RemoteBinding, BindingSaved, task_id=ID, metadata=MAPPING)
 
 
-class Bindings(Primitives):
+class Bindings(Ownership):
     """Bindings by trace, with an index by the router session that made them."""
 
     @operation(nothing, writes=True)
-    async def save_remote_binding(self, binding: RemoteBinding) -> None:
+    async def save_remote_binding(
+        self, binding: RemoteBinding, *, session_id: str | None = None
+    ) -> None:
         """Save a binding; the last save of (trace, context, task) stands.
 
         Errors as `save_event`; InvalidId for an empty trace, task or router session id.
+
+        Args:
+            session_id: the session that all bindings of the trace belong to, and are cleared with.
+                The bindings of a session's own traces need none.
         """
         record = BINDINGS.record(binding)
-        appends = [self.drafts("save_remote_binding", bindings.kind(record.trace_id), record)]
+        saved = bindings.kind(record.trace_id)
+        appends = [self.drafts("save_remote_binding", saved, record)]
         if record.router_session_id is not None:
             key = routes.kind(record.router_session_id)
             route = Route(record.trace_id, record.context_id, record.task_id)
             appends.append(self.drafts("save_remote_binding", key, route))
-        await self.append_drafts(*appends)
+        await self.append_of_session(session_id, saved, *appends)
 
     @operation(list)
     async def list_trace_bindings(

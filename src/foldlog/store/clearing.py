@@ -8,22 +8,21 @@ by what its writer knew of the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from foldlog.envelope import CLEARED, draft
-from foldlog.kind import Key
+from foldlog.errors import LogCorrupt
+from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
-from foldlog.store.artifacts import Artifacts
 from foldlog.store.belonging import MARKER
-from foldlog.store.blobs import BlobStore
-from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
-from foldlog.store.scopes import clear_scope, scope_of_session
+from foldlog.store.removal import Removal
+from foldlog.store.scopes import scope_of_session
 from foldlog.store.tombstones import bury, clear_view
 from foldlog.subjects import Subject
 from foldlog_projections import (
-    artifacts,
+    belongings,
     blobs,
     lineage,
     scoped,
@@ -31,17 +30,16 @@ from foldlog_projections import (
     traces,
     trajectory as trajectories,
 )
+from foldlog_projections.belongings import Belonging
+from foldlog_projections.folds import every
 from foldlog_projections.lineage import Began
 
 _AT_ONCE: Final = 32
 """Views that are read or cleared side by side."""
 
 
-class Clearing(Lineages):
+class Clearing(Removal):
     """Removes sessions, and lists them. The kinds declare what is a session's."""
-
-    _artifacts: Artifacts
-    _blobs: BlobStore
 
     @operation(nothing, writes=True)
     async def clear_session(self, session_id: str) -> None:
@@ -49,6 +47,8 @@ class Clearing(Lineages):
 
         Its traces are those whose trajectory was saved in it, and `session:<id>`, each with its
         events, planner events, bindings and trajectory; a trace that only a task names stays.
+        With it go its memory (keys that end in its id), and what was saved with its `session_id`:
+        executions, agents' scopes, scoped keys, pauses, bindings, and what `belong` names.
         Saving again what was removed has no effect; a save with new content begins the session
         anew. What a fork shares with its origin stays with the origin.
 
@@ -63,12 +63,16 @@ class Clearing(Lineages):
         marked = Append(marker, (draft(CLEARED, b"\xc0", id="session"),))
         [generation] = await self.append_atomically([marked])
         views = await self.views_of_session(session_id, origin)
-        await self._clear_views(views)
-        # What lists the traces goes last, so that another clearing can finish an interrupted one.
-        listed, known = await clear_view(self, traces.kind(session_id)), set(views)
-        late = [name for name in listed if trajectories.kind(session_id, name) not in known]
-        await self._clear_views(self._views_of_traces(session_id, late))
-        await self._forget_scoped(session_id)
+        lists = [traces.kind(session_id), belongings.kind(session_id)]
+        await self._remove_all([key for key in views if key not in lists])
+        # What lists the others goes last, so that another clearing can finish an interrupted one.
+        names = await clear_view(self, traces.kind(session_id))
+        belonging = await clear_view(self, belongings.kind(session_id), remember=False)
+        late = [*self._views_of_traces(session_id, names), *self._views_of(belonging)]
+        kept = await self._inherited_views(session_id, origin)
+        await self._remove_all([key for key in late if key not in {*views, *kept}])
+        for scope in {key.keys[0] for key in views if key.kind in (scoped.kind, scopes.kind)}:
+            await self._forget_scope(scope)
         if origin is not None:
             await self.leave_origin(session_id, origin)
             await clear_view(self, lineage.kind(session_id), remember=False)
@@ -97,7 +101,7 @@ class Clearing(Lineages):
         for shard, head in enumerate(heads):
             await log.purge(shard, before=head + 1)
         await self.hot_views.drop_snapshots()
-        await self._forget_scoped(None)
+        await self._forget_scope(None)
 
     @operation(list)
     async def sessions(self) -> list[str]:
@@ -119,48 +123,52 @@ class Clearing(Lineages):
         return sorted(found)
 
     async def views_of_session(self, session_id: str, origin: Began | None) -> list[Key[Any]]:
-        """All views that are a session's, as the kinds declare; what its origin shares is not.
+        """All views that are a session's; what its origin shares is not.
 
-        Beside them its scope, whose keys a kind cannot tell from those of other scopes.
+        Those that the kinds declare; its traces'; its scope, whose keys a kind cannot tell from
+        those of other scopes; and those that its `belongings` list.
         """
-        listed = await self.read(traces.kind, session_id, consistency="strong")
-        names = [f"session:{session_id}", *listed.state]
-        views = self._views_of_traces(session_id, names, await self.inherited_traces(origin))
+        listed = (await self.read_what_can_be(traces.kind, session_id)).state
+        belonging = (await self.read_what_can_be(belongings.kind, session_id)).state
+        views = self._views_of_traces(session_id, [f"session:{session_id}", *listed])
         for kind in self.kinds_of("session"):
             if len(kind.keys) == 1:
                 views.append(kind(session_id))
             elif kind is not trajectories.kind:
                 views += await self.keys(kind, (session_id,))
+        views += self._views_of(belonging)
         scope = scope_of_session(session_id)
-        index = (await self.read(scopes.kind, scope, consistency="strong")).state
+        index = (await self.read_what_can_be(scopes.kind, scope)).state
         views += [scoped.kind(scope, key) for key in (*index.entries, *index.gone)]
-        return [*views, scopes.kind(scope)]
+        kept = await self._inherited_views(session_id, origin)
+        return [key for key in dict.fromkeys([*views, scopes.kind(scope)]) if key not in kept]
 
-    def _views_of_traces(
-        self, session_id: str, names: Iterable[str], inherited: Container[str] = ()
-    ) -> list[Key[Any]]:
+    async def _inherited_views(self, session_id: str, origin: Began | None) -> set[Key[Any]]:
+        """What a fork only shares: the views of its origin's traces and belongings."""
+        if origin is None:
+            return set()
+        names = await self.inherited(origin, traces.kind)
+        belonging = await self.inherited(origin, belongings.kind)
+        views = [kind(name) for name in names for kind in self.kinds_of("trace")]
+        return {*views, *self._views_of(belonging)}
+
+    def _views_of_traces(self, session_id: str, names: Iterable[str]) -> list[Key[Any]]:
         views: list[Key[Any]] = []
         for name in names:
-            kinds = [] if name in inherited else self.kinds_of("trace")
-            views += [*(kind(name) for kind in kinds), trajectories.kind(session_id, name)]
+            views += [kind(name) for kind in self.kinds_of("trace")]
+            views.append(trajectories.kind(session_id, name))
         return views
 
-    async def _clear_views(self, views: Sequence[Key[Any]]) -> None:
-        for start in range(0, len(views), _AT_ONCE):
-            await asyncio.gather(*map(self._clear, views[start : start + _AT_ONCE]))
-
-    async def _clear(self, key: Key[Any]) -> None:
-        if key.kind is artifacts.kind:
-            await self._artifacts.clear_session(*key.keys)
-        elif key.kind is scopes.kind:
-            await clear_scope(self, self._blobs, *key.keys)
-        elif key.kind not in (scoped.kind, traces.kind):  # a scope's keys go with it
-            await clear_view(self, key)
+    def _views_of(self, belonging: Iterable[Belonging]) -> list[Key[Any]]:
+        return [Key(self.kinds.get(each.kind) or _unknown(each), each.keys) for each in belonging]
 
     async def _holds(self, session_id: str) -> bool:
-        folds = await asyncio.gather(
-            *(self.read(kind, session_id, consistency="strong") for kind in self.session_kinds)
-        )
+        try:
+            folds = await asyncio.gather(
+                *(self.read(kind, session_id, consistency="strong") for kind in self.session_kinds)
+            )
+        except LogCorrupt:
+            return True
         return any(folded.state for folded in folds)
 
     def _is_of_session(self, subject: Subject) -> bool:
@@ -169,5 +177,8 @@ class Clearing(Lineages):
             subject.family == kind.name for kind in self.session_kinds
         )
 
-    async def _forget_scoped(self, session_id: str | None) -> None:
-        """Have what a facade keeps of a session's scope beside the log forgotten; None: of all."""
+
+def _unknown(belonging: Belonging) -> Kind[Any]:
+    """A kind that this program does not know: its records can be removed all the same."""
+    keys = tuple(f"key_{number}" for number, _ in enumerate(belonging.keys))
+    return Kind(belonging.kind, keys=keys, fold=every)

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,7 +32,7 @@ from foldlog.store.operation import Calls
 from foldlog.store.options import StoreOptions
 from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
-from foldlog.store.spool import Outbox
+from foldlog.store.spool import Outbox, Spooled
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
 from foldlog_projections.fold import Folded, Projection
@@ -49,12 +49,15 @@ DECIDE_SECONDS: Final = 10.0
 class _Gathering:
     """What one `atomic()` block saves, by subject: fewer messages, of which one append has 1,000.
 
+    `before` is appended first and by itself: it may live on other shards.
+
     A task started inside inherits the block's context and may outlive it: what it saves after the
     end is no longer part of the block, which is not `open` then.
     """
 
     core: Core
     drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
+    before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
     open: bool = True
 
     def add(self, appends: Iterable[tuple[Subject, Sequence[Draft]]]) -> None:
@@ -167,20 +170,27 @@ class Core:
     # --- appending --------------------------------------------------------------------------------
 
     async def append_drafts(
-        self, *appends: tuple[Subject, Sequence[Draft]], atomic: bool = False
+        self,
+        *appends: tuple[Subject, Sequence[Draft]],
+        atomic: bool = False,
+        before: Sequence[tuple[Subject, Sequence[Draft]]] = (),
     ) -> None:
         """Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
 
         Inside `atomic()` it gathers, and goes when the block ends. An id that a hot view has
         applied is not appended again: the fold would drop it.
+
+        Args:
+            before: goes first, and is never part of an atomic append.
         """
         self.hot_views.check()
         gathering = self._open_gathering()
         if gathering is not None:
             gathering.add(appends)
+            gathering.before += before
             return
         stamped = []
-        for subject, drafts in appends:
+        for subject, drafts in (*before, *appends):
             folded = self.hot_views.current(subject)
             if folded is not None:
                 drafts = [each for each in drafts if folded.admits(each.id)]
@@ -230,6 +240,9 @@ class Core:
         finally:
             gathering.open = False
             _gathering.reset(token)
+        if gathering.before:
+            with suppress(Spooled):  # so is what follows, which says so
+                await self.append_drafts(*gathering.before)
         if gathering.drafts:
             await self.append_drafts(*gathering.drafts.items(), atomic=True)
 

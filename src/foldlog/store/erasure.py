@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,8 @@ from foldlog.store.operation import operation
 from foldlog.store.references import session_keys
 from foldlog.store.scopes import claim_of
 from foldlog.subjects import Subject
-from foldlog_projections import artifacts, scopes
+from foldlog.views.salvage import readable
+from foldlog_projections import artifacts, lineage, scopes
 from foldlog_projections.artifacts import Held, Saved
 from foldlog_projections.blobs import Claim
 
@@ -102,15 +103,15 @@ class Erasure(Clearing):
         )
 
     async def _survey(self, session_id: str) -> _Survey:
-        origin = (await self.lineage_of(session_id, "strong")).origin
+        origin = (await self.read_what_can_be(lineage.kind, session_id)).state.origin
         survey = _Survey(await self.views_of_session(session_id, origin))
         for key in survey.views:
             if key.kind is scopes.kind:
                 [scope] = key.keys
-                index = (await self.read(scopes.kind, scope, consistency="strong")).state
+                index = (await self.read_what_can_be(scopes.kind, scope)).state
                 survey.claims += [(blob, claim_of(scope, v)) for v, blob in index.blobs.items()]
             if key.kind is artifacts.kind:
-                folded = await self.read(key.kind, *key.keys, consistency="strong")
+                folded = await self.read_what_can_be(artifacts.kind, *key.keys)
                 for held in list(folded.state.values()):
                     # What a fork shares with its origin stays with the origin.
                     if session_keys(held.saved.scope) == key.keys:
@@ -129,12 +130,14 @@ class Erasure(Clearing):
                 survey.fragments.add(await self._blobs.get(saved.blob) or b"")
 
     async def _count(self, survey: _Survey, key: Key[Any]) -> None:
-        async for page in self.log.read(self.subject(key.kind, *key.keys)):
-            for envelope in (e for record in page for e in record.envelopes):
-                if envelope.type not in (CLEARED, FORKED):
-                    survey.removed[key.kind.name] += 1
-                    survey.payload_bytes += len(envelope.payload)
-                    survey.fragments.add(envelope.payload)
+        subject = self.subject(key.kind, *key.keys)
+        async with aclosing(readable(self.log, subject)) as pages:
+            async for page in pages:
+                for envelope in page:
+                    if envelope.type not in (CLEARED, FORKED):
+                        survey.removed[key.kind.name] += 1
+                        survey.payload_bytes += len(envelope.payload)
+                        survey.fragments.add(envelope.payload)
 
     async def _read_back(self, survey: _Survey) -> set[str]:
         """The names of what is not gone."""

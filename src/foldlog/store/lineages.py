@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from foldlog.envelope import draft
-from foldlog.errors import SessionHasForks
+from foldlog.errors import LogCorrupt, SessionHasForks
 from foldlog.kind import Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import dump
-from foldlog.store.primitives import Primitives
+from foldlog.store.tombstones import clear_view
 from foldlog.views import Consistency, refold
-from foldlog_projections import lineage, traces
+from foldlog.views.salvage import salvage
+from foldlog_projections import lineage
+from foldlog_projections.fold import Folded
 from foldlog_projections.lineage import Began, Ended, Fork, Lineage
 
 
@@ -26,10 +29,11 @@ class OfSession(Protocol):
     session_id: str
 
 
+S = TypeVar("S")
 T = TypeVar("T", bound=OfSession)
 
 
-class Lineages(Primitives):
+class Lineages(Ownership):
     """Where sessions come from, and which go on from them."""
 
     @property
@@ -45,12 +49,22 @@ class Lineages(Primitives):
         """The log as of the moment at which a fork left its origin."""
         return self.log_at(LogPosition.parse(began.position))
 
-    async def inherited_traces(self, began: Began | None) -> set[str]:
-        """The traces that a fork shares with its origin: they stay when the fork goes."""
+    async def inherited(self, began: Began | None, kind: Kind[S]) -> S:
+        """What a session's list had when the fork began: its views stay when the fork goes."""
         if began is None:
-            return set()
-        subject = self.subject(traces.kind, began.session_id)
-        return set((await refold(self.origin_log(began), traces.kind, subject)).state)
+            return kind.initial()
+        subject = self.subject(kind, began.session_id)
+        return (await refold(self.origin_log(began), kind, subject)).state
+
+    async def read_what_can_be(self, kind: Kind[S], *keys: str) -> Folded[S]:
+        """Read a view strongly, of all that can be read where some of it cannot.
+
+        Errors as `salvage`.
+        """
+        try:
+            return await self.read(kind, *keys, consistency="strong")
+        except LogCorrupt:
+            return await salvage(self.forked_log, kind, self.subject(kind, *keys))
 
     async def relatives(self, session_id: str) -> list[str]:
         """All other sessions that may share what this one holds, as of now."""
@@ -79,7 +93,15 @@ class Lineages(Primitives):
             origin = state.origin
             return [Ended()]
 
-        await self.decide(lineage.kind(session_id), close)
+        key = lineage.kind(session_id)
+        try:
+            await self.decide(key, close)
+        except LogCorrupt:
+            close((await self.read_what_can_be(lineage.kind, session_id)).state)
+            known = origin
+            await clear_view(self, key, remember=False)
+            await self.decide(key, close)
+            return known
         return origin
 
     async def leave_origin(self, session_id: str, origin: Began) -> None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import mapping
-from foldlog.store.primitives import Primitives
 from foldlog.store.restoring import restore
 from foldlog.views import Consistency
 from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
 
 
-class Memory(Primitives):
-    """Short-term memory by key, as `"{tenant}:{user}:{session}"`."""
+class Memory(Ownership):
+    """Short-term memory by key, `"{tenant}:{user}:{session}"`: it belongs to that session."""
 
     @operation(nothing, writes=True)
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
         """Save the state of `key`; the last save stands. Errors as `save_event`."""
-        record = MemorySaved(mapping(state, "state"))
-        await self.append_drafts(self.drafts("save_memory_state", memory.kind(key), record))
+        of = memory.kind(key)
+        saved = self.drafts("save_memory_state", of, MemorySaved(mapping(state, "state")))
+        await self.append_of_session(memory.session_of(key), of, saved)
 
     @operation(nothing)
     async def load_memory_state(

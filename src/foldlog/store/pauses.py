@@ -8,25 +8,32 @@ from typing import Any
 import msgspec
 
 from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import mapping
-from foldlog.store.primitives import Primitives
 from foldlog.store.restoring import restore
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
 
-class Pauses(Primitives):
+class Pauses(Ownership):
     """Pauses by token. They expire by the log's time of the save."""
 
     @operation(nothing, writes=True)
-    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+    async def save_planner_state(
+        self, token: str, payload: dict[str, Any], *, session_id: str | None = None
+    ) -> None:
         """Save the state under which `token` resumes.
 
         Saving what was consumed once does not bring it back: a late retry has no effect. Errors
         as `save_event`.
+
+        Args:
+            session_id: the session that the pause belongs to, and is cleared with.
         """
         record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
-        await self.append_drafts(self.drafts("save_planner_state", pauses.kind(token), record))
+        key = pauses.kind(token)
+        saved = self.drafts("save_planner_state", key, record)
+        await self.append_of_session(session_id, key, saved)
 
     @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from foldlog.errors import AppendConflict
+from contextlib import aclosing
+
+import msgspec
+
+from foldlog.envelope import draft, upsert_id
+from foldlog.errors import AppendConflict, LogCorrupt
+from foldlog.log.port import Append
 from foldlog.store.blobs import BlobStore
+from foldlog.store.payloads import dump
 from foldlog.store.primitives import Primitives
 from foldlog.store.tombstones import bury, clear_view
+from foldlog.views.salvage import readable, salvage
 from foldlog_projections import scoped, scopes
 from foldlog_projections.blobs import Claim
+from foldlog_projections.scoped import Written
+from foldlog_projections.scopes import Deleted
 
 
 def scope_of_session(session_id: str) -> str:
@@ -39,9 +49,16 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
     buried: dict[str, str | int] = {}
     first, later, is_purged = 0, dict[str, int](), False
     while True:
-        folded, head = await store.read_at(scopes.kind, name)
+        stand: dict[str, str | int] = {}
+        try:
+            folded, head = await store.read_at(scopes.kind, name)
+        except LogCorrupt:
+            subject = store.subject(scopes.kind, name)
+            folded, head = await salvage(store.forked_log, scopes.kind, subject), None
+            stand |= {key: 0 for _, (_, key) in await store.keys(scoped.kind, (name,))}
         state, stored = folded.state, list(folded.state.blobs.items())
-        stand = {key: each.version for key, each in state.entries.items()} | state.gone
+        stand |= {key: each.version for key, each in state.entries.items()}
+        stand |= state.gone
         left = [key for key, version in stand.items() if buried.get(key) != version]
         if left:
             seqs = await bury(store, (store.subject(scoped.kind, name, key) for key in left))
@@ -67,3 +84,25 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
         except AppendConflict:
             continue
         return
+
+
+async def clear_key(store: Primitives, blobs: BlobStore, name: str, key: str) -> None:
+    """Erase one key of a scope, by the scope's subject key: its values, past ones too, its links.
+
+    Raises:
+        LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
+    """
+    subject = store.subject(scoped.kind, name, key)
+    stored: dict[str, str] = {}
+    async with aclosing(readable(store.log, subject)) as pages:
+        async for envelopes in pages:
+            for envelope in envelopes:
+                if envelope.type == scoped.WRITTEN:
+                    blob = msgspec.msgpack.decode(envelope.payload, type=Written).blob
+                    stored |= {envelope.id: blob} if blob else {}
+    body = dump(Deleted(key))
+    deleted = draft(scopes.DELETED, body, id=upsert_id(body))
+    index = Append(store.subject(scopes.kind, name), (deleted,))
+    await clear_view(store, scoped.kind(name, key), remember=False, also=[index])
+    for version, blob in stored.items():
+        await blobs.release(blob.partition("-")[0], claim_of(name, version))

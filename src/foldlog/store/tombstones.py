@@ -15,12 +15,13 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from foldlog.envelope import CLEARED, Draft, draft, upsert_id
-from foldlog.errors import AppendConflict, AppendUnknown
+from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Cleared, clearing
+from foldlog.views.salvage import salvage
+from foldlog_projections.fold import Cleared, Folded, clearing
 
 S = TypeVar("S")
 
@@ -58,7 +59,7 @@ async def clear_view(
         if head not in (None, end):
             raise AppendConflict(subject.name, head or 0, end)
         held = folded.state
-        tombstones = [*map(_tombstone, (remember and clearing(folded)) or [_FORGETTING])]
+        tombstones = _tombstones(folded, remember)
         if not folded.seen and end < folded.cleared_at + len(tombstones):
             before = folded.cleared_at  # an interrupted clearing may not have purged
             return {}
@@ -66,7 +67,14 @@ async def clear_view(
         before = end + 1
         return {key: Decided(tombstones, None)}
 
-    await store.decide_drafts([key], decide, also=also)
+    try:
+        await store.decide_drafts([key], decide, also=also)
+    except LogCorrupt:
+        # What cannot be read goes unread; what can be is remembered.
+        folded = await salvage(store.forked_log, key.kind, subject)
+        held = folded.state
+        before = (await store.forked_log.heads())[subject.shard] + 1
+        await store.append_atomically([Append(subject, _tombstones(folded, remember)), *also])
     if before:
         # In this order: a writer of snapshots looks afterwards whether the log begins as it did.
         await store.forked_log.purge(subject, before=before)
@@ -95,6 +103,10 @@ async def bury(store: Primitives, subjects: Iterable[Subject]) -> list[int]:
             store.hot_views.acked(subject, seq)
         found += seqs
     return found
+
+
+def _tombstones(folded: Folded[Any], remember: bool) -> tuple[Draft, ...]:
+    return tuple(map(_tombstone, (remember and clearing(folded)) or [_FORGETTING]))
 
 
 def _tombstone(body: bytes) -> Draft:

@@ -14,7 +14,6 @@ and an older save of the same writer.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -368,8 +367,8 @@ class Outbox:
 
     async def _probe(self, shard: int) -> None:
         """Append something of no meaning. Raises AppendFailed if the shard takes nothing now."""
-        keys = (self._log.namespace.subject(_PROBE, f"{number}") for number in itertools.count())
-        subject = next(subject for subject in keys if subject.shard == shard)
+        namespace = self._log.namespace
+        subject = namespace.subject(_PROBE, namespace.key_on(shard, _PROBE))
         await self._log.append([Append(subject, (draft(_PROBE, b"\xc0", id="probe"),))])
 
 

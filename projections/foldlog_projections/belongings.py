@@ -1,0 +1,32 @@
+"""Which views belong to one session, of those whose keys alone do not tell.
+
+The session's tasks, updates and the like stand under its id and need no entry.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
+
+
+class Belonging(msgspec.Struct, frozen=True):
+    """`belonging.added`: the view of that kind and those keys belongs to the session."""
+
+    kind: str
+    keys: tuple[str, ...]
+
+
+def _add(state: dict[Belonging, bool], added: Belonging, _: Recorded) -> dict[Belonging, bool]:
+    state[added] = True
+    return state
+
+
+kind = Kind(
+    "belongings",
+    keys=("session_id",),
+    owner="session",
+    records={"belonging.added": Belonging},
+    fold=Fold(dict, _add, state=dict[Belonging, bool]),
+)

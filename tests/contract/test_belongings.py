@@ -1,0 +1,218 @@
+"""What belongs to a session beside its own records goes with it, and can be deleted by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import foldlog
+from foldlog import kinds
+from foldlog.envelope import draft
+from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append, Stored
+from foldlog.subjects import Subject
+from tests.conftest import OpenStore
+from tests.support.build import binding, update
+
+MEMORY = "acme:ann:trip"
+
+
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+notes = foldlog.Kind(
+    "notes", keys=("name",), records={"note.saved": Noted}, fold=foldlog.every
+)
+
+
+async def fill(store: foldlog.Store) -> None:
+    """Puts something of every kind that may belong to a session into session `trip`."""
+    await store.save_memory_state(MEMORY, {"seat": "12A"})
+    await store.save_planner_state("token", {"step": 1}, session_id="trip")
+    await store.save_remote_binding(binding(trace_id="far", task_id="t"), session_id="trip")
+
+
+async def contents(store: foldlog.Store) -> list[Any]:
+    views = [kinds.memory(MEMORY), kinds.pauses("token"), kinds.bindings("far")]
+    memory, pause, bindings = await store.views(views, consistency="strong")
+    return [each for each in (memory, pause.waiting, *bindings) if each is not None]
+
+
+@pytest.mark.parametrize("erases", [False, True], ids=["clear", "erase"])
+async def test_what_belongs_to_a_session_goes_with_it(
+    store: foldlog.Store, reopen: OpenStore, erases: bool
+) -> None:
+    await fill(store)
+    await store.save_memory_state("acme:bob:other", {"seat": "1C"})
+    await store.save_memory_state("profile", {"name": "Ann"})
+    assert len(await contents(store)) == 3
+    if erases:
+        erased = await (await reopen()).erase_session("trip")
+        assert erased.readable == ()
+        assert erased.removed == {"bindings": 1, "belongings": 3, "memory": 1, "pauses": 1}
+    else:
+        await (await reopen()).clear_session("trip")
+    for reader in (store, await reopen()):
+        assert await contents(reader) == []
+        assert await reader.load_memory_state(MEMORY, consistency="strong") is None
+        assert await reader.load_memory_state("acme:bob:other") == {"seat": "1C"}
+        assert await reader.load_memory_state("profile") == {"name": "Ann"}
+        assert await reader.sessions() == ["other"]
+
+
+async def test_a_session_that_goes_on_after_it_was_erased_is_erased_again(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    """The writer had the session's list in memory, and another process clears it."""
+    other = await reopen()
+    for seat in ("12A", "12B", "12C"):
+        await store.save_memory_state(MEMORY, {"seat": seat})
+        assert await store.sessions() == ["trip"]
+        await other.erase_session("trip")
+        assert await other.load_memory_state(MEMORY, consistency="strong") is None
+        assert await store.load_memory_state(MEMORY, consistency="strong") is None
+
+
+async def test_later_saves_append_nothing_but_themselves(store: foldlog.Store) -> None:
+    for number in range(3):
+        await store.save_memory_state(MEMORY, {"n": number})
+    assert len(await store.items(kinds.memory(MEMORY))) == 3
+    assert len(await store.items(kinds.belongings("trip"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "session"),
+    [
+        ("a:b:c", "c"),
+        ("a:b:c%3Ad%25", "c:d%"),
+        ("a:b:%5F", "_"),
+        ("a:b:_", None),
+        ("a:b:", None),
+        ("user:c", None),
+        ("c", None),
+    ],
+)
+async def test_a_memory_is_the_sessions_that_its_key_ends_in(
+    store: foldlog.Store, key: str, session: str | None
+) -> None:
+    await store.save_memory_state(key, {"n": 1})
+    assert await store.sessions() == ([] if session is None else [session])
+
+
+async def test_a_failed_block_saves_nothing_that_belongs(store: foldlog.Store) -> None:
+    with pytest.raises(RuntimeError):
+        async with store.atomic():
+            await store.save_memory_state(MEMORY, {"n": 1})
+            raise RuntimeError
+    assert await store.load_memory_state(MEMORY, consistency="strong") is None
+    async with store.atomic():
+        await store.save_memory_state(MEMORY, {"n": 2})
+        await store.save_memory_state(MEMORY, {"n": 3})
+    await store.clear_session("trip")
+    assert await store.load_memory_state(MEMORY, consistency="strong") is None
+
+
+@pytest.mark.parametrize("shards", [4])
+async def test_a_block_may_save_memory_whose_session_lives_on_another_shard(
+    reopen: OpenStore, shards: int
+) -> None:
+    store = await reopen(shards=shards)
+    for number in range(4):
+        async with store.atomic():
+            await store.save_memory_state(f"a:b:s{number}", {"n": number})
+        await store.clear_session(f"s{number}")
+        assert await store.load_memory_state(f"a:b:s{number}", consistency="strong") is None
+
+
+async def test_a_kind_of_ones_own_may_belong_to_a_session(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[notes])
+    await store.belong("trip", notes("list"))
+    await store.append(notes("list"), Noted("passport"))
+    without = await reopen()  # as the command line, which does not know the kind
+    assert (await without.erase_session("trip")).removed == {"belongings": 1, "notes": 1}
+    assert await store.view(notes("list"), consistency="strong") == []
+
+
+# --- deleting one view --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(3))
+async def test_each_can_be_deleted_by_itself(
+    store: foldlog.Store, reopen: OpenStore, number: int
+) -> None:
+    await fill(store)
+    key = [kinds.memory(MEMORY), kinds.pauses("token"), kinds.bindings("far")][number]
+    await (await reopen()).delete(key)
+    assert len(await contents(store)) == 2
+    await fill(store)  # also a repetition counts
+    assert len(await contents(store)) == 3
+
+
+async def test_a_session_that_is_forked_keeps_its_views(store: foldlog.Store) -> None:
+    await store.save_update(update("u", "trip"))
+    await store.fork("trip")
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.delete(kinds.updates("trip"))
+    assert len(await store.list_updates("trip", consistency="strong")) == 1
+
+
+async def test_what_has_no_records_cannot_be_deleted(reopen: OpenStore) -> None:
+    count = foldlog.Kind("counted", of=kinds.updates, fold=foldlog.Fold(int, lambda n, *_: n + 1))
+    store = await reopen(kinds=[count])
+    with pytest.raises(foldlog.PayloadError, match="delete from updates"):
+        await store.delete(count("trip"))
+
+
+# --- what cannot be read ------------------------------------------------------------------------
+
+FAMILIES = (
+    *("updates", "tasks", "session", "traces", "belongings", "lineage", "artifacts"),
+    *("memory", "events", "scopes", "scoped"),
+)
+
+
+async def damage(store: foldlog.Store, subject: Subject, *, whole: bool) -> None:
+    """Store a record whose envelope no fold takes, or a message that is no record at all."""
+    if not whole:
+        await store.log.append([Append(subject, (draft("no.such", b"\xc1", id="damage"),))])
+        return
+    log: Any = store.log
+    if isinstance(log, MemoryLog):
+        log._heads[subject.shard] += 1
+        stored = Stored(subject.name, log._heads[subject.shard], "2026-01-01T00:00:00Z", b"garbage")
+        log._stored[subject].append(stored)
+    else:
+        await log._client.request(subject.name, b"garbage", timeout=5)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["envelope", "message"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_what_cannot_be_read_stops_neither_erasing_nor_listing(
+    store: foldlog.Store, reopen: OpenStore, family: str, whole: bool
+) -> None:
+    await fill(store)
+    await store.save_update(update("u", "trip"))
+    await store.save_event(foldlog.StoredEvent("session:trip", 1.0, "x", None, None, {}))
+    await store.scoped.write(foldlog.scoped.Scope.session("trip"), "k", 1)
+    keys = {
+        "memory": (MEMORY,),
+        "events": ("session:trip",),
+        "scopes": ("session:trip",),
+        "scoped": ("session:trip", "k"),
+    }.get(family, ("trip",))
+    subject = store.subject(family, *keys)
+    await damage(store, subject, whole=whole)
+    cold = await reopen()
+    assert await cold.sessions() == ["trip"]
+    erased = await cold.erase_session("trip")
+    assert erased.readable == ()
+    after = await reopen()
+    assert await contents(after) == []
+    assert await after.list_updates("trip", consistency="strong") == []
+    assert await after.sessions() == []
+    await after.save_update(update("v", "trip"))
+    assert [each.update_id for each in await after.list_updates("trip")] == ["v"]
+    await after.clear_session("trip")
