@@ -9,6 +9,7 @@ Their records are as `docs/log-format.md` says. Appending to them is what the st
 from __future__ import annotations
 
 from foldlog_projections.artifacts import kind as artifacts
+from foldlog_projections.belongings import kind as belongings
 from foldlog_projections.bindings import kind as bindings
 from foldlog_projections.events import kind as events
 from foldlog_projections.memory import kind as memory
@@ -22,6 +23,7 @@ from foldlog_projections.updates import kind as updates
 
 __all__ = [
     "artifacts",
+    "belongings",
     "bindings",
     "events",
     "memory",

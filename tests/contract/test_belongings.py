@@ -23,9 +23,7 @@ class Noted(msgspec.Struct, frozen=True):
     text: str
 
 
-notes = foldlog.Kind(
-    "notes", keys=("name",), records={"note.saved": Noted}, fold=foldlog.every
-)
+notes = foldlog.Kind("notes", keys=("name",), records={"note.saved": Noted}, fold=foldlog.every)
 
 
 async def fill(store: foldlog.Store) -> None:
@@ -103,10 +101,13 @@ async def test_a_memory_is_the_sessions_that_its_key_ends_in(
 
 
 async def test_a_failed_block_saves_nothing_that_belongs(store: foldlog.Store) -> None:
-    with pytest.raises(RuntimeError):
+    async def fail() -> None:
         async with store.atomic():
             await store.save_memory_state(MEMORY, {"n": 1})
             raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
     assert await store.load_memory_state(MEMORY, consistency="strong") is None
     async with store.atomic():
         await store.save_memory_state(MEMORY, {"n": 2})
@@ -185,7 +186,7 @@ async def damage(store: foldlog.Store, subject: Subject, *, whole: bool) -> None
         stored = Stored(subject.name, log._heads[subject.shard], "2026-01-01T00:00:00Z", b"garbage")
         log._stored[subject].append(stored)
     else:
-        await log._client.request(subject.name, b"garbage", timeout=5)
+        await log.connection.request(subject.name, b"garbage", timeout=5)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["envelope", "message"])

@@ -331,7 +331,9 @@ class Primitives(Core):
                 if not heads.keys() <= decided.keys():  # nothing would prove what was read
                     continue
             appends = [
-                Append(self._subject(key), tuple(found.drafts), heads.get(key))
+                Append(
+                    self.subject(key.kind.family, *key.keys), tuple(found.drafts), heads.get(key)
+                )
                 for key, found in decided.items()
             ]
             if not appends:
@@ -396,6 +398,7 @@ class Primitives(Core):
     def _drafted(
         self, method: str, key: Key[Any], records: Sequence[msgspec.Struct]
     ) -> list[Draft]:
+        self._subject(key)  # refuses an unknown kind
         if key.kind.of is not None:
             raise PayloadError(key.kind.name, f"append to {key.kind.of.name}, which it folds")
         return [self.drafted(method, key, each) for each in records]
