@@ -32,6 +32,7 @@ def cleared(payload: bytes) -> Recorded:
 PAYLOADS = {
     "agentlist": {"scope": "a/1"},
     "agentstates": {"changes": [{"key": "k", "delta": [0, {"n": 1}]}]},
+    "belongings": {"kind": "memory", "keys": ["k"]},
     "bindings": {"context_id": None, "task_id": "t"},
     "lineage": {"session_id": "s", "position": "@1"},
     "scopes": {"key": "k"},
