@@ -209,7 +209,6 @@ async def test_the_configuration_allows_all_that_a_store_asks(
     [
         "$JS.API.STREAM.DELETE.FOLDLOG_default_0",
         "$JS.API.STREAM.UPDATE.FOLDLOG_default_0",
-        "$JS.API.STREAM.MSG.DELETE.FOLDLOG_default_0",
         "$JS.API.STREAM.RESTORE.FOLDLOG_default_0",
         "$JS.API.STREAM.SNAPSHOT.FOLDLOG_default_0",
         "$SYS.REQ.SERVER.PING",

@@ -227,10 +227,13 @@ class Log(Protocol):
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
         """Remove records whose sequence is below `before`: of a subject, a branch or a shard.
 
-        Each is one request, however many records go; after an error purging again is safe.
+        Of a subject or a branch, the oldest go first, and no file holds their bytes when this
+        returns: each record costs the server a rewrite of the block in which it stands. Of a shard,
+        whole blocks go in one request. After an error purging again is safe.
 
         Raises:
-            ConfigurationError: `which` names more than one branch. Nothing was removed.
+            ConfigurationError: `which` names more than one branch, or the server denies deletes.
+                Nothing was removed.
         """
         ...
 

@@ -30,9 +30,10 @@ class Side(Protocol):
         """How many bytes a subject may hold."""
         ...
 
-    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
-        """Replace what stands under each subject. The caller bounds what is under way at once.
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> bool:
+        """Store each message whose subject holds nothing; return whether that was all of them.
 
+        The caller bounds what is under way at once. To replace a message, purge it first.
         `ttl`: the seconds after which it may be removed; None for never.
 
         Raises:
@@ -59,7 +60,7 @@ class Side(Protocol):
         ...
 
     async def purge(self, matching: str) -> None:
-        """Remove what matches a filter; fine if nothing does. Purging again is safe."""
+        """Remove what matches a filter, as `Log.purge` does; fine if nothing does."""
         ...
 
 
@@ -72,9 +73,10 @@ class MemorySide:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> bool:
         await asyncio.sleep(0)  # a server is never reached without giving way
-        self.stored.update(messages)
+        stored = [self.stored.setdefault(subject, data) is data for subject, data in messages]
+        return all(stored)
 
     async def get(
         self, subjects: Sequence[str], *, patience: float | None = None

@@ -11,11 +11,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from foldlog.errors import AppendFailed
 from foldlog.log.side import MemorySide, Side
 from foldlog.subjects import Namespace, Subject, snapshot
 
 _PATIENCE: Final = 1.0
 """Seconds to wait for what can be done without."""
+
+_ATTEMPTS: Final = 3
+"""How often a part that others write at the same time is replaced."""
 
 _AT_ONCE: Final = 8
 """Parts asked for side by side: what is under way stays bounded."""
@@ -61,12 +65,17 @@ class SnapshotStore:
         return bool(await self._side.subjects(snapshot(subject.name, "*")))
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
-        """Store `data`.
+        """Store `data` in the place of what is there, which is erased.
 
         Raises:
             AppendFailed, ConfigurationError: refused. LogUnavailable: it may be stored or not.
         """
-        await self._side.put([(place(subject, number, edition), data)])
+        where = place(subject, number, edition)
+        for _ in range(_ATTEMPTS):
+            if await self._side.put([(where, data)]):
+                return
+            await self._side.purge(where)
+        raise AppendFailed(f"others write {where} all the time")
 
     async def purge(self, subject: Subject) -> None:
         """Remove the snapshots of a subject, of every edition; fine if there is none.

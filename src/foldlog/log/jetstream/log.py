@@ -286,17 +286,22 @@ class JetStreamLog:
         return unfollow
 
     async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        # Without a filter the server drops whole blocks instead of looking at every message.
-        body: dict[str, object] = {"seq": before}
+        matching = ""
         if not isinstance(which, int):
-            body["filter"] = checked_filter(
-                which.matching if isinstance(which, Branch) else which.name
-            )
+            matching = checked_filter(which.matching if isinstance(which, Branch) else which.name)
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
         shard = self._shards[which if isinstance(which, int) else which.shard]
-        await shard.gate.announce_purge()
-        await shard.stream.purge(body)
+        announce = shard.gate.announce_purge
+        if not matching:  # the server drops whole blocks instead of looking at every message
+            await announce()
+            await shard.stream.purge({"seq": before})
+            return
+        # It may take longer than one announcement covers, so each request sees to it.
+        stream = StreamClient(
+            self.connection, shard.stream.name, timeout=self.timeout, check=announce
+        )
+        await stream.erase(matching, before=before)
 
     async def check(self) -> list[Loss]:
         found = await _all(shard.gate.check() for shard in self._shards)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
+from nats.aio.msg import Msg
 
 from foldlog.errors import LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost
 
 PATIENCE: Final = 1.0
@@ -72,6 +74,25 @@ async def ask(
     payload = b"" if body is None else msgspec.json.encode(body)
     msg = await connection.request(f"$JS.API.{verb}", payload, timeout=timeout)
     return msgspec.json.decode(msg.data, type=answer)
+
+
+async def ask_all(
+    connection: Connection, requests: Sequence[Outgoing], *, timeout: float
+) -> list[Msg]:
+    """Send requests to one subject at once; return the reply to each, in order.
+
+    Raises:
+        Forbidden: this account may not send them. ReplyLost: a reply did not come in time.
+    """
+    subject = requests[0].subject
+    if not connection.forbids(subject):
+        replies = await connection.request_each(requests, timeout=timeout)
+        found = [reply for reply in replies if reply is not None]
+        if len(found) == len(replies):
+            return found
+    if connection.forbids(subject):
+        raise Forbidden(f"this account may not send to {subject}")
+    raise ReplyLost(f"{subject}: no reply came in {timeout:g} s")
 
 
 def found_message(answer: wire.MessageAnswer) -> wire.StoredMessage | None:

@@ -16,7 +16,7 @@ from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost, status_of
-from foldlog.log.jetstream.requests import PATIENCE, ask, retry
+from foldlog.log.jetstream.requests import PATIENCE, ask, ask_all, retry
 from foldlog.log.jetstream.stream import StreamClient, stored_of
 from foldlog.log.packing import OVERHEAD
 from foldlog.log.port import Stored
@@ -67,20 +67,22 @@ class SideStream:
     def max_bytes(self) -> int:
         return self.connection.max_payload - OVERHEAD
 
-    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> None:
-        await self.publish(messages, None if ttl is None else {"Nats-TTL": f"{ttl}s"})
+    async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> bool:
+        # What replaces another message makes the server forget that one, but not overwrite it.
+        headers = {"Nats-Expected-Last-Subject-Sequence": "0"}
+        return await self.publish(
+            messages, headers if ttl is None else {**headers, "Nats-TTL": f"{ttl}s"}
+        )
 
-    async def publish(
-        self, messages: Sequence[tuple[str, bytes]], headers: dict[str, str] | None = None
-    ) -> bool:
+    async def publish(self, messages: Sequence[tuple[str, bytes]], headers: dict[str, str]) -> bool:
         """As `put`; return False if a subject does not end where the headers expect it."""
-        block = header_block(headers) if headers else b""
+        block = header_block(headers)
         outgoing = [Outgoing(subject, data, block) for subject, data in messages]
         try:
-            replies = await self._replies(outgoing, self.timeout)
+            replies = await ask_all(self.connection, outgoing, timeout=self.timeout)
             if _is_unserved(replies):
                 await self._make_stream()
-                replies = await self._replies(outgoing, self.timeout)
+                replies = await ask_all(self.connection, outgoing, timeout=self.timeout)
         except Forbidden as error:
             raise AppendFailed(str(error)) from error
         if _is_unserved(replies):
@@ -101,7 +103,7 @@ class SideStream:
         asked = [Outgoing(direct, msgspec.json.encode({"last_by_subj": each})) for each in subjects]
 
         async def attempt(left: float) -> list[Msg]:
-            return await self._replies(asked, left)
+            return await ask_all(self.connection, asked, timeout=left)
 
         deadline = time.monotonic() + (self.timeout if patience is None else patience)
         try:
@@ -130,18 +132,9 @@ class SideStream:
         return list(await self._client.subjects(matching))
 
     async def purge(self, matching: str) -> None:
-        await self._client.purge({"filter": matching}, missing_ok=True)
-
-    async def _replies(self, requests: Sequence[Outgoing], timeout: float) -> list[Msg]:
-        subject = requests[0].subject
-        if not self.connection.forbids(subject):
-            replies = await self.connection.request_each(requests, timeout=timeout)
-            found = [reply for reply in replies if reply is not None]
-            if len(found) == len(replies):
-                return found
-        if self.connection.forbids(subject):
-            raise Forbidden(f"this account may not publish to {subject}")
-        raise ReplyLost(f"{self.name}: no reply came in {timeout:g} s")
+        error = (await self._client.describe()).error
+        if error is None or error.err_code != wire.NO_STREAM:
+            await self._client.erase(matching)
 
     async def _make_stream(self) -> None:
         # Creating is idempotent: if two processes make the stream at once, both succeed.

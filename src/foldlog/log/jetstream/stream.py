@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from foldlog.errors import LogTimeout, LogUnavailable
+import msgspec
+
+from foldlog.errors import ConfigurationError, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.requests import PATIENCE, ask, found_message, retry
+from foldlog.log.jetstream.requests import PATIENCE, ask, ask_all, found_message, retry
 from foldlog.log.port import Stored
 
 _FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
 """The server counts nanoseconds in 64 bits, and takes a time beyond them for another."""
 
+_DELETED_AT_ONCE: Final = 16
+"""Deletions under way at once. The server makes one after the other, and takes what else comes over
+the same connection in between (decision 19 says what one costs)."""
+
 T = TypeVar("T")
+
+_delete_decoder = msgspec.json.Decoder(wire.DeleteAnswer)
 
 
 class StreamClient:
@@ -28,8 +39,8 @@ class StreamClient:
 
     Args:
         check: awaited before each question about messages, so that none goes over a new
-            connection unchecked; what it raises is raised. None: this asks whatever the stream
-            may have lost.
+            connection unchecked, and before each deletion; what it raises is raised. None: this
+            asks whatever the stream may have lost.
     """
 
     def __init__(
@@ -112,23 +123,56 @@ class StreamClient:
         """
         return self._checked(await self.describe())
 
-    async def purge(
-        self,
-        body: Mapping[str, object],
-        *,
-        timeout: float | None = None,
-        missing_ok: bool = False,
-    ) -> None:
+    async def erase(self, matching: str, *, before: float = math.inf) -> None:
+        """Remove the messages whose subject matches and whose sequence is below `before`.
+
+        The server overwrites each with random bytes in its file before it answers (nats-server,
+        `eraseMsg`). The oldest go first. Erasing again is safe after any error.
+
+        Raises:
+            ConfigurationError: the stream denies it.
+        """
+        after = 0
+        while found := await self._next(matching, after, before):
+            await self.retry(partial(self._delete, found))
+            after = found[-1]
+        # What cannot be read cannot be found either, but purged.
+        bound = {} if math.isinf(before) else {"seq": before}
+        await self.purge({"filter": matching, **bound})
+
+    async def _next(self, matching: str, after: int, before: float) -> list[int]:
+        """Return the sequences of the next messages that match, as the leader has them."""
+        found = list[int]()
+        while len(found) < _DELETED_AT_ONCE:
+            stored = await self.message({"seq": after + 1, "next_by_subj": matching})
+            if stored is None or stored.seq >= before:
+                break
+            found.append(after := stored.seq)
+        return found
+
+    async def _delete(self, seqs: Sequence[int], timeout: float) -> None:
+        verb = f"$JS.API.STREAM.MSG.DELETE.{self.name}"
+        requests = [Outgoing(verb, msgspec.json.encode({"seq": seq})) for seq in seqs]
+        for reply in await ask_all(self.connection, requests, timeout=timeout):
+            error = _delete_decoder.decode(reply.data).error
+            if error is None or error.err_code == wire.NO_SEQUENCE:  # gone already
+                continue
+            if (await self.describe()).config.deny_delete:
+                raise ConfigurationError(
+                    f"stream {self.name} denies deletes, so nothing can be erased in it; the "
+                    "server does not let that be changed: copy what is to stay to a new namespace"
+                )
+            raise LogUnavailable(f"erasing in {self.name}: {error.description}")
+
+    async def purge(self, body: Mapping[str, object], *, timeout: float | None = None) -> None:
         """Purge once. A body without a filter purges all subjects.
 
-        Args:
-            timeout: in seconds; None: as for every question.
-            missing_ok: whether there need not be such a stream.
+        `timeout`: in seconds; None: as for every question.
         """
         verb, timeout = f"STREAM.PURGE.{self.name}", timeout or self.timeout
         answer = await ask(self.connection, verb, wire.PurgeAnswer, body, timeout=timeout)
-        if (error := answer.error) and not (missing_ok and error.err_code == wire.NO_STREAM):
-            raise LogUnavailable(f"purging {self.name}: {error.description}")
+        if answer.error is not None:
+            raise LogUnavailable(f"purging {self.name}: {answer.error.description}")
 
     async def confirm_leader(self, nowhere: str) -> None:
         """Return when a majority has confirmed the leader; `nowhere` is an empty subject of it.

@@ -1,7 +1,7 @@
 """The streams of a namespace: made once, checked at every connect, never loosened.
 
-Deletes of single messages are denied; rollups, message TTLs and schedules stay off: each is a way
-to lose an acked envelope. Purging stays allowed, for clearing and erasure.
+Rollups, message TTLs and schedules stay off: each is a way to lose an acked envelope. Deleting and
+purging stay allowed, for clearing and erasure: the account's rights say who may (decision 19).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMAT: Final = "foldlog.format"
 _NO_LEADER: Final = 503
 """What a cluster answers while it has no leader."""
 
-_RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "deny_delete", "republish")
+_RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
 """The settings that must be as `_config` has them; others are the operator's."""
 
 DUPLICATE_SECONDS: Final = 120.0
@@ -130,7 +130,6 @@ def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
         "num_replicas": replicas,
         "allow_direct": True,
         "allow_atomic": True,
-        "deny_delete": True,
         "duplicate_window": int(DUPLICATE_SECONDS * 1e9),
         "republish": {"src": subjects, "dest": live(subjects)},
         "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},

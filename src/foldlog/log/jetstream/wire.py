@@ -116,6 +116,13 @@ class PurgeAnswer(msgspec.Struct, frozen=True):
     error: ApiError | None = None
 
 
+class DeleteAnswer(msgspec.Struct, frozen=True):
+    """The answer to STREAM.MSG.DELETE."""
+
+    success: bool = False
+    error: ApiError | None = None
+
+
 class _ApiLevel(msgspec.Struct, frozen=True):
     level: int = 0
 
@@ -129,6 +136,7 @@ class AccountAnswer(msgspec.Struct, frozen=True):
 
 NO_CLUSTER_LEADER = 10008
 NO_MESSAGE = 10037
+NO_SEQUENCE = 10043
 NO_STREAM = 10059
 DUPLICATE_IN_BATCH = 10201
 DUPLICATE_IN_PROCESS = 10158
