@@ -31,7 +31,7 @@ OWN = {
     "Nats-Batch-Sequence",
     "Nats-Batch-Commit",
 }
-OF_BLOBS = {"Nats-TTL"}
+OF_BLOBS = {"Nats-TTL", "Nats-Expected-Last-Subject-Sequence"}
 
 
 async def save(store: foldlog.Store, text: str) -> None:

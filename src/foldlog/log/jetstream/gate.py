@@ -93,7 +93,7 @@ class StreamMarks:
 
     async def drop(self) -> None:
         """Remove the mark."""
-        await self._side.purge(self._subject)
+        await self._side.forget(self._subject)
 
 
 class Gate:

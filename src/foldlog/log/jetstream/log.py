@@ -293,11 +293,11 @@ class JetStreamLog:
             return  # sequences begin at 1, and to the server 0 means all of them
         shard = self._shards[which if isinstance(which, int) else which.shard]
         announce = shard.gate.announce_purge
+        await announce()
         if not matching:  # the server drops whole blocks instead of looking at every message
-            await announce()
             await shard.stream.purge({"seq": before})
             return
-        # It may take longer than one announcement covers, so each request sees to it.
+        # It may take longer than one announcement covers, so each request sees to the next one.
         stream = StreamClient(
             self.connection, shard.stream.name, timeout=self.timeout, check=announce
         )

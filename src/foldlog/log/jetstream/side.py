@@ -127,14 +127,18 @@ class SideStream:
         return await retry(self.connection, attempt, deadline, patience=PATIENCE)
 
     async def subjects(self, matching: str) -> list[str]:
-        if (await self._client.describe()).error is not None:
+        error = (await self._client.describe()).error
+        if error is not None and error.err_code == wire.NO_STREAM:
             return []
         return list(await self._client.subjects(matching))
 
     async def purge(self, matching: str) -> None:
-        error = (await self._client.describe()).error
-        if error is None or error.err_code != wire.NO_STREAM:
+        if await self.subjects(matching):
             await self._client.erase(matching)
+
+    async def forget(self, matching: str) -> None:
+        """Remove what matches a filter without overwriting it: what is nobody's text."""
+        await self._client.purge({"filter": matching}, missing_ok=True)
 
     async def _make_stream(self) -> None:
         # Creating is idempotent: if two processes make the stream at once, both succeed.

@@ -153,9 +153,10 @@ class StreamClient:
     async def _delete(self, seqs: Sequence[int], timeout: float) -> None:
         verb = f"$JS.API.STREAM.MSG.DELETE.{self.name}"
         requests = [Outgoing(verb, msgspec.json.encode({"seq": seq})) for seq in seqs]
-        for reply in await ask_all(self.connection, requests, timeout=timeout):
+        replies = await ask_all(self.connection, requests, timeout=timeout)
+        for seq, reply in zip(seqs, replies, strict=True):
             error = _delete_decoder.decode(reply.data).error
-            if error is None or error.err_code == wire.NO_SEQUENCE:  # gone already
+            if error is None or await self.message({"seq": seq}) is None:  # others were faster
                 continue
             if (await self.describe()).config.deny_delete:
                 raise ConfigurationError(
@@ -164,15 +165,23 @@ class StreamClient:
                 )
             raise LogUnavailable(f"erasing in {self.name}: {error.description}")
 
-    async def purge(self, body: Mapping[str, object], *, timeout: float | None = None) -> None:
+    async def purge(
+        self,
+        body: Mapping[str, object],
+        *,
+        timeout: float | None = None,
+        missing_ok: bool = False,
+    ) -> None:
         """Purge once. A body without a filter purges all subjects.
 
-        `timeout`: in seconds; None: as for every question.
+        Args:
+            timeout: in seconds; None: as for every question.
+            missing_ok: whether there need not be such a stream.
         """
         verb, timeout = f"STREAM.PURGE.{self.name}", timeout or self.timeout
         answer = await ask(self.connection, verb, wire.PurgeAnswer, body, timeout=timeout)
-        if answer.error is not None:
-            raise LogUnavailable(f"purging {self.name}: {answer.error.description}")
+        if (error := answer.error) and not (missing_ok and error.err_code == wire.NO_STREAM):
+            raise LogUnavailable(f"purging {self.name}: {error.description}")
 
     async def confirm_leader(self, nowhere: str) -> None:
         """Return when a majority has confirmed the leader; `nowhere` is an empty subject of it.
