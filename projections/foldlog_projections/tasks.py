@@ -17,7 +17,7 @@ from foldlog_projections.folds import task_of
 
 
 class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`task.saved`: a TaskState. Times are ISO 8601."""
+    """`task.saved`: a TaskState, and the `mode` that telemetry tells. Times are ISO 8601."""
 
     task_id: str
     session_id: str
@@ -32,6 +32,7 @@ class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     description: Content[str | None] = None
     result: Content[Any] = None
     progress: Content[Any] = None
+    mode: str | None = None
 
 
 SAVED: Final = "task.saved"

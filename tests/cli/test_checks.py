@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from foldlog.cli.checks import FULL_BYTES, TIGHT_BYTES, Verdict, of_health, size
 from foldlog.store import EmbeddedHealth, Health, StreamHealth
 
 STREAM = StreamHealth("FOLDLOG_acme_0", 0, 10, 4096, 3, 1, 10, 1, None, {})
-EMBEDDED = EmbeddedHealth(Path("/data"), 42, 4222, Path("/data/server.log"))
+EMBEDDED = EmbeddedHealth("/data", 42, 4222, "/data/server.log")
 HEALTH = Health(
     url="nats://127.0.0.1:4222",
     namespace="acme",
@@ -23,7 +23,7 @@ HEALTH = Health(
     embedded=EMBEDDED,
     hot_views=0,
 )
-CLUSTERED = STREAM._replace(replicas=3, leader="n1", peers_lag={"n2": 0, "n3": 0})
+CLUSTERED = replace(STREAM, replicas=3, leader="n1", peers_lag={"n2": 0, "n3": 0})
 
 
 def verdicts(health: Health, free_bytes: int | None = None) -> dict[str, Verdict]:
@@ -33,7 +33,7 @@ def verdicts(health: Health, free_bytes: int | None = None) -> dict[str, Verdict
 
 def of_stream(stream: StreamHealth) -> dict[str, Verdict]:
     """The verdicts on a log with this stream on a server elsewhere."""
-    return verdicts(HEALTH._replace(embedded=None, streams=(stream,)))
+    return verdicts(replace(HEALTH, embedded=None, streams=(stream,)))
 
 
 def test_an_embedded_server_in_good_health() -> None:
@@ -43,7 +43,7 @@ def test_an_embedded_server_in_good_health() -> None:
 
 def test_what_a_client_cannot_see_of_a_server_elsewhere_is_unknown() -> None:
     """Neither its sync_interval nor its disk; that is no failure."""
-    seen = verdicts(HEALTH._replace(embedded=None, durability="unknown", streams=(CLUSTERED,)))
+    seen = verdicts(replace(HEALTH, embedded=None, durability="unknown", streams=(CLUSTERED,)))
     assert seen["durability"] is Verdict.UNKNOWN
     assert seen["disk"] is Verdict.UNKNOWN
     assert Verdict.FAIL not in seen.values()
@@ -52,17 +52,17 @@ def test_what_a_client_cannot_see_of_a_server_elsewhere_is_unknown() -> None:
 
 def test_relaxed_durability_is_warned_about() -> None:
     """It is opt-in, and lossy."""
-    assert verdicts(HEALTH._replace(durability="relaxed"))["durability"] is Verdict.WARN
+    assert verdicts(replace(HEALTH, durability="relaxed"))["durability"] is Verdict.WARN
 
 
 def test_a_server_that_is_being_restarted() -> None:
     """It has no pid just now."""
-    assert verdicts(HEALTH._replace(embedded=EMBEDDED._replace(pid=None)))["process"] == "warn"
+    assert verdicts(replace(HEALTH, embedded=replace(EMBEDDED, pid=None)))["process"] == "warn"
 
 
 def test_a_slow_round_trip() -> None:
     """Every save waits for it."""
-    assert verdicts(HEALTH._replace(rtt_seconds=0.3))["round"] is Verdict.WARN
+    assert verdicts(replace(HEALTH, rtt_seconds=0.3))["round"] is Verdict.WARN
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_disk_that_fills(free: int, verdict: Verdict) -> None:
     [
         (CLUSTERED, Verdict.OK, Verdict.OK),
         (STREAM, Verdict.WARN, Verdict.OK),
-        (CLUSTERED._replace(leader=None, peers_lag={}), Verdict.FAIL, Verdict.OK),
-        (CLUSTERED._replace(peers_lag={"n2": 0}), Verdict.OK, Verdict.WARN),
-        (CLUSTERED._replace(peers_lag={"n2": 0, "n3": 7}), Verdict.OK, Verdict.WARN),
+        (replace(CLUSTERED, leader=None, peers_lag={}), Verdict.FAIL, Verdict.OK),
+        (replace(CLUSTERED, peers_lag={"n2": 0}), Verdict.OK, Verdict.WARN),
+        (replace(CLUSTERED, peers_lag={"n2": 0, "n3": 7}), Verdict.OK, Verdict.WARN),
     ],
     ids=["healthy", "one copy", "no leader", "peer missing", "peer behind"],
 )

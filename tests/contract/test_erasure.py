@@ -188,14 +188,18 @@ def test_fragments_are_found_in_files(tmp_path: Path) -> None:
     assert fragments.found_below(tmp_path) == 2
 
 
+def below(directory: Path) -> list[bytes]:
+    """What every file below a directory holds."""
+    return [path.read_bytes() for path in directory.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("backend", ["embedded"], indirect=True)
 async def test_what_an_embedded_servers_files_still_hold_is_told(store: foldlog.Store) -> None:
     await store.save_update(update("a", content=SECRET))
     erased = await store.erase_session("session")
     embedded = (await store.health()).embedded
     assert embedded is not None
-    files = [path for path in embedded.path.joinpath("jetstream").rglob("*") if path.is_file()]
-    held = any(SECRET.encode() in path.read_bytes() for path in files)
+    held = any(SECRET.encode() in found for found in below(Path(embedded.path, "jetstream")))
     assert erased.on_disk == int(held)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic import TypeAdapter
 
 import foldlog
 from tests.conftest import CONTAINER, OpenStore
@@ -121,6 +125,15 @@ async def test_health_tells_what_it_knows(store: foldlog.Store, backend: Backend
         assert 0 < health.embedded.port < 65_536
     else:
         assert health.embedded is None
+
+
+async def test_health_is_written_by_name(store: foldlog.Store) -> None:
+    await store.save_event(event())
+    health = await store.health()
+    by_pydantic = TypeAdapter(foldlog.Health).dump_python(health, mode="json")
+    by_msgspec = msgspec.json.decode(msgspec.json.encode(health))
+    assert by_pydantic == by_msgspec == json.loads(json.dumps(dataclasses.asdict(health)))
+    assert by_pydantic["streams"][0]["replicas"] == 1
 
 
 @pytest.mark.parametrize("backend", ["embedded", CONTAINER], indirect=True)

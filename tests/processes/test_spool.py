@@ -92,7 +92,7 @@ async def test_an_embedded_server_that_cannot_start(tmp_path: Path) -> None:
         for number in range(3):
             await store.save_update(update(f"{number}"))
         assert store.spool is not None
-        assert (store.spool.waiting, store.spool.directory) == (3, path / "spool")
+        assert (store.spool.waiting, store.spool.directory) == (3, str(path / "spool"))
         assert await store.list_updates("session") == []
         binary.unlink()
         binary.symlink_to(find_binary())

@@ -227,6 +227,12 @@ async def test_it_is_approved_from_elsewhere_after_a_restart(
     assert other.state.outcome(patch_id) == "applied"
 
 
+async def test_what_waits_says_how_it_was_offered(session: Session) -> None:
+    patch_id = await session.apply_context_patch(patch=patch(), strategy=MergeStrategy.HUMAN_GATED)
+    [waiting] = session.pending_patches.values()
+    assert (waiting.patch_id, waiting.strategy) == (patch_id, MergeStrategy.HUMAN_GATED)
+
+
 async def test_it_is_rejected_once(store: foldlog.Store, session: Session) -> None:
     patch_id = await queued(session)
     assert await session.reject_pending_patch(patch_id)

@@ -13,9 +13,10 @@ from foldlog import TaskStatus, TaskType, UpdateType
 from foldlog.sessions import (
     IllegalTransition,
     Session,
+    SessionManager,
     UnknownTask,
 )
-from foldlog.sessions.status import FINAL, NEXT
+from foldlog.sessions.lifecycle import FINAL, NEXT
 from tests.sessions.conftest import OpenSession
 from tests.sessions.support import running, statuses, told
 from tests.support.build import task
@@ -124,6 +125,56 @@ async def test_the_history_of_a_session_shows_each_save_whole(
     assert saves[-1]["result"] == 7
 
 
+async def test_a_session_lists_its_tasks_as_a_store_does(
+    store: foldlog.Store, session: Session, open_session: OpenSession
+) -> None:
+    other = await open_session()
+    await running(session, "a")
+    await session.spawn_task(task_id="b")
+    assert await other.list_tasks() == await store.list_tasks("s")
+    waiting = await other.list_tasks(status=TaskStatus.PENDING)
+    assert [each.task_id for each in waiting] == ["b"]
+
+
+async def test_what_cannot_be_done_says_what_to_call(session: Session) -> None:
+    await session.spawn_task(task_id="research")
+    with pytest.raises(IllegalTransition, match=r"session\.start_task\('research'\)"):
+        await session.report("research", "early")
+    await session.start_task("research")
+    await session.pause_task("research")
+    with pytest.raises(IllegalTransition, match=r"session\.resume_task\('research'\)"):
+        await session.complete_task("research")
+    with pytest.raises(UnknownTask, match=r"session\.spawn_task"):
+        await session.start_task("nobody")
+    with pytest.raises(TypeError, match=r"^Session\.start_task\(\)"):
+        await session.start_task()  # type: ignore[call-arg]
+
+
+async def test_a_state_stays_as_it_is(session: Session, open_session: OpenSession) -> None:
+    await running(session)
+    await session.update_context(llm_context={"n": [1]})
+    before, loaded = session.state, await (await open_session()).refresh()
+    await session.report("task", 1, progress={"n": 1})
+    await session.update_context(llm_context={"n": [1, 2]})
+    await session.spawn_task(task_id="other")
+    for state in (before, loaded):
+        assert (state.context.version, state.context.llm_context) == (1, {"n": [1]})
+        assert [(each.task_id, each.progress) for each in state.tasks] == [("task", None)]
+    assert session.get_task("task").progress == {"n": 1}
+    assert session.context.llm_context == {"n": [1, 2]}
+
+
+async def test_a_manager_opens_a_session_once(store: foldlog.Store) -> None:
+    async with SessionManager(state_store=store) as manager:
+        found = await asyncio.gather(*(manager.get_or_create("s") for _ in range(3)))
+        assert len(set(map(id, found))) == 1
+        assert manager.get("s") is found[0]
+        await running(found[0])
+        await manager.drop("s")
+        assert manager.get("s") is None
+        assert (await manager.get_or_create("s")).get_task("task").status is TaskStatus.RUNNING
+
+
 async def test_an_id_is_spawned_once(session: Session, open_session: OpenSession) -> None:
     actors = [session, await open_session()]
     results = await asyncio.gather(
@@ -178,7 +229,7 @@ async def test_what_was_appended_is_never_said_to_be_not(
         raise foldlog.LogUnavailable("gone")
 
     with monkeypatch.context() as outage:
-        outage.setattr(session._ledger, "read", away)
+        outage.setattr(session, "_read", away)
         with pytest.raises(foldlog.AppendUnknown) as raised:
             await session.spawn_task(task_id="task")
         with pytest.raises(foldlog.LogUnavailable):  # here there was nothing to append
@@ -241,7 +292,7 @@ async def test_nothing_is_reported_after_the_end(
     )
     refused = [each for each in results[1:] if isinstance(each, IllegalTransition)]
     assert len(refused) + sum(not isinstance(each, Exception) for each in results[1:]) == 20
-    store = session._journal
+    store = session._store
     kinds = [each.update_type for each in await store.list_updates("s")]
     ended = len(kinds) - kinds[::-1].index(foldlog.UpdateType.STATUS_CHANGE)
     assert foldlog.UpdateType.PROGRESS not in kinds[ended:]
@@ -288,7 +339,7 @@ async def test_tasks_that_others_save_are_a_sessions_too(
 async def test_the_tasks_of_a_fork_are_its_own(store: foldlog.Store, session: Session) -> None:
     await running(session)
     fork = await store.session(await store.fork("s", into="f"))
-    assert [each.session_id for each in fork.list_tasks()] == ["f"]
+    assert [each.session_id for each in await fork.list_tasks()] == ["f"]
     ended = await fork.complete_task("task")
     assert ended.session_id == "f"
     await store.save_task(ended)

@@ -84,6 +84,20 @@ async def test_a_sink_is_told_of_every_beginning_and_end_in_order() -> None:
     assert (cancelled.extra, cancelled.trace_id) == ({"reason": "enough"}, "trace")
 
 
+async def test_a_job_is_told_as_one_from_its_beginning_to_its_end() -> None:
+    sink = Heard()
+    async with (
+        foldlog.memory_store() as store,
+        store.session("s", telemetry=sink) as session,
+        store.session("s", telemetry=sink) as other,
+    ):
+        await session.spawn_task(task_id="job", task_type=TaskType.BACKGROUND, mode="job")
+        await session.start_task("job")
+        await session.report("job", 1, progress={"n": 1})
+        await other.complete_task("job")
+    assert [each.mode for each in sink.events] == ["job", "job"]
+
+
 async def test_a_sink_that_raises_fails_alone_and_is_heard_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

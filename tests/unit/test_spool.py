@@ -57,7 +57,7 @@ async def test_nothing_is_silent(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         }
         assert store.spool is not None
         assert store.spool.waiting == 4
-        assert store.spool.directory == tmp_path / "spool"
+        assert store.spool.directory == str(tmp_path / "spool")
         await process.drained()
         assert (await store.health()).spool == store.spool
     away = "LogUnavailable('the log is away')"

@@ -53,7 +53,7 @@ async def _examine(target: Target) -> AsyncIterator[Check]:
     for check in of_health(health, free):
         yield check
     data = Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
-    yield of_spool(look(directory_in(data if embedded is None else embedded.path)))
+    yield of_spool(look(directory_in(data if embedded is None else Path(embedded.path))))
 
 
 def _show(checks: list[Check]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -66,7 +67,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
             raise LogCorrupt(self.subject, self.seq, str(error)) from error
 
 
-class StreamInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
     """A shard as an operator sees it. Sizes in bytes; `peers_lag` counts operations, by peer."""
 
     name: str

@@ -72,9 +72,14 @@ class Store(BaseStore):
         Raises (when awaited):
             InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
         """
-        from foldlog.sessions.opening import session
+        from foldlog.sessions import Session
 
-        return Opening(lambda: session(self, session_id, telemetry))
+        async def open_() -> Session:
+            session = Session(session_id, self, telemetry)
+            await session.hydrate()
+            return session
+
+        return Opening(open_)
 
     def at(self, when: When) -> Past:
         """Return this store as it was at a moment, read-only: see `Past`.

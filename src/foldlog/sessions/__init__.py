@@ -1,8 +1,8 @@
-"""Sessions: what happens around a store, kept by it. `await store.session(session_id)` opens one.
+"""Sessions: `async with store.session(session_id) as session`.
 
-Context with versions, patches that a person approves, tasks from spawning to cancellation, groups,
-steering as it comes, short-term memory: all of it folded from the log, so that it survives its
-process and every worker sees the same. `docs/sessions.md` shows how.
+A context with versions, patches that a person approves, tasks from spawning to cancellation,
+groups, steering and short-term memory. All of it is folded from the log, so it survives its
+process, and every worker sees the same. `docs/sessions.md` shows how.
 """
 
 from foldlog.sessions.context import context_hash
@@ -15,6 +15,7 @@ from foldlog.sessions.errors import (
     UnknownGroup,
     UnknownTask,
 )
+from foldlog.sessions.manager import SessionManager
 from foldlog.sessions.memory import (
     ConversationTurn,
     MemoryBudget,
@@ -33,7 +34,7 @@ from foldlog.sessions.models import (
     SessionContext,
     TaskGroup,
 )
-from foldlog.sessions.session import Session
+from foldlog.sessions.session import Session, StreamingSession
 from foldlog.sessions.state import SessionState
 from foldlog.sessions.telemetry import (
     LoggingTaskTelemetrySink,
@@ -62,9 +63,11 @@ __all__ = [
     "PendingContextPatch",
     "Session",
     "SessionContext",
+    "SessionManager",
     "SessionState",
     "ShortTermMemory",
     "ShortTermMemoryConfig",
+    "StreamingSession",
     "Summarizer",
     "TaskGroup",
     "TaskTelemetryEvent",

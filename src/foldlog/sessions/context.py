@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import Draft
 from foldlog.sessions.errors import MergeRefused
 from foldlog.sessions.models import ContextPatch, MergeStrategy, SessionContext
-from foldlog.sessions.records import drafted
-from foldlog_projections import session
 from foldlog_projections.delta import difference
 from foldlog_projections.session import ContextChanged, State
 
 RESULTS: Final = "background_results"
 RESULT: Final = "background_result"
 
-_PARTS: Final = ("llm_context", "tool_context", "memory", "artifacts")
-
+_EMPTY: Final[Mapping[str, Any]] = {
+    "llm_context": {},
+    "tool_context": {},
+    "memory": {},
+    "artifacts": [],
+}
 _native: Final = msgspec.msgpack.Decoder()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -48,19 +49,23 @@ def context_of(state: State) -> SessionContext:
     return SessionContext(**parts, version=state.version, context_hash=state.hash)
 
 
-def changed(state: State, context: SessionContext) -> Draft:
-    """Return the envelope that makes this the next version of a session's context.
+def changed(state: State, parts: Mapping[str, Any]) -> ContextChanged:
+    """Return the record that puts these parts in place of what a session's context has.
+
+    The other parts are neither copied nor compared.
 
     Raises:
         PayloadError: a part cannot be held.
     """
-    value = {name: getattr(context, name) for name in _PARTS}
-    native = {name: _native.decode(codec.encode(part, name)) for name, part in value.items()}
-    delta = difference(state.context, native) or [1, {}, []]
-    return drafted(
-        session.CONTEXT,
-        ContextChanged(delta, state.version + 1, context_hash(context.llm_context)),
-    )
+    native = {name: _native.decode(codec.encode(part, name)) for name, part in parts.items()}
+    hash = state.hash
+    if "llm_context" in parts or state.context is None:
+        hash = context_hash(parts.get("llm_context", {}))
+    if state.context is None:
+        return ContextChanged([0, {**_EMPTY, **native}], state.version + 1, hash)
+    deltas = {name: difference(state.context[name], part) for name, part in native.items()}
+    delta = [1, {name: each for name, each in deltas.items() if each is not None}, []]
+    return ContextChanged(delta, state.version + 1, hash)
 
 
 def has_diverged(state: State, patch: ContextPatch) -> bool:
@@ -69,14 +74,16 @@ def has_diverged(state: State, patch: ContextPatch) -> bool:
     return (version is not None and version != state.version) or (bool(hash) and hash != state.hash)
 
 
-def merged(context: SessionContext, patch: ContextPatch, strategy: MergeStrategy) -> SessionContext:
-    """Return what a patch makes of a context, which is left as it is.
+def merged(state: State, patch: ContextPatch, strategy: MergeStrategy) -> dict[str, Any]:
+    """Return the `llm_context` that a patch makes of a session's, which is left as it is.
 
     Raises:
         MergeRefused: there is something else where patches are appended to.
     """
     content = patch.model_dump(mode="json")
-    llm_context = dict(context.llm_context)
+    llm_context: dict[str, Any] = {}
+    if state.context is not None:
+        llm_context = codec.decode(_encode(state.context["llm_context"]))
     if strategy is MergeStrategy.REPLACE:
         llm_context[RESULT] = content
     else:
@@ -84,4 +91,4 @@ def merged(context: SessionContext, patch: ContextPatch, strategy: MergeStrategy
         if not isinstance(results, list):
             raise MergeRefused(RESULTS, results)
         llm_context[RESULTS] = [*results, content]
-    return replace(context, llm_context=llm_context)
+    return llm_context

@@ -9,13 +9,14 @@ from typing import Final
 
 from foldlog.errors import FoldlogError
 
+_ENDED: Final = "it has ended; session.spawn_task(...) makes another one"
 _NEXT: Final = {
-    "PENDING": "start_task starts it",
-    "PAUSED": "resume_task lets it go on",
-    "RUNNING": "it runs",
-    "COMPLETE": "it has ended",
-    "FAILED": "it has ended",
-    "CANCELLED": "it has ended",
+    "PENDING": "call session.start_task({task_id}) first",
+    "PAUSED": "call session.resume_task({task_id}) first",
+    "RUNNING": "it may report, pause, complete, fail or be cancelled",
+    "COMPLETE": _ENDED,
+    "FAILED": _ENDED,
+    "CANCELLED": _ENDED,
 }
 """What to do with a task that cannot do what was asked."""
 
@@ -24,7 +25,7 @@ class IllegalTransition(FoldlogError):
     """A task cannot go where it was asked to. `status` is where it stands."""
 
     def __init__(self, task_id: str, status: str, wanted: str) -> None:
-        hint = _NEXT.get(str(status), "")
+        hint = _NEXT.get(str(status), "").format(task_id=repr(task_id)[:80])
         super().__init__(f"task {task_id!r:.80} is {status}: {wanted} is not possible; {hint}")
         self.task_id = task_id
         self.status = status
@@ -35,7 +36,7 @@ class UnknownTask(FoldlogError, LookupError):
     """The session has no such task."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is no task {task_id!r:.80}: spawn_task makes one")
+        super().__init__(f"there is no task {task_id!r:.80}: session.spawn_task(...) makes one")
         self.task_id = task_id
 
 
@@ -43,7 +44,7 @@ class UnknownGroup(FoldlogError, LookupError):
     """The session has no such group."""
 
     def __init__(self, group_id: str) -> None:
-        super().__init__(f"there is no group {group_id!r:.80}")
+        super().__init__(f"there is no group {group_id!r:.80}: session.create_group(...) makes one")
         self.group_id = group_id
 
 
@@ -51,7 +52,7 @@ class GroupSealed(FoldlogError):
     """No more tasks may join the group."""
 
     def __init__(self, group_id: str, status: str) -> None:
-        super().__init__(f"group {group_id!r:.80} is {status}: no task can join")
+        super().__init__(f"group {group_id!r:.80} is {status}: no task can join it")
         self.group_id = group_id
         self.status = status
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from foldlog import codec
+from foldlog.models import TaskStatus
 from foldlog.models._clock import utc_now
+from foldlog_projections.session import Group, PatchQueued
 
 
 class MergeStrategy(StrEnum):
@@ -63,12 +66,23 @@ class ContextPatch(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingContextPatch:
-    """A patch that waits for approval."""
+    """A patch that waits for approval, and the strategy that it was offered with."""
 
     patch_id: str
     task_id: str
     patch: ContextPatch
     queued_at: datetime
+    strategy: MergeStrategy = MergeStrategy.HUMAN_GATED
+
+    @classmethod
+    def restored(cls, queued: PatchQueued) -> Self:
+        """Return the patch that a record holds: a new object."""
+        return cls(
+            patch_id=queued.patch_id,
+            task_id=queued.task_id,
+            patch=ContextPatch.model_construct(**codec.decode(queued.patch)),
+            queued_at=datetime.fromisoformat(queued.queued_at),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +105,30 @@ class TaskGroup:
     sealed_at: datetime | None = None
     ended_at: datetime | None = None
 
+    @classmethod
+    def restored(cls, group: Group) -> Self:
+        """Return the group that is folded."""
+        completed = [t for t in group.task_ids if group.ended.get(t) == TaskStatus.COMPLETE]
+        failed = [t for t in group.task_ids if t in group.ended and t not in completed]
+        return cls(
+            group_id=group.group_id,
+            name=group.name,
+            status=group.status,
+            merge_strategy=MergeStrategy(group.strategy),
+            task_ids=group.task_ids,
+            completed_task_ids=tuple(completed),
+            failed_task_ids=tuple(failed),
+            created_at=datetime.fromisoformat(group.created_at),
+            sealed_at=_moment(group.sealed_at),
+            ended_at=_moment(group.ended_at),
+        )
+
     @property
     def pending_task_ids(self) -> tuple[str, ...]:
         """Those that have not ended."""
         ended = {*self.completed_task_ids, *self.failed_task_ids}
         return tuple(task_id for task_id in self.task_ids if task_id not in ended)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

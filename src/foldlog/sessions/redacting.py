@@ -34,9 +34,23 @@ class Redacting:
         self._redaction = redaction
         self._session_id = session_id
 
-    def context(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Parts of the context, those that are given."""
-        return dict(self._alike("update_context", session.CONTEXT, {}, parts))
+    def alike(
+        self, method: str, type: str, about: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Values of a record of that type: text stays text, a list a list, a mapping a mapping."""
+        about = {"session_id": self._session_id, **about}
+        return self._redaction.alike(_called(method), type, about, values)
+
+    def of_task(self, method: str, task_id: str, **one: Any) -> Any:
+        """One field of a task's change."""
+        [found] = self.alike(method, tasks.CHANGED, {"task_id": task_id}, one).values()
+        return found
+
+    def result(self, task_id: str, result: Any) -> Any:
+        """What a task gave; it may become anything."""
+        about = {"session_id": self._session_id, "task_id": task_id}
+        called = _called("complete_task")
+        return self._redaction.value(called, tasks.CHANGED, about, result=result)
 
     @drafting("patch")
     def patch(self, method: str, patch_id: str, patch: ContextPatch) -> ContextPatch:
@@ -46,7 +60,7 @@ class Redacting:
         fields = dict(patch)
         held = {name: value for name, value in fields.items() if name not in _OF_A_PATCH}
         about = {"patch_id": patch_id, "task_id": patch.task_id}
-        found = self._alike(method, session.QUEUED, about, held)
+        found = self.alike(method, session.QUEUED, about, held)
         try:
             return type(patch).model_validate({**fields, **found}, by_alias=False, by_name=True)
         except ValidationError:
@@ -65,34 +79,10 @@ class Redacting:
         found["context_snapshot"] = type(context).model_construct(**found["context_snapshot"])
         return dataclasses.replace(task, **found)
 
-    def result(self, task_id: str, result: Any) -> Any:
-        """What a task gave."""
-        about = self._about(task_id=task_id)
-        called = _called("complete_task")
-        return self._redaction.value(called, tasks.CHANGED, about, result=result)
-
-    def error(self, task_id: str, error: str) -> str:
-        """Why a task cannot do its work."""
-        found = self._alike("fail_task", tasks.CHANGED, {"task_id": task_id}, {"error": error})
-        text: str = found["error"]
-        return text
-
-    def progress(self, task_id: str, progress: dict[str, Any]) -> dict[str, Any]:
-        """How far a task is."""
-        about, given = {"task_id": task_id}, {"progress": progress}
-        found: dict[str, Any] = self._alike("report", tasks.CHANGED, about, given)["progress"]
-        return found
-
     def update(self, update: StateUpdate) -> StateUpdate:
         """What a task reports."""
         found = self._fields("report", updates.kind, "update.saved", update)
         return update.model_copy(update=found)
-
-    def group_name(self, group_id: str, name: str) -> str:
-        """What people call a group."""
-        found = self._alike("create_group", session.OPENED, {"group_id": group_id}, {"name": name})
-        text: str = found["name"]
-        return text
 
     def steering(self, event: SteeringEvent) -> SteeringEvent:
         """A steering event. Whom it is for and what it decides on is left as it is by a hook that
@@ -113,14 +103,6 @@ class Redacting:
         }
         values = {name: getattr(given, name) for name in about_type.content} | plain
         return dict(self._redaction.redacted(_called(method), type, about, values))
-
-    def _alike(
-        self, method: str, kind: str, about: Mapping[str, Any], values: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        return self._redaction.alike(_called(method), kind, self._about(**about), values)
-
-    def _about(self, **about: Any) -> dict[str, Any]:
-        return {"session_id": self._session_id, **about}
 
 
 def _called(method: str) -> str:

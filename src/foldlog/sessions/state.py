@@ -1,95 +1,171 @@
-"""A session as it stood at one moment, to look at."""
+"""A session as of one moment: what users look at, and what decisions are made on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.models import TaskState
-from foldlog.sessions import groups, lifecycle, patches
+from foldlog.models import TaskState, TaskStatus, TaskType
 from foldlog.sessions.context import context_of
-from foldlog.sessions.errors import UnknownTask
-from foldlog.sessions.ledger import Ledger
+from foldlog.sessions.errors import UnknownGroup, UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
-from foldlog.sessions.standing import Standing
 from foldlog.store.lineages import as_of_session
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import TASKS
-from foldlog_projections import session
-from foldlog_projections.session import State
+from foldlog.views import Consistency
+from foldlog_projections import session, tasks
+from foldlog_projections.session import Group, State
+
+
+class _Spawned(msgspec.Struct, frozen=True, gc=False):
+    spawned_from_task_id: str = "foreground"
+    spawn_reason: str | None = None
+    propagate_on_cancel: str = "cascade"
+    notify_on_complete: bool = True
+
+
+class TaskBrief(msgspec.Struct, frozen=True, gc=False):
+    """The few fields of a task that decisions need; its contents stay encoded. Times ISO 8601."""
+
+    task_id: str
+    status: TaskStatus
+    task_type: TaskType
+    priority: int
+    created_at: str
+    context_snapshot: _Spawned
+    trace_id: str | None = None
+    description: str | None = None
+    mode: str | None = None
+
+    @property
+    def parent_id(self) -> str:
+        """The task that spawned it; "foreground" where none was named."""
+        return self.context_snapshot.spawned_from_task_id
+
+
+brief_of: Final = msgspec.msgpack.Decoder(TaskBrief).decode
+"""Returns the brief of a task, from the payload of a `task.saved`."""
 
 
 class SessionState:
-    """Everything that a session is, as of one moment. What it hands out is the caller's own."""
+    """A session as of one moment. Its methods return the caller's own objects.
 
-    def __init__(self, standing: Standing) -> None:
-        """Keep how a session stands: a copy, since views go on."""
-        self.session_id = standing.session_id
-        self._saved: Mapping[str, Recorded] = dict(standing.saved)
-        self._state: State = session.kind.restore(session.kind.keep(standing.state))
+    `saved` and `folded` are what the session's two views hold. Where a state was made of views
+    that go on, look at it before the next await and never change it; `copy` makes one that stays.
+    """
+
+    __slots__ = ("folded", "saved", "session_id")
+
+    def __init__(self, session_id: str, saved: Mapping[str, Recorded], folded: State) -> None:
+        self.session_id = session_id
+        self.saved = saved
+        self.folded = folded
 
     @classmethod
-    async def load(cls, session_id: str, store: BaseStore) -> SessionState:
+    async def load(
+        cls, session_id: str, store: BaseStore, *, consistency: Consistency = "strong"
+    ) -> SessionState:
         """Return a session as of now; an unknown one is empty.
 
         Raises:
             InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
         """
-        return cls(await Ledger(store, session_id).read())
+        return (await read_session(store, session_id, consistency)).copy()
+
+    def copy(self) -> Self:
+        """Return a state that shares nothing with the views."""
+        folded = session.kind.restore(session.kind.keep(self.folded))
+        return type(self)(self.session_id, dict(self.saved), folded)
 
     @property
     def context(self) -> SessionContext:
         """The context."""
-        return context_of(self._state)
+        return context_of(self.folded)
 
     @property
     def tasks(self) -> list[TaskState]:
         """The tasks, in the order in which they were spawned."""
-        return as_of_session(TASKS.restore_all(self._saved.values()), self.session_id)
+        return as_of_session(TASKS.restore_all(self.saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
-        """A task.
+        """Return a task.
 
         Raises:
             UnknownTask: there is none of that id.
         """
-        item = self._saved.get(task_id)
-        if item is None:
-            raise UnknownTask(task_id)
-        [task] = as_of_session([TASKS.restore(item)], self.session_id)
+        [task] = as_of_session([TASKS.restore(self._saved(task_id))], self.session_id)
         return task
 
     @property
     def foreground_task_id(self) -> str | None:
         """The first foreground task that runs, if any."""
-        return lifecycle.foreground(self._standing)
+        for task in self.briefs():
+            if task.task_type is TaskType.FOREGROUND and task.status is TaskStatus.RUNNING:
+                return task.task_id
+        return None
 
     @property
     def pending_patches(self) -> dict[str, PendingContextPatch]:
         """The patches that wait for approval, by id, oldest first."""
-        return {id: patches.restored(queued) for id, queued in self._state.pending.items()}
+        queued = self.folded.pending.values()
+        return {each.patch_id: PendingContextPatch.restored(each) for each in queued}
 
     @property
     def groups(self) -> dict[str, TaskGroup]:
         """The groups, by id, oldest first."""
-        return {id: groups.restored(group) for id, group in self._state.groups.items()}
+        return {id: TaskGroup.restored(group) for id, group in self.folded.groups.items()}
 
     def group(self, group_id: str) -> TaskGroup:
-        """A group.
+        """Return a group.
 
         Raises:
             UnknownGroup: there is none of that id.
         """
-        return groups.restored(groups.found(self._state, group_id))
+        return TaskGroup.restored(self.group_record(group_id))
 
     def outcome(self, patch_id: str) -> str | None:
-        """What was decided about a patch: "applied" or "rejected"; None, if nothing was."""
-        return self._state.decided.get(patch_id)
+        """What was decided about a patch: "applied" or "rejected"; None if nothing was."""
+        return self.folded.decided.get(patch_id)
 
     def is_acknowledged(self, event_id: str) -> bool:
-        """Whether some worker has taken a steering event."""
-        return event_id in self._state.acknowledged
+        """Whether a worker has taken a steering event."""
+        return event_id in self.folded.acknowledged
 
-    @property
-    def _standing(self) -> Standing:
-        return Standing(self.session_id, self._saved, self._state)
+    # --- for decisions: nothing is decoded that they do not need ------------------------------
+
+    def brief(self, task_id: str) -> TaskBrief:
+        """Return a task's brief. Errors as `task`."""
+        return brief_of(self._saved(task_id).payload)
+
+    def briefs(self) -> Iterator[TaskBrief]:
+        """Yield the brief of every task, in the order in which they were spawned."""
+        return (brief_of(item.payload) for item in self.saved.values())
+
+    def group_record(self, group_id: str) -> Group:
+        """Return a group as it is folded. Errors as `group`."""
+        group = self.folded.groups.get(group_id)
+        if group is None:
+            raise UnknownGroup(group_id)
+        return group
+
+    def _saved(self, task_id: str) -> Recorded:
+        item = self.saved.get(task_id)
+        if item is None:
+            raise UnknownTask(task_id)
+        return item
+
+
+async def read_session(
+    store: BaseStore, session_id: str, consistency: Consistency = "strong"
+) -> SessionState:
+    """Return a session as its views hold it: use it before the next await, never change it.
+
+    Inside `store.atomic()` it shows what the block has decided. Errors as `SessionState.load`.
+    """
+    # Tasks first: what the other view says of a task is then never older than the task.
+    saved, _ = await store.read_at(tasks.kind, session_id, consistency=consistency)
+    folded, _ = await store.read_at(session.kind, session_id, consistency=consistency)
+    return SessionState(session_id, saved.state, folded.state)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.log.port import LogInfo, StreamInfo as StreamHealth
@@ -16,17 +16,19 @@ _Durability = Literal["fsync", "relaxed", "none", "unknown"]
 _UNSEEN: Final = LogInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0)
 
 
-class EmbeddedHealth(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EmbeddedHealth:
     """The server that foldlog started. `pid` is None while it is being restarted."""
 
-    path: Path
+    path: str
     pid: int | None
     port: int
-    log_file: Path
+    log_file: str
 
 
-class Health(NamedTuple):
-    """What the log looks like now.
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the log looks like now: a dataclass that FastAPI, pydantic and msgspec write by name.
 
     `durability` is "unknown" on a server that foldlog did not start: a client cannot read its
     `sync_interval`. `rtt_seconds` is one request; `max_payload` is in bytes.
@@ -93,7 +95,7 @@ class HealthCheck(Core):
         server = self.backend.server
         if server is None:
             return None
-        return EmbeddedHealth(server.path, server.pid, server.port, server.log_file)
+        return EmbeddedHealth(str(server.path), server.pid, server.port, str(server.log_file))
 
 
 __all__ = ["EmbeddedHealth", "Health", "HealthCheck", "SpoolHealth", "StreamHealth"]

@@ -41,6 +41,8 @@ def member_of(members: type[Enum]) -> Field:
 class Mapper(Generic[M, R]):
     """Turns objects of a model into records, and back. Both have fields of the same names.
 
+    A record may have more fields, with defaults; they are left as they are.
+
     Args:
         name: what the path of an error begins with where the object as a whole is at fault.
         fields: those that are checked or converted. Every other value is kept as it is.
@@ -48,7 +50,7 @@ class Mapper(Generic[M, R]):
 
     def __init__(self, name: str, model: type[M], record: type[R], **fields: Field) -> None:
         self._name = name
-        self._write: Callable[[M], R] = _compiled_writer(record, fields)
+        self._write: Callable[[M], R] = _compiled_writer(model, record, fields)
         self._read: Callable[[Any], M] = _compiled_reader(model, fields)
         self._decode = decoder(record).decode
         self._guarded = restoring(lambda item: self._read(self._decode(item.payload)))
@@ -86,13 +88,20 @@ class Mapper(Generic[M, R]):
 # compiled to what one would write by hand, field by field.
 
 
-def _compiled_writer(record: type[Any], fields: dict[str, Field]) -> Any:
+def _compiled_writer(model: type[Any], record: type[Any], fields: dict[str, Field]) -> Any:
     values = (
-        f"_{name}(given.{name}, {name!r})" if name in fields else f"given.{name}"
+        f"{name}=_{name}(given.{name}, {name!r})" if name in fields else f"{name}=given.{name}"
         for name in record.__struct_fields__
+        if name in _names(model)
     )
     scope = {f"_{name}": field.write for name, field in fields.items()}
     return eval(f"lambda given: record({', '.join(values)})", {"record": record, **scope})
+
+
+def _names(model: type[Any]) -> set[str]:
+    if issubclass(model, BaseModel):
+        return set(model.model_fields)
+    return {each.name for each in dataclasses.fields(model)}
 
 
 def _compiled_reader(model: type[Any], fields: dict[str, Field]) -> Any:

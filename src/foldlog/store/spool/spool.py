@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
@@ -27,7 +28,8 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("foldlog")
 
 
-class SpoolHealth(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SpoolHealth:
     """The spool of a degrading store, counted in envelopes; most saves make one.
 
     `waiting` are not on the log yet. `bytes` is what they take on the disk; this store's own part
@@ -35,7 +37,7 @@ class SpoolHealth(NamedTuple):
     appended, `dropped` neither; `refused` ones wait in files of their own.
     """
 
-    directory: Path
+    directory: str
     waiting: int
     bytes: int
     limit: int
@@ -80,7 +82,7 @@ class Spool:
     def health(self) -> SpoolHealth:
         """What it holds, and what it has done."""
         return SpoolHealth(
-            directory=self._place.directory,
+            directory=str(self._place.directory),
             waiting=self.waiting,
             bytes=sum(segment.end for segment in self._segments),
             limit=self._limit,
