@@ -225,14 +225,14 @@ async def test_who_waits_for_a_group_does_not_mistake_a_task_for_it(
     await session.spawn_task(task_id="g", group_id="g")
     await session.seal_group("g")
     waiter, looked = await open_session(), asyncio.Semaphore(0)
-    refresh = waiter.refresh
+    read = waiter._read
 
-    async def noted() -> Any:
-        state = await refresh()
+    async def noted(consistency: Any) -> Any:
+        state = await read(consistency)
         looked.release()
         return state
 
-    monkeypatch.setattr(waiter, "refresh", noted)
+    monkeypatch.setattr(waiter, "_read", noted)
     waiting = asyncio.create_task(waiter.wait_for_group("g"))
     await looked.acquire()
     await session.start_task("g")
