@@ -25,6 +25,7 @@ DONE: Final = "step.done"
 FAILED: Final = "step.failed"
 RETRACTED: Final = "step.retracted"
 WAITING: Final = "step.waiting"
+UNRECORDED: Final = "step.unrecorded"
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,8 +51,8 @@ class Owned(msgspec.Struct, frozen=True):
     tenure: str
 
 
-class Addressed(msgspec.Struct, frozen=True):
-    """`step.retracted`: it did not happen. `execution.rewound`: it and all after it are void."""
+class Rewound(msgspec.Struct, frozen=True):
+    """`execution.rewound`: the step, and all that were first begun after it, are void."""
 
     address: str
 
@@ -64,12 +65,16 @@ class Intended(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`step.done`: it happened, and gave this; a large result is an artifact. Time in seconds."""
+    """`step.done`: it happened, and gave this; a large result is an artifact. Time in seconds.
+
+    `type` says of which type a result is that only the caller's own type reads back.
+    """
 
     address: str
     seconds: float
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
     artifact_id: str = ""
+    type: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -81,6 +86,20 @@ class Failed(msgspec.Struct, frozen=True):
     message: str
 
 
+class Retracted(msgspec.Struct, frozen=True):
+    """`step.retracted`: it did not happen after all."""
+
+    address: str
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """`step.unrecorded`: it happened, and what it gave could not be recorded: `error` says why."""
+
+    address: str
+    seconds: float
+    error: str
+
+
 class Waiting(msgspec.Struct, frozen=True):
     """`step.waiting`: the execution stops here until the request is answered."""
 
@@ -89,7 +108,9 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step as it stands. `phase` is "intended", "done", "failed", "retracted" or "waiting".
+    """A step as it stands.
+
+    `phase` is "intended", "done", "failed", "unrecorded", "retracted" or "waiting".
 
     `epoch` is that of the owner that recorded the phase, `attempt` counts intentions, `ts` is the
     writer's clock at the first of this attempt. `result` and `request` are encoded payloads.
@@ -104,6 +125,7 @@ class Step(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     result: bytes = b"\xc0"
     artifact_id: str = ""
+    type: str = ""
     error: str = ""
     message: str = ""
     request: bytes = b""
@@ -168,12 +190,16 @@ def _step(state: State, record: Any, envelope: Recorded) -> Step:
     match record:
         case Intended(event_type=event_type):
             return Step(address, event_type, "intended", epoch, before.attempt + 1, envelope.ts)
-        case Done(seconds=seconds, result=result, artifact_id=artifact_id):
-            changed = {"seconds": seconds, "result": bytes(result), "artifact_id": artifact_id}
+        case Done(seconds=seconds, result=result, artifact_id=artifact_id, type=type_):
+            changed = {"seconds": seconds, "result": bytes(result), "type": type_}
+            changed["artifact_id"] = artifact_id
             phase = "done"
         case Failed(seconds=seconds, error=error, message=message):
             changed = {"seconds": seconds, "error": error, "message": message}
             phase = "failed"
+        case Unrecorded(seconds=seconds, error=error):
+            changed = {"seconds": seconds, "error": error}
+            phase = "unrecorded"
         case Waiting(request=request):
             changed = {"event_type": "user", "request": bytes(request)}
             phase = "waiting"
@@ -188,15 +214,16 @@ kind = Kind(
     records={
         SAVED: Saved,
         OWNED: Owned,
-        REWOUND: Addressed,
+        REWOUND: Rewound,
         INTENDED: Intended,
         DONE: Done,
         FAILED: Failed,
-        RETRACTED: Addressed,
+        RETRACTED: Retracted,
         WAITING: Waiting,
+        UNRECORDED: Unrecorded,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=2,
+    version=3,
     redacted={
         SAVED: ("tags", "description", "custom", "execution_state"),
         DONE: ("result",),

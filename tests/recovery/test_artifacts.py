@@ -309,7 +309,7 @@ async def test_a_rebuild_finds_what_was_served(store: foldlog.Store) -> None:
     await referring(store, "s", "a")
     await store.recovery.save_state(snapshot("nan", storage={"n": float("nan")}))
     async with store.recovery.execution("run") as run:
-        await run.run("a", run.checkpoint)
+        await run.run("a", run.save_checkpoint)
     report = await store.rebuild()
     assert report.differing == ()
     assert {"states", "statelist", "stateartifacts", "blobs"} <= set(report.projections)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
+
 import pytest
 
 import foldlog
 from foldlog.recovery import (
     AutoCheckpointConfig,
     EventType,
+    Execution,
     Migrations,
     ResultMissing,
     StateMetadata,
@@ -27,7 +31,7 @@ async def test_storage_and_metadata_are_saved_with_a_checkpoint(
     async with store.recovery.execution("s", metadata=metadata, version="1.2.0") as run:
         assert (await loaded(store, "s")).metadata == metadata
         run.storage["n"] = 1
-        await run.checkpoint()
+        await run.save_checkpoint()
         run.metadata.tags.append("urgent")
         found = await loaded(store, "s")
         assert found.execution_state["storage"]["data"] == {"n": 1}
@@ -39,6 +43,61 @@ async def test_storage_and_metadata_are_saved_with_a_checkpoint(
     [found] = await other.recovery.list_states(tags=["urgent"], parent_state_id="p")
     assert (found.version, found.metadata.pipeline_name) == ("1.2.0", "booking")
     assert found.updated_at > found.created_at
+
+
+async def test_a_checkpoint_may_say_how_it_stands_and_what_it_is_found_by(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async with store.recovery.execution("s", metadata=StateMetadata(tags=["new"])) as run:
+        await run.run("a", steps.giving("a", 1))
+        found_by = StateMetadata(tags=["vip"], pipeline_name="booking")
+        assert await run.save_checkpoint(StateStatus.PAUSED, found_by) is True
+        found_by.tags.append("the caller's own")
+        [paused] = await store.recovery.list_states(tags=["vip"], status=StateStatus.PAUSED)
+        assert paused.metadata == StateMetadata(tags=["vip"], pipeline_name="booking")
+        taken = run.to_snapshot(StateStatus.PAUSED)
+        assert taken == paused
+        taken.execution_state["storage"]["data"]["n"] = 1
+        assert run.storage == {}
+        assert run.to_snapshot(metadata=StateMetadata(tags=["x"])).metadata.tags == ["x"]
+
+
+async def test_an_execution_is_loaded_by_its_state_id(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    load = Execution.load_from_state_id
+    assert await load("s", store.recovery) is None
+    async with store.recovery.execution("s") as run:
+        await run.run("a", steps.giving("a", 1))
+        await run.run("b", steps.giving("b", 1))
+    other = (await reopen()).recovery
+    resumed = await load("s", other, other.artifacts, resume_from_address="b")
+    assert resumed is not None
+    async with resumed as run:
+        assert [run.should_skip_event(each) for each in "ab"] == [True, False]
+
+
+async def test_a_watcher_sees_an_execution_as_it_goes_on(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    async def ended() -> list[str]:
+        seen: list[str] = []
+        async with aclosing((await reopen()).recovery.watch("s")) as snapshots:
+            async for snapshot in snapshots:
+                seen += [snapshot.status]
+                begun.set()
+                if snapshot.status is StateStatus.COMPLETED:
+                    return history(snapshot) and seen
+        return seen
+
+    begun = asyncio.Event()
+    run = await store.recovery.execution("s")
+    watching = asyncio.create_task(ended())
+    await begun.wait()
+    await run.run("a", steps.giving("a", 1))
+    await run.close()
+    seen = await watching
+    assert (seen[0], seen[-1]) == ("running", "completed")
 
 
 AUTO = AutoCheckpointConfig(enabled=True, checkpoint_after_events=["review"])
@@ -186,6 +245,9 @@ async def test_a_result_that_was_deleted_is_missing_and_not_none(
         await store.recovery.artifacts.delete_artifact(
             (await loaded(store, "s")).artifact_refs["a"]
         )
+        with pytest.raises(ResultMissing):
+            await run.get_event_result("a")
+    async with store.recovery.execution("s") as run:
         with pytest.raises(ResultMissing):
             await run.run("a", steps.giving("a", b"x"))
 

@@ -72,7 +72,7 @@ class Lives:
             found = await run.run("search", self._effect, "search")
             run.storage["found"] = found
             drawn = await run.run("draw", self._effect, "draw", artifact=True)
-            await run.checkpoint()
+            await run.save_checkpoint()
             answer = await run.ask("approve", found)
             return [found, drawn, answer, await run.run("pay", self._effect, "pay")]
 
@@ -128,5 +128,5 @@ async def test_an_append_of_unknown_outcome_is_settled_by_the_log_in_the_same_pr
         assert await run.run("search", lives._effect, "search") == "flight 7"
         assert run.unknown == ()
         log.is_dead = False
-        assert await run.run("search", lives._effect, "search") == "flight 7"
+        assert await run.get_event_result("search") == "flight 7"
         assert lives.effects == ["search"]

@@ -24,7 +24,7 @@ async def test_who_was_taken_over_appends_nothing_any_more(
         with pytest.raises(foldlog.AppendConflict):
             await first.run("b", steps.giving("b by the first", 2))
         with pytest.raises(foldlog.AppendConflict):
-            await first.checkpoint()
+            await first.save_checkpoint()
         with pytest.raises(foldlog.AppendConflict):
             await first.ask("c")
         assert await appended(store) == before

@@ -114,6 +114,8 @@ async def test_what_is_on_record_as_done_is_not_retracted(
         for settle in (run.retract, run.confirm):
             with pytest.raises(foldlog.ConfigurationError, match="not unknown"):
                 await settle("pay")
+        assert await run.get_event_result("pay") == "paid"
+    async with store.recovery.execution("s") as run:
         assert await run.run("pay", steps.giving("pay", "paid again")) == "paid"
     assert steps.called == []
 

@@ -29,7 +29,7 @@ async def test_an_execution_is_done_again_from_an_address(
         await pipeline(run, steps, "a", "b", "c", "d")
     other = await reopen()
     async with other.recovery.execution("s", resume_from_address="c") as run:
-        assert [run.should_skip(name) for name in "abcd"] == [True, True, False, False]
+        assert [run.should_skip_event(name) for name in "abcd"] == [True, True, False, False]
         await pipeline(run, steps, "a", "b", "c")
     async with store.recovery.execution("s") as run:
         await pipeline(run, steps, "a", "b", "c", "d")
@@ -121,12 +121,12 @@ async def test_a_validation_finds_what_differs_field_by_field(
         "s", replay_mode=ReplayMode.VALIDATION, event_bus=bus
     ) as run:
         actual = {"fare": 100.0, "stops": [1], "same": {"x": (1,)}, "new": None}
-        assert not run.should_skip("search")
+        assert not run.should_skip_event("search")
         assert await run.run("search", steps.giving("search again", actual)) == actual
         await run.run("plan", steps.giving("plan again", "fly"))
         await run.run("extra", steps.giving("extra", 1))
         await run.put_artifact("map", b"x")
-        await run.checkpoint()
+        await run.save_checkpoint()
         found = run.validation
     assert steps.called[3:] == ["search again", "plan again", "extra"]
     assert (found.compared, found.unexpected, found.missing) == (2, ("extra",), ("book",))

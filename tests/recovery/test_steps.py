@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 
 import foldlog
 from foldlog.recovery import (
     EventType,
+    Execution,
     ExecutionEvent,
     StateStatus,
     StepUnknown,
@@ -25,13 +27,12 @@ async def test_a_step_is_done_once_and_its_result_is_on_record(
     result = {"flights": [1, (2, b"x")]}
     async with store.recovery.execution("s") as run:
         assert await run.run("search", steps.giving("search", result)) == result
-        assert await run.run("search", steps.giving("again", None)) == result
     async with (await reopen()).recovery.execution("s") as resumed:
-        assert resumed.should_skip("search")
+        assert resumed.should_skip_event("search")
         assert resumed.has_completed_event("search")
         assert await resumed.get_event_result("search") == result
         assert await resumed.run("search", steps.giving("later", None)) == result
-        assert not resumed.should_skip("book")
+        assert not resumed.should_skip_event("book")
         assert await resumed.get_event_result("book") is None
         await resumed.run("book", steps.giving("book", "ok"))
     assert steps.called == ["search", "book"]
@@ -152,14 +153,67 @@ async def test_an_address_names_one_step_at_a_time(store: foldlog.Store) -> None
         await run.run("", slow)
 
 
-async def test_a_result_that_cannot_be_held_leaves_the_outcome_unknown(
+async def test_a_second_step_of_an_address_is_not_given_the_result_of_the_first(
     store: foldlog.Store, steps: Steps
 ) -> None:
-    with pytest.raises(foldlog.PayloadError):
+    for _ in range(2):  # done, and replayed
         async with store.recovery.execution("s") as run:
-            await run.run("a", steps.giving("a", object()))
+            assert await run.run("search", steps.giving("search", 1)) == 1
+            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+                await run.run("search", steps.giving("another", 2))
+            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+                await run.ask("search")
+            assert await run.get_event_result("search") == 1
+    assert steps.called == ["search"]
+
+
+async def test_a_step_that_failed_is_tried_again_with_all_that_it_consists_of(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    async def agent(run: Execution, *, fails: bool) -> str:
+        found = await run.run("agent::search", steps.giving("search", "found"))
+        if fails:
+            raise ConnectionError
+        return f"{found} twice"
+
     async with store.recovery.execution("s") as run:
-        assert run.unknown == ("a",)
+        await run.run("before", steps.giving("before", 1))
+        with pytest.raises(ConnectionError):
+            await run.run("agent", agent, run, fails=True)
+        assert await run.run("agent", agent, run, fails=False) == "found twice"
+        for address in ("before", "agent", "agent::search"):
+            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+                await run.run(address, steps.giving("again", 1))
+    assert steps.called == ["before", "search"]
+
+
+async def test_a_step_takes_the_arguments_of_a_tool(store: foldlog.Store) -> None:
+    async def tool(q: str, /, *, address: str, limit: int = 1, artifact: str = "") -> list[object]:
+        return [q, address, limit, artifact]
+
+    async with store.recovery.execution("s") as run:
+        given = await run.run("tool::1", tool, "boats", address="Oslo", limit=3)
+        assert given == ["boats", "Oslo", 3, ""]
+        bound = functools.partial(tool, "boats", artifact="map")
+        assert await run.run("tool::2", bound, address="Oslo") == ["boats", "Oslo", 1, "map"]
+
+
+async def test_an_execution_is_awaited_and_closed(store: foldlog.Store) -> None:
+    run = await store.recovery.execution("s")
+    run.storage["n"] = 1
+    assert (await loaded(store, "s")).status is StateStatus.RUNNING
+    await run.close()
+    found = await loaded(store, "s")
+    assert found.status is StateStatus.COMPLETED
+    assert found.execution_state["storage"]["data"] == {"n": 1}
+    with pytest.raises(foldlog.ConfigurationError, match="async with"):
+        await run.close()
+    async with await store.recovery.execution("s") as run:
+        with pytest.raises(foldlog.ConfigurationError, match="entered once"):
+            await run
+    failed = await store.recovery.execution("s")
+    await failed.close(StateStatus.FAILED)
+    assert (await loaded(store, "s")).status is StateStatus.FAILED
 
 
 async def test_an_execution_is_entered_once(store: foldlog.Store) -> None:
@@ -185,7 +239,7 @@ async def test_an_execution_is_used_within_its_block(store: foldlog.Store, steps
     for use in (
         lambda: run.run("a", steps.giving("a", 1)),
         lambda: run.ask("a"),
-        lambda: run.checkpoint(),
+        lambda: run.save_checkpoint(),
         lambda: run.put_artifact("a", b"x"),
         lambda: run.confirm("a"),
     ):

@@ -12,6 +12,7 @@ from foldlog import recovery
 from foldlog.blocking import SyncArtifactBackend, SyncStateBackend
 from foldlog.recovery import (
     StateBackend,
+    StateSnapshot,
     errors as recovery_errors,
 )
 
@@ -63,6 +64,27 @@ def test_a_blocking_method_takes_what_its_model_takes(
         assert list(own.parameters) == list(model.parameters), name
         defaults = [each.default for each in own.parameters.values()]
         assert defaults == [each.default for each in model.parameters.values()], name
+
+
+def test_the_names_of_the_plan_for_state_recovery_work() -> None:
+    """Seed 003, sections 2, 4, 5 and 7: what it calls `ExecutionState` is an Execution."""
+    named = {
+        recovery.Execution: {
+            *("to_snapshot", "save_checkpoint", "load_from_state_id", "should_skip_event"),
+            *("get_event_result", "has_completed_event", "state_id", "storage"),
+        },
+        recovery.ExecutionEvent: {"is_replayed", "skip_republish", "result", "execution_time"},
+        StateSnapshot: {"is_compatible", "diff"},
+        SyncStateBackend: {
+            *("save_state", "load_state", "list_states", "delete_state", "update_state", "exists"),
+        },
+        SyncArtifactBackend: {
+            *("save_artifact", "load_artifact", "delete_artifact", "exists"),
+            *("list_artifacts", "get_size"),
+        },
+    }
+    for owner, names in named.items():
+        assert names <= {*dir(owner)}
 
 
 def test_a_store_has_one_recovery() -> None:

@@ -5,6 +5,7 @@ knows nothing of foldlog.
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,9 @@ def artifacts(place: dict[str, Any]) -> Iterator[SyncArtifactBackend]:
 def test_states_are_saved_found_and_removed(states: SyncStateBackend) -> None:
     assert states.load_state("s") is None
     assert states.update_state(snapshot("s")) is False
+    assert states.exists("s") is False
     assert states.save_state(snapshot("s", event("a"), metadata={"tags": ["t"]})) is True
+    assert states.exists("s") is True
     assert states.load_state("s") == snapshot("s", event("a"), metadata={"tags": ["t"]})
     assert states.update_state(snapshot("s", status=StateStatus.PAUSED)) is True
     assert [found.state_id for found in states.list_states(status=StateStatus.PAUSED)] == ["s"]
@@ -58,6 +61,7 @@ def test_states_are_saved_found_and_removed(states: SyncStateBackend) -> None:
     assert states.answer("s", "a", 1) is False
     assert states.delete_state("s") is True
     assert states.delete_state("s") is False
+    assert states.exists("s") is False
 
 
 def test_artifacts_are_saved_and_removed(artifacts: SyncArtifactBackend) -> None:
@@ -69,7 +73,13 @@ def test_artifacts_are_saved_and_removed(artifacts: SyncArtifactBackend) -> None
     assert artifacts.load_artifact("a") == given
     assert artifacts.delete_artifact("a") is True
     assert artifacts.delete_artifact("a") is False
+    assert (artifacts.list_artifacts(), artifacts.get_size("a")) == ([], None)
     artifacts.save_artifact("b", b"x")
+    artifacts.save_artifact("c", given)
+    assert artifacts.list_artifacts() == ["b", "c"]
+    assert artifacts.get_size("b") == len(pickle.dumps(b"x", protocol=pickle.HIGHEST_PROTOCOL))
+    assert artifacts.get_size("unknown") is None
+    artifacts.delete_artifact("c")
     assert artifacts.collect_garbage(older_than=0).artifact_ids == ("b",)
 
 

@@ -111,7 +111,7 @@ async def _confirming(store: foldlog.Store) -> None:
 
 async def _storing(run: Execution) -> None:
     run.storage["seen"] = LEAKY
-    await run.checkpoint()
+    await run.save_checkpoint()
 
 
 def _giving(name: str, result: Any, **options: Any) -> Callable[[Execution], Awaitable[object]]:
@@ -144,7 +144,7 @@ RECOVERY: dict[str, Case] = {
         prepare=lambda s: _asking(s, "a question", "asked"),
     ),
     "StateBackend.execution": Case(
-        "Execution.checkpoint",
+        "Execution.save_checkpoint",
         _STATE,
         _run(_giving("plain", 1), metadata=StateMetadata(description=SECRET, custom=LEAKY)),
     ),
@@ -167,7 +167,9 @@ RECOVERY: dict[str, Case] = {
         prepare=lambda s: stopped_within(s, "died", "step"),
         begins=True,
     ),
-    "Execution.checkpoint": Case("Execution.checkpoint", _STATE, _run(_storing), begins=True),
+    "Execution.save_checkpoint": Case(
+        "Execution.save_checkpoint", _STATE, _run(_storing), begins=True
+    ),
     "Execution.put_artifact": Case(
         "ArtifactBackend.add_artifact",
         _ARTIFACT,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from foldlog import ArtifactScope, Store
+import pytest
+
+from foldlog import ArtifactScope, PayloadError, Store
 from foldlog.recovery import Execution
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
@@ -51,6 +53,9 @@ async def _executions(store: Store) -> None:
     await stopped_within(store, "retracting", "step")
     async with store.recovery.execution("retracting") as run:
         await run.retract("step")
+        with pytest.raises(PayloadError):
+            await run.run("unrecorded", Steps().giving("unrecorded", object()))
+        await run.retract("unrecorded")
     await store.recovery.save_state(snapshot("gone"))
     assert await store.recovery.delete_state("gone")
     for artifact_id in ("one", "two"):

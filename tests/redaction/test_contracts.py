@@ -13,7 +13,7 @@ import pytest
 import foldlog
 from foldlog import RedactionFailed, Saving
 from foldlog.recovery import ReplayMode, StateMetadata, StateSnapshot
-from foldlog.recovery.records import MAX_MESSAGE
+from foldlog.recovery.results import MAX_MESSAGE
 from foldlog.scoped import Lifetime, Scope, StoreOptions
 from foldlog.sessions import (
     ContextPatch,
@@ -104,7 +104,7 @@ async def test_an_answer_is_given_once_and_redacted(store: foldlog.Store) -> Non
 async def test_storage_is_the_callers_own_until_somebody_takes_over(store: foldlog.Store) -> None:
     async with store.recovery.execution("e") as run:
         run.storage["card"] = SECRET
-        await run.checkpoint()
+        await run.save_checkpoint()
         assert run.storage == {"card": SECRET}
     async with store.recovery.execution("e") as run:
         assert run.storage == {"card": MASK}

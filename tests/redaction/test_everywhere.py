@@ -70,13 +70,21 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("history", "watch", "with_search", "clear_transient", "forget", "close"),
         *("delete", "unlink", "end_session", "clear"),
     },
-    StateBackend: {"with_migrations", "load_state", "list_states", "delete_state"},
+    StateBackend: {
+        "with_migrations",
+        "load_state",
+        "exists",
+        "watch",
+        "list_states",
+        "delete_state",
+    },
     ArtifactBackend: {
-        *("with_codec", "artifact_id", "load_artifact", "exists"),
+        *("with_codec", "artifact_id", "load_artifact", "exists", "list_artifacts", "get_size"),
         *("delete_artifact", "collect_garbage"),
     },
     Execution: {
-        *("should_skip", "has_completed_event", "get_event_result", "get_artifact", "retract"),
+        *("should_skip_event", "has_completed_event", "get_event_result", "get_artifact"),
+        *("retract", "to_snapshot", "close"),
     },
     AgentStates: {
         *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "versions"),

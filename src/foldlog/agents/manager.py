@@ -25,8 +25,8 @@ from foldlog.agents.models import (
     scope_text,
 )
 from foldlog.agents.turns import TurnStateContext
+from foldlog.differences import differences
 from foldlog.errors import AppendConflict, ConfigurationError
-from foldlog.recovery.replay import differences
 from foldlog.views import Consistency
 from foldlog_projections.agentstates import Entry
 

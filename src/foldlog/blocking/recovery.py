@@ -1,32 +1,49 @@
 """State recovery for code that blocks: the same backends, with plain methods.
 
 The names, arguments and results are those that libraries for state recovery expect of a backend,
-so that an execution of theirs can be saved and loaded with these objects as they are.
+so that an execution of theirs can be saved and loaded with these objects as they are. Their own
+backends return False where a save failed; these raise, and say why.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from foldlog.blocking.bridge import StoreThread
 from foldlog.opening import Store, connect
-from foldlog.recovery.artifacts import GARBAGE_SECONDS, ArtifactBackend, Garbage
+from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
 from foldlog.recovery.codecs import checked
 from foldlog.recovery.migrations import Migrations
-from foldlog.recovery.models import StateSnapshot, StateStatus
 
+B = TypeVar("B")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Sync:
-    """What both backends do with their store."""
+class _Sync(ABC, Generic[B]):
+    """A backend on a store of its own."""
 
-    def __init__(self, store: StoreThread) -> None:
-        self._blocking = store
+    def __init__(
+        self,
+        url: str | None,
+        path: str | os.PathLike[str] | None,
+        namespace: str,
+        options: dict[str, Any],
+    ) -> None:
+        async def open_() -> Store:
+            return await connect(url, path=path, namespace=namespace, **options)
+
+        self._thread = StoreThread(open_)
+
+    @abstractmethod
+    def _backend(self, store: Store) -> B:
+        """The backend whose methods these are."""
 
     def close(self) -> None:
         """Let go of the store, when the calls under way have ended. Idempotent.
@@ -34,7 +51,7 @@ class _Sync:
         Raises:
             FoldlogError: closing it failed.
         """
-        self._blocking.close()
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +65,19 @@ class _Sync:
         self.close()
 
 
-class SyncArtifactBackend(_Sync):
+def _blocking(
+    method: Callable[Concatenate[B, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Sync[B], P], T]:
+    """A coroutine method as one that blocks, with its documentation."""
+
+    @functools.wraps(method)
+    def call(self: _Sync[B], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(lambda store: method(self._backend(store), *args, **kwargs))
+
+    return call
+
+
+class SyncArtifactBackend(_Sync[ArtifactBackend]):
     """An ArtifactBackend whose methods block.
 
     Connects with the first call, and again with the next one if that failed. It may be used by
@@ -74,37 +103,22 @@ class SyncArtifactBackend(_Sync):
         **options: Any,
     ) -> None:
         self._codec = None if codec is None else checked(codec)
-        super().__init__(StoreThread(_opener(url, path, namespace, options)))
+        super().__init__(url, path, namespace, options)
 
-    def save_artifact(self, artifact_id: str, artifact: Any) -> bool:
-        """See `ArtifactBackend.save_artifact`."""
-        return self._call(lambda artifacts: artifacts.save_artifact(artifact_id, artifact))
+    def _backend(self, store: Store) -> ArtifactBackend:
+        artifacts = store.recovery.artifacts
+        return artifacts if self._codec is None else artifacts.with_codec(self._codec)
 
-    def load_artifact(self, artifact_id: str) -> Any | None:
-        """See `ArtifactBackend.load_artifact`."""
-        return self._call(lambda artifacts: artifacts.load_artifact(artifact_id))
-
-    def delete_artifact(self, artifact_id: str) -> bool:
-        """See `ArtifactBackend.delete_artifact`."""
-        return self._call(lambda artifacts: artifacts.delete_artifact(artifact_id))
-
-    def exists(self, artifact_id: str) -> bool:
-        """See `ArtifactBackend.exists`."""
-        return self._call(lambda artifacts: artifacts.exists(artifact_id))
-
-    def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
-        """See `ArtifactBackend.collect_garbage`."""
-        return self._call(lambda artifacts: artifacts.collect_garbage(older_than=older_than))
-
-    def _call(self, use: Callable[[ArtifactBackend], Coroutine[Any, Any, T]]) -> T:
-        def on(store: Store) -> Coroutine[Any, Any, T]:
-            artifacts = store.recovery.artifacts
-            return use(artifacts if self._codec is None else artifacts.with_codec(self._codec))
-
-        return self._blocking.call(on)
+    save_artifact = _blocking(ArtifactBackend.save_artifact)
+    load_artifact = _blocking(ArtifactBackend.load_artifact)
+    delete_artifact = _blocking(ArtifactBackend.delete_artifact)
+    exists = _blocking(ArtifactBackend.exists)
+    list_artifacts = _blocking(ArtifactBackend.list_artifacts)
+    get_size = _blocking(ArtifactBackend.get_size)
+    collect_garbage = _blocking(ArtifactBackend.collect_garbage)
 
 
-class SyncStateBackend(_Sync):
+class SyncStateBackend(_Sync[StateBackend]):
     """A StateBackend whose methods block: otherwise as SyncArtifactBackend.
 
     Args:
@@ -122,58 +136,16 @@ class SyncStateBackend(_Sync):
         **options: Any,
     ) -> None:
         self._migrations = migrations
-        super().__init__(StoreThread(_opener(url, path, namespace, options)))
+        super().__init__(url, path, namespace, options)
 
-    def save_state(self, snapshot: StateSnapshot) -> bool:
-        """See `StateBackend.save_state`."""
-        return self._call(lambda states: states.save_state(snapshot))
+    def _backend(self, store: Store) -> StateBackend:
+        states = store.recovery
+        return states if self._migrations is None else states.with_migrations(self._migrations)
 
-    def load_state(self, state_id: str) -> StateSnapshot | None:
-        """See `StateBackend.load_state`."""
-        return self._call(lambda states: states.load_state(state_id))
-
-    def list_states(
-        self,
-        tags: list[str] | None = None,
-        status: StateStatus | None = None,
-        pipeline_name: str | None = None,
-        limit: int = 100,
-        parent_state_id: str | None = None,
-    ) -> list[StateSnapshot]:
-        """See `StateBackend.list_states`."""
-        return self._call(
-            lambda states: states.list_states(tags, status, pipeline_name, limit, parent_state_id)
-        )
-
-    def delete_state(self, state_id: str) -> bool:
-        """See `StateBackend.delete_state`."""
-        return self._call(lambda states: states.delete_state(state_id))
-
-    def update_state(self, snapshot: StateSnapshot) -> bool:
-        """See `StateBackend.update_state`."""
-        return self._call(lambda states: states.update_state(snapshot))
-
-    def answer(self, state_id: str, address: str, value: Any) -> bool:
-        """See `StateBackend.answer`."""
-        return self._call(lambda states: states.answer(state_id, address, value))
-
-    def _call(self, use: Callable[[StateBackend], Coroutine[Any, Any, T]]) -> T:
-        def on(store: Store) -> Coroutine[Any, Any, T]:
-            states = store.recovery
-            return use(
-                states if self._migrations is None else states.with_migrations(self._migrations)
-            )
-
-        return self._blocking.call(on)
-
-
-def _opener(
-    url: str | None,
-    path: str | os.PathLike[str] | None,
-    namespace: str,
-    options: dict[str, Any],
-) -> Callable[[], Awaitable[Store]]:
-    async def open_() -> Store:
-        return await connect(url, path=path, namespace=namespace, **options)
-
-    return open_
+    save_state = _blocking(StateBackend.save_state)
+    load_state = _blocking(StateBackend.load_state)
+    list_states = _blocking(StateBackend.list_states)
+    delete_state = _blocking(StateBackend.delete_state)
+    update_state = _blocking(StateBackend.update_state)
+    exists = _blocking(StateBackend.exists)
+    answer = _blocking(StateBackend.answer)

@@ -4,9 +4,16 @@
 ArtifactBackend.
 """
 
+from foldlog.differences import ABSENT
 from foldlog.recovery.artifacts import ArtifactBackend, Garbage
 from foldlog.recovery.backend import StateBackend
-from foldlog.recovery.errors import ExecutionPaused, IncompatibleState, ResultMissing, StepUnknown
+from foldlog.recovery.errors import (
+    ExecutionPaused,
+    IncompatibleState,
+    ResultMissing,
+    StepUnknown,
+    UnreadableResult,
+)
 from foldlog.recovery.execution import Execution
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import (
@@ -21,7 +28,7 @@ from foldlog.recovery.models import (
     StateStatus,
 )
 from foldlog.recovery.publishing import EventBus, ExecutionEvent
-from foldlog.recovery.replay import ABSENT, Mismatch, Validation
+from foldlog.recovery.validation import Mismatch, Validation
 
 __all__ = [
     "ABSENT",
@@ -46,5 +53,6 @@ __all__ = [
     "StateSnapshot",
     "StateStatus",
     "StepUnknown",
+    "UnreadableResult",
     "Validation",
 ]

@@ -45,6 +45,11 @@ class ArtifactBackend:
         self._blobs = blobs
         self._codec = codec
 
+    @property
+    def codec(self) -> str | None:
+        """The codec that was named; None: whichever suits the artifact."""
+        return self._codec
+
     def with_codec(self, codec: str) -> ArtifactBackend:
         """Return the same artifacts, saved by this codec from now on.
 
@@ -134,6 +139,26 @@ class ArtifactBackend:
         if named is None:
             return False
         return await self._blobs.copy_of(named.sha256, _claim(artifact_id)) is not None
+
+    async def list_artifacts(self) -> list[str]:
+        """Return the ids of all artifacts, sorted. For operators: it looks at each of them.
+
+        Raises:
+            LogUnavailable, LogCorrupt: they could not be read.
+        """
+        keys = await self._ledger.journal.keys(stateartifacts.kind)
+        return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
+
+    async def get_size(self, artifact_id: str) -> int | None:
+        """Return how many bytes an artifact takes as it is stored, or None if there is none.
+
+        Errors as `load_artifact`.
+        """
+        named = await self._named(artifact_id)
+        if named is None:
+            return None
+        content = await self._blobs.read(named.sha256)
+        return content.size if _claim(artifact_id) in content.claims else None
 
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and say which.

@@ -6,12 +6,14 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, Final
+
+import msgspec
 
 from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
-from foldlog.recovery import records
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.execution import Execution
 from foldlog.recovery.ledger import Entry, Ledger
@@ -23,13 +25,15 @@ from foldlog.recovery.models import (
     StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import EventBus, Publisher
-from foldlog.recovery.redacting import Redacting
+from foldlog.recovery.publishing import EventBus
+from foldlog.recovery.results import PLAIN_DATA, StepRedaction
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
+from foldlog.store.payloads import encode
 from foldlog.subjects import checked_id
+from foldlog.values import as_plain
 from foldlog_projections import states
-from foldlog_projections.states import State
+from foldlog_projections.states import Done, State
 
 _AT_ONCE: Final = 64
 """States looked at side by side."""
@@ -85,6 +89,23 @@ class StateBackend:
         if snapshot is None or self._migrations is None:
             return snapshot
         return self._migrations.migrate(snapshot)
+
+    async def exists(self, state_id: str) -> bool:
+        """Return whether there is such a state. Errors as `load_state`."""
+        return (await self._ledger.read(state_id)).value is not None
+
+    async def watch(self, state_id: str) -> AsyncGenerator[StateSnapshot]:
+        """Yield the snapshot as it is now, then whenever it has changed. Use it with `aclosing`.
+
+        Several changes at a time may be one. A state that is not there, or was deleted, is waited
+        for. It ends when the store is closed (StoreClosed). Others as `load_state`.
+        """
+        advances = self._ledger.journal.advances(states.kind(state_id))
+        async with aclosing(advances):
+            async for _ in advances:
+                snapshot = await self.load_state(state_id)
+                if snapshot is not None:
+                    yield snapshot
 
     async def list_states(
         self,
@@ -179,7 +200,7 @@ class StateBackend:
         return Execution(
             Tenure(self._ledger, state_id, owner, metadata, version, self._migrations),
             artifacts or self.artifacts,
-            Publisher(state_id, event_bus),
+            event_bus,
             replay_mode=replay_mode,
             resume_from_address=resume_from_address,
             auto_checkpoint=auto_checkpoint_config or AutoCheckpointConfig(),
@@ -188,15 +209,18 @@ class StateBackend:
     async def answer(self, state_id: str, address: str, value: Any) -> bool:
         """Answer what an execution asks at an address; return whether it was waiting there.
 
-        The first answer stands; every other caller, in any process, gets False.
+        The first answer stands; every other caller, in any process, gets False. A model is
+        recorded as plain data, which `Execution.ask(returns=...)` reads.
 
         Raises:
             PayloadError: the value cannot be held. RedactionFailed: `redact=` failed. Others as
                 `save_state`.
         """
-        redacting = Redacting(self._ledger.journal.redaction, state_id)
-        given = redacting.result(address, value, "StateBackend.answer")
-        answered = records.done(address, 0.0, codec.encode(given, "value"))
+        redaction = StepRedaction(self._ledger.journal.redaction, state_id)
+        given = as_plain(value, "value")
+        data = redaction.data("StateBackend.answer", states.DONE, address, result=given)
+        result = msgspec.Raw(codec.encode(data, "value"))
+        answered = encode(states.kind, Done(address, 0.0, result, type=PLAIN_DATA))
 
         def decide(state: State, head: int) -> Entry | None:
             step = state.steps.get(address)

@@ -15,9 +15,7 @@ class IncompatibleState(FoldlogError):
             f"state {state_id!r:.80} is of version {version}; this program reads {current}, and no "
             "migration leads there"
         )
-        self.state_id = state_id
-        self.version = version
-        self.current = current
+        self.state_id, self.version, self.current = state_id, version, current
 
 
 class ExecutionPaused(FoldlogError):
@@ -25,25 +23,41 @@ class ExecutionPaused(FoldlogError):
 
     def __init__(self, state_id: str, address: str, request: Any) -> None:
         super().__init__(f"execution {state_id!r:.80} waits for an answer at {address!r:.80}")
-        self.state_id = state_id
-        self.address = address
-        self.request = request
+        self.state_id, self.address, self.request = state_id, address, request
 
 
 class StepUnknown(FoldlogError):
-    """A step began and nothing is known of its end: it may or may not have had its effect.
+    """A step began and what it did is not on record: it may or may not have had its effect.
 
     Whoever finds out says so: `Execution.confirm(address, result)` or `Execution.retract(address)`.
+    `error` is the type of the error that kept its result from being recorded; "" if it never ended.
     """
 
-    def __init__(self, state_id: str, address: str, attempt: int) -> None:
+    def __init__(self, state_id: str, address: str, attempt: int, error: str = "") -> None:
+        ended = f"its result could not be recorded ({error})" if error else "its end is not known"
         super().__init__(
-            f"step {address!r:.80} of execution {state_id!r:.80} began (attempt {attempt}) and its "
-            "end is not on record: confirm(address, result) or retract(address)"
+            f"step {address!r:.80} of execution {state_id!r:.80} began (attempt {attempt}) and "
+            f"{ended}: call confirm(address, result) if it had its effect, else retract(address)"
         )
-        self.state_id = state_id
-        self.address = address
-        self.attempt = attempt
+        self.state_id, self.address = state_id, address
+        self.attempt, self.error = attempt, error
+
+
+class UnreadableResult(FoldlogError):
+    """The result of a step is on record, and the caller has not declared a type that reads it.
+
+    Nothing is lost: the next `run` that declares the type returns the result. `type` is the name
+    of the type that it has.
+    """
+
+    def __init__(self, state_id: str, address: str, type: str, reason: str) -> None:
+        super().__init__(
+            f"step {address!r:.80} of execution {state_id!r:.80} is done, and its result is on "
+            f"record as {type:.80}, but {reason}: annotate the step with what it returns, or call "
+            "run(..., returns=...)"
+        )
+        self.state_id, self.address = state_id, address
+        self.type, self.reason = type, reason
 
 
 class ResultMissing(FoldlogError):
@@ -54,6 +68,4 @@ class ResultMissing(FoldlogError):
             f"the result of step {address!r:.80} of execution {state_id!r:.80} was artifact "
             f"{artifact_id}, which is gone"
         )
-        self.state_id = state_id
-        self.address = address
-        self.artifact_id = artifact_id
+        self.state_id, self.address, self.artifact_id = state_id, address, artifact_id

@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
+
+import msgspec
 
 from foldlog import codec
-from foldlog.envelope import Draft
 from foldlog.errors import ConfigurationError, PayloadError, RedactionFailed
-from foldlog.recovery import records
 from foldlog.recovery.artifacts import ArtifactBackend
-from foldlog.recovery.comparison import Comparison
-from foldlog.recovery.endings import consists_of, finished
-from foldlog.recovery.errors import ExecutionPaused, ResultMissing, StepUnknown
+from foldlog.recovery.errors import (
+    ExecutionPaused,
+    ResultMissing,
+    StepUnknown,
+    UnreadableResult,
+)
 from foldlog.recovery.models import (
     AutoCheckpointConfig,
     EventType,
     ExecutionStatus,
     ReplayMode,
     StateMetadata,
+    StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import Publisher
-from foldlog.recovery.replay import Decision, Validation, decide
+from foldlog.recovery.publishing import EventBus, ExecutionEvent, publish
+from foldlog.recovery.replay import (
+    Decision,
+    consists_of,
+    decide,
+    finished,
+    is_done,
+    is_unknown,
+)
+from foldlog.recovery.results import (
+    PLAIN_DATA,
+    Result,
+    dump_result,
+    load_result,
+    message_of,
+    shortened,
+)
+from foldlog.recovery.snapshots import with_steps
 from foldlog.recovery.tenure import Tenure
+from foldlog.recovery.validation import Comparison, Validation
 from foldlog.subjects import checked_id
-from foldlog_projections.states import State, Step
+from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
+from foldlog_projections import states
+from foldlog_projections.states import Done, Failed, Intended, Retracted, Step, Unrecorded, Waiting
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 LARGE_RESULT: Final = 256 * 1024
 """Bytes from which the result of a step becomes an artifact by itself."""
+
+_Used = set[tuple[str, str]]
+"""Steps by state id and address."""
+
+_within: ContextVar[_Used | None] = ContextVar("within", default=None)
+"""What was used in the step that the caller is in."""
+
+
+class Executions(Protocol):
+    """What makes executions: a `StateBackend`."""
+
+    async def exists(self, state_id: str) -> bool:
+        """Return whether there is such a state."""
+        ...
+
+    def execution(self, *args: Any, **options: Any) -> Execution:
+        """Return an execution to be entered."""
+        ...
 
 
 class Execution:
@@ -44,14 +86,14 @@ class Execution:
     record, and nothing of theirs is appended. Leaving records how it ended: COMPLETED, or FAILED
     by the exception that propagates, which ExecutionPaused does not count as. What is cancelled,
     or ends with its process, stays RUNNING until somebody takes it over. An Execution is entered
-    once; its steps may run side by side.
+    once; its steps may run side by side. `await` enters it, too; then `close` leaves it.
     """
 
     def __init__(
         self,
         tenure: Tenure,
         artifacts: ArtifactBackend,
-        publisher: Publisher,
+        event_bus: EventBus | None,
         *,
         replay_mode: ReplayMode,
         resume_from_address: str | None,
@@ -59,13 +101,37 @@ class Execution:
     ) -> None:
         self._tenure = tenure
         self._artifacts = artifacts
-        self._publisher = publisher
+        self._event_bus = event_bus
         self._mode = replay_mode
         self._resume_from = resume_from_address
         self._auto_checkpoint = auto_checkpoint
         self._comparison = Comparison()
-        self._running: set[str] = set()
+        self._used: _Used = set()
         self._phase = _Phase.NEW
+
+    @classmethod
+    async def load_from_state_id(
+        cls,
+        state_id: str,
+        state_backend: Executions,
+        artifact_backend: ArtifactBackend | None = None,
+        event_bus: EventBus | None = None,
+        replay_mode: ReplayMode = ReplayMode.NORMAL,
+        resume_from_address: str | None = None,
+    ) -> Execution | None:
+        """Return the execution of a state, to be entered; None if there is no such state.
+
+        Args and errors as `StateBackend.execution`. (Seed 003, section 4.)
+        """
+        if not await state_backend.exists(state_id):
+            return None
+        return state_backend.execution(
+            state_id,
+            replay_mode=replay_mode,
+            resume_from_address=resume_from_address,
+            event_bus=event_bus,
+            artifacts=artifact_backend,
+        )
 
     @property
     def state_id(self) -> str:
@@ -84,23 +150,33 @@ class Execution:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The steps that began and whose end is not on record: see `StepUnknown`."""
-        begun = (step for step in self._tenure.steps.values() if step.phase == "intended")
-        return tuple(step.address for step in begun if step.address not in self._running)
+        """The steps that began and whose result is not on record: see `StepUnknown`."""
+        steps = self._tenure.steps.values()
+        unknown = (step.address for step in steps if is_unknown(step))
+        return tuple(each for each in unknown if (self.state_id, each) not in self._used)
 
     @property
     def validation(self) -> Validation:
         """What a VALIDATION has found so far."""
         return self._comparison.found(self._tenure.steps)
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
     async def __aenter__(self) -> Self:
+        if self._phase is not _Phase.OPEN:  # as it is where it was awaited before
+            await self._open()
+        self._phase = _Phase.ENTERED
+        return self
+
+    async def _open(self) -> Self:
         if self._phase is not _Phase.NEW:
             raise ConfigurationError("an Execution is entered once; make another one to resume")
         if self._mode is ReplayMode.VALIDATION:
             await self._tenure.look()
         else:
             await self._tenure.begin(self._resume_from)
-        self._phase = _Phase.ENTERED
+        self._phase = _Phase.OPEN
         return self
 
     async def __aexit__(
@@ -109,141 +185,192 @@ class Execution:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is None:
+            await self.close()
+        elif isinstance(error, Exception) and not consists_of(error, ExecutionPaused):
+            await self.close(StateStatus.FAILED)
+        self._phase = _Phase.LEFT
+
+    async def close(self, status: StateStatus = StateStatus.COMPLETED) -> None:
+        """Leave the execution, and record how it ended. Errors as `save_checkpoint`."""
         try:
-            if error is None:
-                await self.checkpoint(StateStatus.COMPLETED)
-            elif isinstance(error, Exception) and not consists_of(error, ExecutionPaused):
-                await self.checkpoint(StateStatus.FAILED)
+            await self.save_checkpoint(status)
         finally:
             self._phase = _Phase.LEFT
 
-    def should_skip(self, address: str) -> bool:
-        """Return whether `run` would return the result on record."""
+    def should_skip_event(self, address: str) -> bool:
+        """Return whether `run` would return the result on record. (Seed 003, section 4.)"""
         return decide(self._tenure.steps.get(address), self._mode) is Decision.REUSE
 
     def has_completed_event(self, address: str) -> bool:
         """Return whether a step is done, in any mode."""
-        step = self._tenure.steps.get(address)
-        return step is not None and step.phase == "done"
+        return is_done(self._tenure.steps.get(address))
 
-    async def get_event_result(self, address: str) -> Any | None:
+    async def get_event_result(self, address: str, returns: Any = None) -> Any | None:
         """Return the result on record of a step that is done, a new object; else None.
 
+        Args:
+            returns: the type that the result has. None: models come as plain data.
+
         Raises:
-            ResultMissing: it was an artifact that is gone. Others as `load_artifact`.
+            ResultMissing: it was an artifact that is gone. UnreadableResult: it is not of that
+            type. Others as `load_artifact`.
         """
         step = self._tenure.steps.get(address)
-        return await self._result(step) if step is not None and step.phase == "done" else None
+        if step is None or not is_done(step):
+            return None
+        data = await self._data(step)
+        return data if returns is None else self._loaded(step, data, type_codec(returns))
 
     async def run(
         self,
         address: str,
-        step: Callable[[*Ts], Awaitable[T]],
-        *args: *Ts,
+        step: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
         event_type: str = EventType.STEP,
         artifact: bool = False,
         repeatable: bool = False,
+        returns: Any = None,
+        **kwargs: Any,
     ) -> T:
-        """Do a step once: call it with `args` and record what it gives, or return what is on
-        record.
+        """Do a step once: call it and record what it gives, or return what is on record.
 
-        What it gives is held by `foldlog.codec`, or with `artifact=True` by the artifact backend,
-        which stores large objects once; a result beyond 256 KiB becomes an artifact by itself. What
-        is on record of it is what the store's `redact=` makes of it.
+            flights = await run.run("search", search, "Oslo", limit=3)
+
+        What it gives may be made of pydantic models, dataclasses and whatever `foldlog.codec`
+        holds. Models need a type that is declared: what the step is annotated to return, or
+        `returns`. With `artifact=True` the result is an artifact, and so is one beyond 256 KiB.
+        What is on record is what the store's `redact=` makes of it.
         A step that raised before is done again, and so is, in VALIDATION, every step.
 
         Args:
-            address: what the step is called, always the same: "plan", "plan::search::2".
+            address: what the step is called, always the same: "plan", "plan::search::2". In one
+                run, every step has another.
+            args, kwargs: what the step is called with. For arguments that have the name of an
+                option of this method, bind them: `functools.partial(search, artifact=...)`.
             event_type: an `EventType`, or a text of the caller's.
             repeatable: doing it twice does no harm, or it is made of steps that are themselves on
                 record: then it is done again if its outcome is unknown.
+            returns: the type of what it gives. None: as the step is annotated.
 
         Raises:
-            StepUnknown: it began before, and its end is not on record. It was not called.
-            ConfigurationError: a step of this address is under way; or the execution is not
-                entered, or was left.
+            StepUnknown: it began before, and what it gave is not on record. It was not called.
+            ConfigurationError: a step of this address has run here before, or is under way; or
+                values of the declared type cannot be recorded; or the execution is not entered,
+                or was left. It was not called.
             InvalidId: the address is empty. It was not called.
-            PayloadError: what it gave cannot be held. Its outcome is unknown from now on.
+            UnreadableResult: it is done and on record, and the declared type does not read it.
+            PayloadError: what it gave cannot be held. That is on record: see `StepUnknown`.
             RedactionFailed: the store's `redact=` failed on what it gave, or raised: likewise.
             AppendConflict: another owner has taken over. If it was called, nothing is on record.
             ResultMissing: the result on record was an artifact that is gone.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`; if it was called,
                 its outcome is unknown. What it raises itself, after that is on record.
         """
-        checked_id(address, "address")
-        self._check_entered()
-        if address in self._running:
-            raise ConfigurationError(f"step {address!r:.80} is under way; addresses name one step")
-        self._running.add(address)
-        try:
+        with self._using(address):
+            is_held_whole = artifact and self._artifacts.codec is not None
+            type_ = returned_type(step) if returns is None else returns
+            declared = None if is_held_whole else type_codec(type_)
             recorded = await self._on_record(address)
             decision = decide(recorded, self._mode, repeatable=repeatable)
             if recorded is not None and decision is Decision.REUSE:
-                result: T = await self._replayed(recorded)
+                result: T = await self._replayed(recorded, declared)
                 return result
             if recorded is not None and decision is Decision.UNKNOWN:
-                raise StepUnknown(self.state_id, address, recorded.attempt)
+                raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
+            work = _Work(address, str(event_type), artifact, is_held_whole, declared)
             if self._mode is ReplayMode.VALIDATION:
-                return await self._validate(address, recorded, step, args)
-            return await self._execute(address, step, args, str(event_type), artifact=artifact)
-        finally:
-            self._running.discard(address)
+                return await self._validate(work, recorded, lambda: step(*args, **kwargs))
+            return await self._execute(work, lambda: step(*args, **kwargs))
 
-    async def ask(self, address: str, request: Any = None) -> Any:
+    async def ask(self, address: str, request: Any = None, *, returns: Any = None) -> Any:
         """Return what the user answered at this address; until then, stop the execution here.
 
         Stopping is recorded, with a checkpoint and the status PAUSED, and raises ExecutionPaused.
         Anybody may then call `StateBackend.answer`, and whoever takes the execution over, in this
         process or another, comes here again and goes on.
 
+        Args:
+            request: what is asked; a model is recorded as plain data.
+            returns: the type of the answer. None: as it was given, models as plain data.
+
         Raises:
             ExecutionPaused: there is no answer yet.
             PayloadError: the request cannot be held. Others as `run`.
         """
-        checked_id(address, "address")
-        self._check_entered()
-        if self._mode is ReplayMode.VALIDATION:
-            recorded = self._tenure.steps.get(address)
-        else:
-            recorded = await self._tenure.refreshed(address)
-        if recorded is None or recorded.phase != "done":
-            recorded = await self._asked(address, request, recorded)
-        return await self._replayed(recorded)
+        with self._using(address):
+            if self._mode is ReplayMode.VALIDATION:
+                recorded = self._tenure.steps.get(address)
+            else:
+                recorded = await self._tenure.refreshed(address)
+            if recorded is None or not is_done(recorded):
+                recorded = await self._asked(address, request, recorded)
+            declared = None if returns is None else type_codec(returns)
+            return await self._replayed(recorded, declared)
 
     async def confirm(self, address: str, result: Any = None) -> None:
         """Put on record that a step whose outcome was unknown has happened, and gave this.
+
+        Args:
+            result: what it gave; a model, or its fields as plain data.
 
         Raises:
             ConfigurationError: its outcome is not unknown, or is on record by now; or this is a
                 VALIDATION, which records nothing.
             PayloadError: the result cannot be held. Others as `Tenure.write`.
         """
-        given = self._tenure.redacting.result(address, result, "Execution.confirm")
-        await self._settle(address, records.done(address, 0.0, codec.encode(given, "result")))
+        given = as_plain(result, "result")
+        data = self._tenure.redaction.data("Execution.confirm", states.DONE, address, result=given)
+        await self._settle(address, Done(address, 0.0, _encoded(data, "result"), type=PLAIN_DATA))
 
     async def retract(self, address: str) -> None:
         """Put on record that a step whose outcome was unknown has not happened: `run` does it.
 
         Errors as `confirm`.
         """
-        await self._settle(address, records.retracted(address))
+        await self._settle(address, Retracted(address))
 
-    async def checkpoint(self, status: StateStatus = StateStatus.RUNNING) -> None:
-        """Save storage, metadata and status; steps are on record already. VALIDATION saves nothing.
+    def to_snapshot(
+        self, status: StateStatus = StateStatus.RUNNING, metadata: StateMetadata | None = None
+    ) -> StateSnapshot:
+        """Return the state as it is now, with the history of its steps. (Seed 003, section 4.)
+
+        Args:
+            metadata: None: the execution's own.
+        """
+        snapshot = self._tenure.snapshot.model_copy(update={"status": status}, deep=True)
+        if metadata is not None:
+            snapshot.metadata = metadata
+        return with_steps(snapshot, self._tenure.steps)
+
+    async def save_checkpoint(
+        self, status: StateStatus = StateStatus.RUNNING, metadata: StateMetadata | None = None
+    ) -> bool:
+        """Save storage, metadata and status, and return True; steps are on record already.
+
+        Args:
+            metadata: what the execution is found by from now on. None: as it is.
+
+        Returns:
+            False in VALIDATION, which saves nothing.
 
         Raises:
             PayloadError: the storage or the metadata cannot be held. ConfigurationError: the
             execution is not entered, or was left. Others as `Tenure.write`.
         """
         self._check_entered()
-        if self._mode is not ReplayMode.VALIDATION:
-            await self._tenure.write(status=status)
+        if self._mode is ReplayMode.VALIDATION:
+            return False
+        if metadata is not None:
+            self._tenure.snapshot.metadata = metadata.model_copy(deep=True)
+        return await self._tenure.write(status=status)
 
     async def put_artifact(self, name: str, artifact: Any) -> str:
         """Save an artifact that the execution knows by this name; return its id.
 
         That it does is on record at once; the rest of a checkpoint only if they are automatic
-        after artifacts. VALIDATION saves nothing. Errors as `save_artifact` and `checkpoint`.
+        after artifacts. VALIDATION saves nothing. Errors as `save_artifact` and `save_checkpoint`.
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
@@ -252,7 +379,7 @@ class Execution:
         # At once: the garbage collection may come before the next checkpoint.
         await self._tenure.refer(name, artifact_id)
         if self._auto_checkpoint.applies_to("", is_artifact=True):
-            await self.checkpoint()
+            await self.save_checkpoint()
         return artifact_id
 
     async def get_artifact(self, name: str) -> Any | None:
@@ -260,9 +387,32 @@ class Execution:
         artifact_id = self._tenure.snapshot.artifact_refs.get(name)
         return None if artifact_id is None else await self._artifacts.load_artifact(artifact_id)
 
+    @contextmanager
+    def _using(self, address: str) -> Iterator[None]:
+        """Have an address name one step: until it has failed, and what it consists of with it."""
+        step = (self.state_id, checked_id(address, "address"))
+        self._check_entered()
+        if step in self._used:
+            raise ConfigurationError(
+                f"a step {address!r:.80} has run in this execution, or is under way: give every "
+                "step an address of its own; get_event_result() reads a result again"
+            )
+        outer, inner = _within.get(), {step}
+        self._used.add(step)
+        token = _within.set(inner)
+        try:
+            yield
+        except BaseException:
+            self._used -= inner
+            raise
+        finally:
+            _within.reset(token)
+        if outer is not None:
+            outer |= inner
+
     async def _on_record(self, address: str) -> Step | None:
         recorded = self._tenure.steps.get(address)
-        if recorded is not None and decide(recorded, self._mode) is Decision.UNKNOWN:
+        if decide(recorded, self._mode) is Decision.UNKNOWN:
             # It may be this process that was not told how its own append ended.
             return await self._tenure.refreshed(address)
         return recorded
@@ -270,149 +420,187 @@ class Execution:
     async def _asked(self, address: str, request: Any, before: Step | None) -> Step:
         """Stop here; or return the answer, if it has come in the meantime."""
         if self._mode is not ReplayMode.VALIDATION:
-            encoded = codec.encode(self._tenure.redacting.request(address, request), "request")
-            waiting = records.waiting(address, encoded)
+            given = as_plain(request, "request")
+            data = self._tenure.redaction.data(
+                "Execution.ask", states.WAITING, address, request=given
+            )
+            waiting = Waiting(address, _encoded(data, "request"))
             if not await self._tenure.write(
-                waiting, status=StateStatus.PAUSED, when=lambda state: not _is_done(state, address)
+                waiting,
+                status=StateStatus.PAUSED,
+                when=lambda state: not is_done(state.steps.get(address)),
             ):
                 answered = await self._tenure.refreshed(address)
                 if answered is not None:
                     return answered
-            if before is None or (before.phase, before.request) != ("waiting", encoded):
-                await self._publisher.publish(address, EventType.USER, ExecutionStatus.AWAITING)
+            asked = ("waiting", bytes(waiting.request))
+            if before is None or (before.phase, before.request) != asked:
+                await self._publish(address, EventType.USER, ExecutionStatus.AWAITING)
         raise ExecutionPaused(self.state_id, address, request)
 
-    async def _settle(self, address: str, said: Draft) -> None:
+    async def _settle(self, address: str, said: Done | Retracted) -> None:
         """Put on record what somebody says of a step whose outcome is unknown there, too."""
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
             raise ConfigurationError("a VALIDATION records nothing: the execution is another's")
         if address in self.unknown:
-            if await self._tenure.write(said, when=lambda state: _is_begun(state, address)):
+            if await self._tenure.write(
+                said, when=lambda state: is_unknown(state.steps.get(address))
+            ):
                 return
             await self._tenure.refreshed(address)
         raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
 
-    async def _replayed(self, recorded: Step) -> Any:
-        result = await self._result(recorded)
-        if self._mode is ReplayMode.REPUBLISH_ALL:
-            await self._publisher.republish(recorded, result)
+    async def _replayed(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
+        result = self._loaded(recorded, await self._data(recorded), declared)
+        await self._publish(
+            recorded.address,
+            recorded.event_type,
+            ExecutionStatus.RECOVERED,
+            result=result,
+            is_replayed=True,
+            skip_republish=self._mode is not ReplayMode.REPUBLISH_ALL,
+        )
         return result
 
-    async def _result(self, recorded: Step) -> Any:
+    async def _data(self, recorded: Step) -> Any:
+        """The result of a step as it is on record."""
         if not recorded.artifact_id:
             return codec.decode(recorded.result)
-        result = await self._artifacts.load_artifact(recorded.artifact_id)
-        if result is None and not await self._artifacts.exists(recorded.artifact_id):
+        data = await self._artifacts.load_artifact(recorded.artifact_id)
+        if data is None and not await self._artifacts.exists(recorded.artifact_id):
             raise ResultMissing(self.state_id, recorded.address, recorded.artifact_id)
-        return result
+        return data
 
-    async def _execute(
-        self,
-        address: str,
-        step: Callable[[*Ts], Awaitable[T]],
-        args: tuple[*Ts],
-        event_type: str,
-        *,
-        artifact: bool,
-    ) -> T:
+    def _loaded(self, recorded: Step, data: Any, declared: TypeCodec[Any] | None) -> Any:
+        """A result as the type that is declared; as it is, if it needs none."""
+        if not recorded.type or (recorded.type == PLAIN_DATA and declared is None):
+            return data
+        try:
+            return load_result(data, recorded.type, declared)
+        except ValueError as error:
+            raise UnreadableResult(
+                self.state_id, recorded.address, recorded.type, str(error)
+            ) from error
+
+    async def _execute(self, work: _Work, call: Callable[[], Awaitable[T]]) -> T:
         # 1. That it is about to happen. 2. Its effect. 3. What became of it. Whatever is cut
         # short between the first and the last leaves a step whose outcome is unknown.
-        await self._tenure.write(records.intended(address, event_type))
+        address, event_type = work.address, work.event_type
+        await self._tenure.write(Intended(address, event_type))
         try:
-            await self._publisher.publish(address, event_type, ExecutionStatus.STARTED)
+            await self._publish(address, event_type, ExecutionStatus.STARTED)
         except Exception:
-            await finished(self._tenure.write(records.retracted(address)))  # it was not called
+            await finished(self._tenure.write(Retracted(address)))  # it was not called
             raise
         began = time.perf_counter()
         try:
-            result = await step(*args)
+            value = await call()
         except Exception as error:
             seconds = time.perf_counter() - began
             if consists_of(error, ExecutionPaused, StepUnknown):
                 # A step within stops the execution; it comes here again.
-                await finished(self._tenure.write(records.retracted(address)))
+                await finished(self._tenure.write(Retracted(address)))
                 raise
-            failed = records.failed(address, seconds, *self._tenure.redacting.told(address, error))
+            message = self._tenure.redaction.message(address, error)
+            failed = Failed(address, seconds, type(error).__qualname__, message)
             await finished(self._tenure.write(failed))
-            await self._publisher.publish(
+            await self._publish(
                 address,
                 event_type,
                 ExecutionStatus.FAILED,
-                message=records.kept(records.told(error)[1]),
-                seconds=seconds,
+                message=shortened(message_of(error)),
+                execution_time=seconds,
             )
             raise
         seconds = time.perf_counter() - began
-        await finished(self._record(address, event_type, seconds, result, artifact=artifact))
-        await self._publisher.publish(
-            address, event_type, ExecutionStatus.COMPLETED, result=result, seconds=seconds
+        result = await finished(self._record(work, seconds, value))
+        await self._publish(
+            address, event_type, ExecutionStatus.COMPLETED, result=value, execution_time=seconds
         )
-        return result
+        if result.fault:
+            raise UnreadableResult(self.state_id, address, result.type, result.fault)
+        return value
 
-    async def _record(
-        self, address: str, event_type: str, seconds: float, result: Any, *, artifact: bool
-    ) -> None:
-        done, is_artifact = await self._done(address, seconds, result, artifact=artifact)
-        if not self._auto_checkpoint.applies_to(event_type, is_artifact=is_artifact):
+    async def _record(self, work: _Work, seconds: float, value: Any) -> Result:
+        try:
+            result = self._result(work, value)
+            done = await self._done(work, seconds, result)
+        except (PayloadError, RedactionFailed) as error:
+            lost = Unrecorded(work.address, seconds, type(error).__qualname__)
+            await self._tenure.write(lost)
+            raise
+        is_artifact = bool(done.artifact_id)
+        if not self._auto_checkpoint.applies_to(work.event_type, is_artifact=is_artifact):
             await self._tenure.write(done)
-            return
+            return result
         try:
             await self._tenure.write(done, status=StateStatus.RUNNING)
         except (PayloadError, RedactionFailed):
             # Of the storage: what the step gave is on record all the same.
             await self._tenure.write(done)
             raise
-
-    async def _done(
-        self, address: str, seconds: float, result: Any, *, artifact: bool
-    ) -> tuple[Draft, bool]:
-        result = self._tenure.redacting.result(address, result)
-        encoded = b"" if artifact else codec.encode(result, "result")
-        if artifact or len(encoded) > LARGE_RESULT:
-            artifact_id = await self._artifacts.add_artifact(result)
-            return records.done_as_artifact(address, seconds, artifact_id), True
-        return records.done(address, seconds, encoded), False
-
-    async def _validate(
-        self,
-        address: str,
-        recorded: Step | None,
-        step: Callable[[*Ts], Awaitable[T]],
-        args: tuple[*Ts],
-    ) -> T:
-        try:
-            result = await step(*args)
-        except Exception as error:
-            if not consists_of(error, ExecutionPaused):
-                told = self._tenure.redacting.told(address, error)
-                self._comparison.raised(address, recorded, *told)
-            raise
-        is_done = recorded is not None and recorded.phase == "done"
-        expected = await self._result(recorded) if recorded is not None and is_done else None
-        given = self._tenure.redacting.result(address, result)
-        self._comparison.gave(address, recorded, expected, given)
         return result
 
+    def _result(self, work: _Work, value: Any) -> Result:
+        """What a step gave, redacted."""
+        found = Result(value) if work.is_held_whole else dump_result(value, work.declared)
+        data = self._tenure.redaction.result(work.address, found, work.declared)
+        return found._replace(data=data)
+
+    async def _done(self, work: _Work, seconds: float, result: Result) -> Done:
+        encoded = b"" if work.artifact else codec.encode(result.data, "result")
+        if work.artifact or len(encoded) > LARGE_RESULT:
+            artifact_id = await self._artifacts.add_artifact(result.data)
+            return Done(work.address, seconds, artifact_id=artifact_id, type=result.type)
+        return Done(work.address, seconds, msgspec.Raw(encoded), type=result.type)
+
+    async def _validate(
+        self, work: _Work, recorded: Step | None, call: Callable[[], Awaitable[T]]
+    ) -> T:
+        try:
+            value = await call()
+        except Exception as error:
+            if not consists_of(error, ExecutionPaused):
+                message = self._tenure.redaction.message(work.address, error)
+                kind = type(error).__qualname__
+                self._comparison.raised(work.address, recorded, kind, message)
+            raise
+        is_known = recorded is not None and is_done(recorded)
+        expected = await self._data(recorded) if recorded is not None and is_known else None
+        self._comparison.gave(work.address, recorded, expected, self._result(work, value).data)
+        return value
+
+    async def _publish(
+        self, address: str, event_type: str, status: ExecutionStatus, **fields: Any
+    ) -> None:
+        event = ExecutionEvent(self.state_id, address, event_type, status, **fields)
+        await publish(self._event_bus, event)
+
     def _check_entered(self) -> None:
-        if self._phase is not _Phase.ENTERED:
+        if self._phase not in (_Phase.OPEN, _Phase.ENTERED):
             raise ConfigurationError(
                 "an Execution is used within `async with`: before, it has no owner; "
                 "afterwards, how it ended is on record"
             )
 
 
+class _Work(NamedTuple):
+    """A step that is to be done. `is_held_whole`: the artifacts' codec takes any object."""
+
+    address: str
+    event_type: str
+    artifact: bool
+    is_held_whole: bool
+    declared: TypeCodec[Any] | None
+
+
 class _Phase(Enum):
     NEW = "new"
+    OPEN = "open"
     ENTERED = "entered"
     LEFT = "left"
 
 
-def _is_done(state: State, address: str) -> bool:
-    step = state.steps.get(address)
-    return step is not None and step.phase == "done"
-
-
-def _is_begun(state: State, address: str) -> bool:
-    step = state.steps.get(address)
-    return step is not None and step.phase == "intended"
+def _encoded(data: Any, path: str) -> msgspec.Raw:
+    return msgspec.Raw(codec.encode(data, path))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from foldlog.recovery.models import ExecutionStatus
-from foldlog_projections.states import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,8 @@ class ExecutionEvent:
     """A step that started, ended, waits, or was found on record (RECOVERED).
 
     `execution_time` in seconds, 0 for what did not happen now. `result` is the step's own object
-    unless `is_replayed`; `message` is that of the exception of a FAILED step.
+    unless `is_replayed`; `message` is that of the exception of a FAILED step. An event with
+    `skip_republish` is not published: that of a step on record, but in REPUBLISH_ALL.
     """
 
     state_id: str
@@ -27,6 +27,7 @@ class ExecutionEvent:
     message: str = ""
     execution_time: float = 0.0
     is_replayed: bool = False
+    skip_republish: bool = False
 
 
 class EventBus(Protocol):
@@ -37,41 +38,10 @@ class EventBus(Protocol):
         ...
 
 
-class Publisher:
-    """Publishes the events of one execution, after they are on record: at most once each."""
-
-    def __init__(self, state_id: str, bus: EventBus | None) -> None:
-        self._state_id = state_id
-        self._bus = bus
-
-    async def publish(
-        self,
-        address: str,
-        event_type: str,
-        status: ExecutionStatus,
-        *,
-        result: Any = None,
-        message: str = "",
-        seconds: float = 0.0,
-        is_replayed: bool = False,
-    ) -> None:
-        """Tell the bus, if there is one."""
-        if self._bus is None:
-            return
-        told = self._bus.publish(
-            ExecutionEvent(
-                self._state_id, address, event_type, status, result, message, seconds, is_replayed
-            )
-        )
-        if inspect.isawaitable(told):
-            await told
-
-    async def republish(self, step: Step, result: Any) -> None:
-        """Tell the bus of a step on record, marked as replayed."""
-        await self.publish(
-            step.address,
-            step.event_type,
-            ExecutionStatus.RECOVERED,
-            result=result,
-            is_replayed=True,
-        )
+async def publish(bus: EventBus | None, event: ExecutionEvent) -> None:
+    """Tell the bus, if there is one, of what is on record: at most once."""
+    if bus is None or event.skip_republish:
+        return
+    told = bus.publish(event)
+    if inspect.isawaitable(told):
+        await told

@@ -1,14 +1,16 @@
-"""What becomes of a step that is asked for: decided from its record, without I/O."""
+"""What becomes of a step that is asked for, and how one ends. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, TypeVar
 
-from foldlog import codec
 from foldlog.recovery.models import ReplayMode
 from foldlog_projections.states import Step
+
+T = TypeVar("T")
 
 
 class Decision(Enum):
@@ -19,42 +21,6 @@ class Decision(Enum):
     UNKNOWN = "unknown"
 
 
-class _Absent:
-    """Stands for what the one side does not have."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
-
-
-class Mismatch(NamedTuple):
-    """Where a step gave another result than the one on record.
-
-    `path` leads there from the result, as in `result.flights[2].fare`. A side that has nothing
-    there is ABSENT; a step that raised stands under the path `error`, by type and message.
-    """
-
-    address: str
-    path: str
-    recorded: Any
-    actual: Any
-
-
-class Validation(NamedTuple):
-    """What a validation has found so far. `compared` counts the steps executed and on record.
-
-    `unexpected` steps were executed and are not on record; `missing` ones have ended according to
-    the record and were not executed.
-    """
-
-    compared: int
-    mismatches: tuple[Mismatch, ...]
-    unexpected: tuple[str, ...]
-    missing: tuple[str, ...]
-
-
 def decide(step: Step | None, mode: ReplayMode, *, repeatable: bool = False) -> Decision:
     """Return what happens to a step, given its record.
 
@@ -63,26 +29,45 @@ def decide(step: Step | None, mode: ReplayMode, *, repeatable: bool = False) -> 
     """
     if mode is ReplayMode.VALIDATION or step is None:
         return Decision.EXECUTE
-    if step.phase == "done":
+    if is_done(step):
         return Decision.REUSE
-    if step.phase == "intended" and not repeatable:
-        return Decision.UNKNOWN
-    return Decision.EXECUTE
+    return Decision.UNKNOWN if is_unknown(step) and not repeatable else Decision.EXECUTE
 
 
-def differences(recorded: Any, actual: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two values differ, field by field: path, recorded and actual value.
+def is_done(step: Step | None) -> bool:
+    """Whether a step has happened and its result is on record."""
+    return step is not None and step.phase == "done"
 
-    Values are the same if the log holds them as the same bytes, but for the order of keys.
+
+def is_unknown(step: Step | None) -> bool:
+    """Whether a step began, and what it gave is not on record."""
+    return step is not None and step.phase in ("intended", "unrecorded")
+
+
+def consists_of(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Whether an exception is of these kinds, or a group of nothing else.
+
+    Steps that run side by side, in an `asyncio.TaskGroup` for instance, raise in groups.
     """
-    if isinstance(recorded, dict) and isinstance(actual, dict):
-        for key in dict.fromkeys([*recorded, *actual]):
-            place = f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
-            yield from differences(recorded.get(key, ABSENT), actual.get(key, ABSENT), place)
-    elif isinstance(recorded, list) and isinstance(actual, list):
-        for index in range(max(len(recorded), len(actual))):
-            left = recorded[index] if index < len(recorded) else ABSENT
-            right = actual[index] if index < len(actual) else ABSENT
-            yield from differences(left, right, f"{path}[{index}]")
-    elif recorded is ABSENT or actual is ABSENT or codec.encode(recorded) != codec.encode(actual):
-        yield path, recorded, actual
+    if isinstance(error, BaseExceptionGroup):
+        return all(consists_of(each, *kinds) for each in error.exceptions)
+    return isinstance(error, kinds)
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must come to its end: who is cancelled meanwhile is so when it has.
+
+    For what records an effect that has happened. It takes no longer than the log's timeouts.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        cancelled.add_note(f"meanwhile: {failure!r}")
+    raise cancelled

@@ -32,6 +32,7 @@ _STATUS_OF_PHASE: Final = {
     "failed": ExecutionStatus.FAILED,
     "waiting": ExecutionStatus.AWAITING,
     "retracted": ExecutionStatus.RETRACTED,
+    "unrecorded": ExecutionStatus.STARTED,
 }
 
 _PIECE_BYTES: Final = 128 * 1024
@@ -144,20 +145,23 @@ def restored(state_id: str, state: State) -> StateSnapshot | None:
     if state.value is None:
         return None
     try:
-        values = codec.decode(_encode(state.value))
-        if state.epoch:
-            events = [event_of(step) for step in state.steps.values()]
-            values["execution_state"]["history"] = {"events": events}
-            values["artifact_refs"] |= _artifacts_of_steps(state)
-        return StateSnapshot.model_validate(values)
+        snapshot = StateSnapshot.model_validate(codec.decode(_encode(state.value)))
+        return with_steps(snapshot, state.steps) if state.epoch else snapshot
     except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as fault:
         raise LogCorrupt(states.SAVED, 0, f"state {state_id!r:.80}: {fault}") from fault
+
+
+def with_steps(snapshot: StateSnapshot, steps: Mapping[str, Step]) -> StateSnapshot:
+    """Return a snapshot with the history that its steps tell, and their artifacts."""
+    snapshot.execution_state["history"] = {"events": [event_of(each) for each in steps.values()]}
+    snapshot.artifact_refs |= _artifacts_of(steps)
+    return snapshot
 
 
 def artifacts_of(state: State) -> set[str]:
     """The ids of all artifacts that a state refers to."""
     refs = state.value.get("artifact_refs", {}) if state.value else {}
-    return {*refs.values(), *_artifacts_of_steps(state).values()}
+    return {*refs.values(), *_artifacts_of(state.steps).values()}
 
 
 def event_of(step: Step) -> dict[str, Any]:
@@ -169,14 +173,16 @@ def event_of(step: Step) -> dict[str, Any]:
         "attempt": step.attempt,
         "started_at": dt.datetime.fromtimestamp(step.ts, dt.UTC).isoformat(),
     }
-    if step.phase in ("done", "failed"):
+    if step.phase in ("done", "failed", "unrecorded"):
         event["execution_time"] = step.seconds
     if step.artifact_id:
         event["artifact_id"] = step.artifact_id
     elif step.phase == "done":
         event["result"] = codec.decode(step.result)
     if step.phase == "failed":
-        event["error"], event["message"] = step.error, step.message
+        event["message"] = step.message
+    if step.phase in ("failed", "unrecorded"):
+        event["error"] = step.error
     if step.phase == "waiting":
         event["request"] = codec.decode(step.request)
     return event
@@ -188,7 +194,7 @@ def now() -> str:
 
 
 def _without_steps(state: State, value: Value) -> Value:
-    of_steps = _artifacts_of_steps(state)
+    of_steps = _artifacts_of(state.steps)
     refs = value["artifact_refs"].items()
     return {
         **value,
@@ -197,8 +203,8 @@ def _without_steps(state: State, value: Value) -> Value:
     }
 
 
-def _artifacts_of_steps(state: State) -> dict[str, str]:
-    return {step.address: step.artifact_id for step in state.steps.values() if step.artifact_id}
+def _artifacts_of(steps: Mapping[str, Step]) -> dict[str, str]:
+    return {step.address: step.artifact_id for step in steps.values() if step.artifact_id}
 
 
 def _listed(value: Value) -> Listed:

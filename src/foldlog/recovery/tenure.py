@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from foldlog.envelope import Draft
+import msgspec
+
+from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
-from foldlog.recovery import records
 from foldlog.recovery.ledger import Entry, Ledger
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
-from foldlog.recovery.redacting import Redacting
+from foldlog.recovery.results import StepRedaction
 from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
+from foldlog.store.payloads import encode
 from foldlog_projections import states
-from foldlog_projections.states import State, Step
+from foldlog_projections.states import Owned, Rewound, State, Step
 
-_CHECKPOINT: Final = "Execution.checkpoint"
+_CHECKPOINT: Final = "Execution.save_checkpoint"
 
 
 class Tenure:
@@ -38,6 +41,7 @@ class Tenure:
         migrations: Migrations | None,
     ) -> None:
         self.state_id: Final = state_id
+        self.redaction: Final = StepRedaction(ledger.journal.redaction, state_id)
         self._migrations = migrations
         self.snapshot = self._new()
         self._ledger = ledger
@@ -59,11 +63,6 @@ class Tenure:
         data: dict[str, Any] = self.snapshot.execution_state["storage"]["data"]
         return data
 
-    @property
-    def redacting(self) -> Redacting:
-        """What the steps pass before they are written."""
-        return Redacting(self._ledger.journal.redaction, self.state_id)
-
     async def begin(self, resume_from: str | None) -> None:
         """Take the execution over, or begin it. With `resume_from`, that step and all after it
         are void.
@@ -79,10 +78,9 @@ class Tenure:
                     f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
                 )
             self._adopt(state, head)
-            drafts = [records.owned(state.epoch + 1, self._owner)]
-            if resume_from is not None:
-                drafts.append(records.rewound(resume_from))
-            self._state = _folded(self._state, drafts)
+            owned = Owned(state.epoch + 1, self._owner, secrets.token_hex(8))
+            drafts = _drafts(owned, *([] if resume_from is None else [Rewound(resume_from)]))
+            self._fold(drafts)
             if self._metadata is not None:
                 self.snapshot.metadata = self._metadata.model_copy(deep=True)
             if self._version is not None:
@@ -109,19 +107,18 @@ class Tenure:
 
         Errors as `Ledger.read`.
         """
-        state = await self._ledger.read(self.state_id)
-        step = state.steps.get(address)
+        step = (await self._ledger.read(self.state_id)).steps.get(address)
         if step is not None:
             self._state.steps[address] = step
         return step
 
     async def write(
         self,
-        *drafts: Draft,
+        *records: msgspec.Struct,
         status: StateStatus | None = None,
         when: Callable[[State], bool] = lambda state: True,
     ) -> bool:
-        """Append envelopes; with `status`, in the same moment a checkpoint. Returns True.
+        """Append records; with `status`, in the same moment a checkpoint. Returns True.
 
         `when` is asked of what is on record at that moment; where it says no, nothing is appended
         and this returns False.
@@ -133,6 +130,7 @@ class Tenure:
             Others as `Ledger.write`.
         """
         async with self._turn:
+            drafts = _drafts(*records)
             value = None if status is None else self._value(status)
 
             def decide(state: State, head: int) -> Entry | None:
@@ -140,12 +138,12 @@ class Tenure:
                 if not when(state):
                     return None
                 if value is None:
-                    return Entry(list(drafts))
+                    return Entry(drafts)
                 return Entry([*drafts, *saving(state, value)], listing(state, value))
 
             written = await self._ledger.write(self.state_id, decide)
             if written:
-                self._state = _folded(self._state, drafts)
+                self._fold(drafts)
             return written
 
     async def refer(self, name: str, artifact_id: str) -> None:
@@ -164,6 +162,14 @@ class Tenure:
                 return Entry(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
 
             await self._ledger.write(self.state_id, decide)
+
+    def _fold(self, drafts: Iterable[Draft]) -> None:
+        """Fold what is appended into the owner's own copy of the state."""
+        for each in drafts:
+            recorded = Recorded(
+                each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, now()
+            )
+            self._state = states.kind.apply(self._state, recorded)
 
     def _adopt(self, state: State, head: int) -> None:
         snapshot = restored(self.state_id, State(state.value))
@@ -220,7 +226,5 @@ def _held(snapshot: StateSnapshot) -> StateSnapshot:
     return snapshot
 
 
-def _folded(state: State, drafts: tuple[Draft, ...] | list[Draft]) -> State:
-    for envelope in drafts:
-        state = records.folded(state, envelope)
-    return state
+def _drafts(*records: msgspec.Struct) -> list[Draft]:
+    return [encode(states.kind, each) for each in records]

@@ -82,7 +82,7 @@ class Pipeline:
     async def halt_after(self, run: Execution, name: str) -> None:
         if self.options.get("halt_after") == name:
             if self.options.get("checkpoint"):
-                await run.checkpoint()
+                await run.save_checkpoint()
             await halt("after", name)
 
 

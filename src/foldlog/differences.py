@@ -1,0 +1,47 @@
+"""Where two values differ, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from foldlog import codec
+
+
+class _Absent:
+    """Stands for what one side does not have."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+class Difference(NamedTuple):
+    """One place where two values differ: the path, as in `state.items[2].price`, and either side.
+
+    A side that has nothing there is `ABSENT`.
+    """
+
+    path: str
+    before: Any
+    after: Any
+
+
+def differences(before: Any, after: Any, path: str) -> Iterator[Difference]:
+    """Yield where two values differ, by a path that begins with `path`.
+
+    Values are the same if `foldlog.codec` holds them as the same bytes, but for the order of keys.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            place = f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
+            yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), place)
+    elif isinstance(before, list) and isinstance(after, list):
+        for index in range(max(len(before), len(after))):
+            left = before[index] if index < len(before) else ABSENT
+            right = after[index] if index < len(after) else ABSENT
+            yield from differences(left, right, f"{path}[{index}]")
+    elif before is ABSENT or after is ABSENT or codec.encode(before) != codec.encode(after):
+        yield Difference(path, before, after)
