@@ -139,7 +139,7 @@ async def test_an_index_that_cannot_be_wiped_is_an_error(
         def refuse(path: Path) -> None:
             raise OSError(f"{path} is in use")
 
-        monkeypatch.setattr("foldlog.scoped.search.wipe", refuse)
+        monkeypatch.setattr("foldlog.scoped.indexes.wipe", refuse)
         with pytest.raises(SearchFailed):
             await scoped.clear(ONE)
         monkeypatch.undo()
@@ -159,7 +159,7 @@ async def test_an_index_that_is_being_read_is_not_taken_for_wiped(
         other = sqlite3.connect(path, isolation_level=None)
         try:
             other.execute("BEGIN")
-            assert other.execute("SELECT key FROM documents").fetchall() == [("a",)]
+            assert other.execute("SELECT key FROM entries").fetchall() == [("a",)]
             with pytest.raises(SearchFailed, match="being read"):
                 await scoped.clear(ONE)
             assert holding(tmp_path) != []

@@ -1,83 +1,144 @@
-"""The folds of scoped state, without a store."""
+"""The index of a scope as the fold of its changes, without a store."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.envelope import Recorded
+from foldlog import LogCorrupt
+from foldlog.envelope import CLEARED, Recorded
+from foldlog.log.port import Record
+from foldlog.scoped.index import Edge, Index, Synced
 from foldlog_projections import scopes
-from foldlog_projections.scopes import State, with_prefix
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+NOW = BEGAN.timestamp()
+
+Step = tuple[str, float, dict[str, Any]]
 
 
-def envelope(number: int, type: str, at: float, **payload: Any) -> Recorded:
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with closing(Index(None)) as index:
+        yield index
+
+
+def record(number: int, step: Step, **writer: Any) -> Record:
+    type, at, payload = step
     time = (BEGAN + dt.timedelta(seconds=at)).isoformat()
     raw = msgspec.msgpack.encode(payload)
-    return Recorded(f"id-{number}", type, 1, 0.0, raw, None, number + 1, 0, time)
+    return Record(
+        number,
+        [Recorded(f"id-{number}", type, 1, 0.0, raw, None, number, 0, time, **writer)],
+    )
 
 
-def fold(*steps: tuple[Any, ...]) -> State:
-    state = scopes.kind.initial()
-    for number, (type, at, payload) in enumerate(steps):
-        state = scopes.kind.apply(state, envelope(number, type, at, **payload))
-    return state
+def fold(index: Index, *steps: Step) -> None:
+    since = index.synced()
+    for number, step in enumerate(steps, since.seq + 1):
+        since = index.fold([record(number, step)], since) or since
 
 
-def write(key: str, at: float = 0.0, **hints: Any) -> tuple[Any, ...]:
+def write(key: str, at: float = 0.0, **hints: Any) -> Step:
     return scopes.WRITTEN, at, {"key": key, **hints}
 
 
-def link(from_key: str, to_key: str, relation: str = "r", at: float = 0.0) -> tuple[Any, ...]:
+def link(from_key: str, to_key: str, relation: str = "r", at: float = 0.0) -> Step:
     return scopes.LINKED, at, {"from_key": from_key, "to_key": to_key, "relation": relation}
 
 
-def delete(key: str, at: float = 0.0) -> tuple[Any, ...]:
+def delete(key: str, at: float = 0.0) -> Step:
     return scopes.DELETED, at, {"key": key}
 
 
-def test_keys_stand_sorted_and_in_the_order_of_their_last_writes() -> None:
-    state = fold(write("b"), write("a"), write("c"), write("b"), delete("a"), delete("x"))
-    assert state.keys == ["b", "c"]
-    assert list(state.entries) == ["c", "b"]
-    assert [entry.ordinal for entry in state.entries.values()] == [2, 3]
-    assert state.gone == {"a": 4}
-    assert fold(write("a"), delete("a"), write("a")).gone == {}
+def keys(index: Index) -> list[str]:
+    return index.keys(-1e12, "")
 
 
-def test_what_is_over_goes_with_the_next_envelope_and_takes_its_links_along() -> None:
-    steps = [write("a", 0, ttl=1000), link("a", "b"), link("b", "a"), link("b", "c")]
-    state = fold(*steps, write("b", 0.999))
-    assert set(state.entries) == {"a", "b"}
-    assert state.entries["a"].is_over(BEGAN.timestamp() + 1)
-    assert not state.entries["a"].is_over(BEGAN.timestamp() + 0.999)
-    state = fold(*steps, write("b", 1.0))
-    assert set(state.entries) == {"b"}
-    assert state.links == {"b": {("c", "r"): b"\xc0"}}
-    assert state.incoming == {"c": {"b": None}}
+def test_keys_stand_sorted_and_in_the_order_of_their_last_writes(index: Index) -> None:
+    fold(index, write("b"), write("a"), write("c"), write("b"), delete("a"), delete("x"))
+    assert keys(index) == ["b", "c"]
+    synced = Synced(6, "id-6", 6)
+    assert index.present(NOW, "") == (synced, [("c", "id-3"), ("b", "id-4")])
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a\U0010ffff", "\ud7ff", "\U0010ffff", "é", "a\0"])
+def test_a_prefix_selects_what_begins_with_it_and_nothing_else(index: Index, prefix: str) -> None:
+    tails = ["", "a", "b", "\0", "é", "\ue000", "\U0010ffff", "\U0010ffff\U0010ffff"]
+    every = {stem + tail for stem in ["", "a", "b", "\ud7ff", "\ue000", "é"] for tail in tails} - {
+        ""
+    }
+    fold(index, *map(write, every))
+    assert index.keys(NOW, prefix) == sorted(key for key in every if key.startswith(prefix))
+
+
+def test_what_is_over_goes_with_the_next_change_and_takes_its_links_along(index: Index) -> None:
+    fold(index, write("a", 0, ttl=1000), link("a", "b"), link("b", "a"), link("b", "c"))
+    fold(index, write("b", 0.999))
+    assert keys(index) == ["a", "b"]
+    assert index.keys(NOW + 1, "") == ["b"]
+    assert index.entry(NOW + 1, "a") is None
+    assert index.entry(NOW + 0.999, "a") is not None
+    assert index.edges(NOW + 1, "b") == [Edge("c", "r", b"\xc0")]
+    assert len(index.edges(NOW + 0.999, "b")) == 2
+    fold(index, write("b", 1.0))
+    assert keys(index) == ["b"]
+    assert index.edges(0.0, "b") == [Edge("c", "r", b"\xc0")]
     # Written again meanwhile, it has the time of the last write.
-    state = fold(write("a", 0, ttl=1000), write("a", 0.5), write("b", 99))
-    assert set(state.entries) == {"a", "b"}
+    fold(index, write("a", 2, ttl=1000), write("a", 2.5), write("b", 99))
+    assert keys(index) == ["a", "b"]
 
 
-def test_an_unknown_envelope_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        fold(("scope.renamed", 0, {}))
+def test_an_unknown_change_is_refused_and_nothing_of_its_page_is_folded(index: Index) -> None:
+    page = [record(1, write("a")), record(2, ("scope.renamed", 0, {}))]
+    with pytest.raises(LogCorrupt):
+        index.fold(page, Synced())
+    assert (keys(index), index.synced()) == ([], Synced())
+
+
+def test_a_clearing_begins_anew(index: Index) -> None:
+    fold(index, write("a"), link("a", "b"), (CLEARED, 0, {"refused": b""}), write("b"))
+    assert keys(index) == ["b"]
+    assert index.edges(NOW, "a") == []
+    assert index.synced() == Synced(4, "id-4", 1)
+
+
+def test_a_change_has_one_effect_and_none_after_a_later_one_of_its_writer(index: Index) -> None:
+    def folded(number: int, step: Step, writer: str, n: int) -> None:
+        assert index.fold([record(number, step, writer=writer, n=n)], index.synced())
+
+    folded(1, write("a", tier="hot"), "one", 5)
+    folded(2, write("b"), "one", 4)
+    folded(3, write("a", tier="warm"), "two", 1)
+    folded(4, write("a", tier="hot"), "one", 5)  # again
+    folded(5, write("a", tier="cold"), "one", 3)  # late
+    folded(6, link("a", "b"), "one", 2)
+    folded(7, (scopes.UNLINKED, 0, link("a", "b")[2]), "one", 1)  # late
+    entry = index.entry(NOW, "a")
+    assert entry is not None
+    assert (entry.tier, entry.version) == ("warm", "id-3")
+    assert len(index.edges(NOW, "a")) == 1
+
+
+def test_who_is_behind_folds_nothing(index: Index) -> None:
+    fold(index, write("a"))
+    assert index.fold([record(1, delete("a"))], Synced()) is None
+    assert keys(index) == ["a"]
 
 
 KEYS = st.sampled_from(["a", "ab", "b", "ba", "é"])
 STEPS = st.lists(
     st.one_of(
         st.builds(
-            lambda key, ttl, blob: (scopes.WRITTEN, {"key": key, "ttl": ttl, "blob": blob}),
+            lambda key, ttl: (scopes.WRITTEN, {"key": key, "ttl": ttl}),
             KEYS,
             st.sampled_from([-1, 0, 1500, 3000]),
-            st.sampled_from(["", "blob"]),
         ),
         st.builds(lambda key: (scopes.DELETED, {"key": key}), KEYS),
         st.builds(
@@ -93,20 +154,18 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 30), st.text(st.sampled_from("abé"), max_size=2))
-def test_the_fold_agrees_with_a_plain_one_and_with_its_snapshot(
+def test_the_fold_agrees_with_a_plain_one_however_it_is_cut_into_pages(
     steps: list[tuple[str, dict[str, Any]]], cut: int, prefix: str
 ) -> None:
-    state = scopes.kind.initial()
     alive: dict[str, float] = {}
     links: set[tuple[str, str, str]] = set()
+    records: list[Record] = []
     for number, (type, payload) in enumerate(steps):
         now = float(number)
         for key in [key for key, end in alive.items() if end <= now]:
             del alive[key]
             links = {each for each in links if key not in each[:2]}
-        if number == cut:
-            state = scopes.kind.restore(scopes.kind.keep(state))
-        state = scopes.kind.apply(state, envelope(number, type, now, **payload))
+        records.append(record(number + 1, (type, now, payload)))
         if type == scopes.WRITTEN:
             ttl = payload["ttl"]
             alive[payload["key"]] = now + ttl / 1000 if ttl >= 0 else float("inf")
@@ -116,15 +175,11 @@ def test_the_fold_agrees_with_a_plain_one_and_with_its_snapshot(
         else:
             edge = (payload["from_key"], payload["to_key"], payload["relation"])
             links = links | {edge} if type == scopes.LINKED else links - {edge}
-    assert state.keys == sorted(alive) == sorted(state.entries)
-    assert with_prefix(state, prefix) == [key for key in state.keys if key.startswith(prefix)]
-    assert {
-        (from_key, to_key, relation)
-        for from_key, edges in state.links.items()
-        for to_key, relation in edges
-    } == links
-    assert {(a, b) for b, sources in state.incoming.items() for a in sources} == {
-        (a, b) for a, b, _ in links
-    }
-    assert state == scopes.kind.restore(scopes.kind.keep(state))
-    assert not set(state.gone) & set(state.entries)
+    with closing(Index(None)) as index:
+        for page in (records[:cut], records[cut:]):
+            if page:
+                assert index.fold(page, index.synced()) is not None
+        assert keys(index) == sorted(alive)
+        assert index.keys(-1e12, prefix) == [key for key in keys(index) if key.startswith(prefix)]
+        found = {(a, e.to_key, e.relation) for a, *_ in links for e in index.edges(-1e12, a)}
+        assert found == links

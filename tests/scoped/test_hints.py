@@ -252,12 +252,11 @@ async def test_reading_many_keys_loads_the_index_at_last(
     writer = (await reopen()).scoped
     await writer.write_many(ONE, {f"k{number}": number for number in range(50)})
     store = await reopen()
-    index = store.scoped._keys.index_subject(ONE)
     for number in range(32):
         assert await store.scoped.read(ONE, f"k{number}") == number
-    assert not store.hot_views.is_hot(index)
+    assert not store.scoped._indexes.is_open(ONE)
     assert await store.scoped.read(ONE, "k40") == 40
-    assert store.hot_views.is_hot(index)
+    assert store.scoped._indexes.is_open(ONE)
     counting = Counting(store.scoped, monkeypatch)
     assert await store.scoped.read(ONE, "k3") == 3
     assert await store.scoped.read(ONE, "nothing") is None

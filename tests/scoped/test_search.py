@@ -24,11 +24,10 @@ from foldlog.scoped import (
     SearchResult,
     StoreOptions,
     index as index_module,
+    texts,
 )
-from foldlog.scoped.index import Document, Index
-from foldlog.views import Consistency
-from foldlog_projections.fold import Folded
-from foldlog_projections.scopes import State, kind as scopes
+from foldlog.scoped.index import Index
+from foldlog.scoped.texts import Document
 from tests.conftest import OpenStore
 from tests.scoped.quality import fill, recall
 
@@ -181,6 +180,56 @@ async def test_the_index_follows_what_is_written_here_and_elsewhere(
         assert found == []
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("東京", ["chinese", "japanese"]),
+        ("住んで", ["japanese"]),
+        ("都", ["japanese"]),
+        ("京", ["chinese", "japanese"]),
+        ("大阪", []),
+        ("회의", ["korean"]),
+        ("의는", ["korean"]),
+        ("ประชุม", ["thai"]),
+        ("foldlog", ["japanese"]),
+        ("हिन्दी", ["hindi"]),
+        ("customer", ["camel", "kebab", "snake"]),
+        ("name", ["camel", "kebab", "snake"]),
+        ("customerName", ["camel", "kebab", "snake"]),
+        ("http", ["acronym"]),
+        ("HTTPServer", ["acronym"]),
+        ("server", ["acronym"]),
+    ],
+)
+async def test_words_inside_words_are_found(
+    store: foldlog.Store, query: str, found: list[str]
+) -> None:
+    await store.scoped.write_many(
+        ONE,
+        {
+            "japanese": "foldlogは東京都に住んでいます",
+            "chinese": "我明天去东京,就是東京。",
+            "korean": "오늘의 회의는 세 시에 시작합니다",
+            "thai": "เรามีประชุมพรุ่งนี้ตอนเช้า",
+            "hindi": "मैं हिन्दी बोलता हूँ",
+            "camel": {"customerName": "Ada"},
+            "snake": {"customer_name": "Ada"},
+            "kebab": "the customer-name of Ada",
+            "acronym": "HTTPServer",
+            **{f"noise-{n}": f"nothing of it {n}" for n in range(20)},
+        },
+    )
+    assert sorted(await keys(store.scoped, query, limit=30)) == found
+
+
+async def test_a_snippet_shows_a_word_inside_a_long_one(store: foldlog.Store) -> None:
+    await store.scoped.write(ONE, "long", "山" * 5000 + "東京" + "川" * 5000)
+    [found] = await store.scoped.search(ONE, "東京", 1)
+    assert found.snippet is not None
+    assert "東京" in found.snippet
+    assert len(found.snippet) < 200
+
+
 # --- the index files ----------------------------------------------------------------------------
 
 
@@ -193,14 +242,14 @@ async def memory() -> AsyncIterator[foldlog.Store]:
 def indexed(scoped: ScopedStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys that are taken into an index from now on."""
     taken: list[str] = []
-    apply = Index.apply
+    take = texts.take
 
-    def counted(self: Index, documents: Iterable[Document], *args: Any) -> None:
+    def counted(index: Index, documents: Iterable[Document]) -> None:
         documents = list(documents)
         taken.extend(document.key for document in documents)
-        apply(self, documents, *args)
+        take(index, documents)
 
-    monkeypatch.setattr(Index, "apply", counted)
+    monkeypatch.setattr(texts, "take", counted)
     return taken
 
 
@@ -263,12 +312,12 @@ async def test_a_clearing_removes_an_index_whose_schema_is_damaged(
     [path] = list(tmp_path.glob("*.db"))  # noqa: ASYNC240 - one look at a local directory
     break_schema(path)
     another = memory.scoped.with_search(path=tmp_path)
-    await another._search.forget(ONE)
+    await another._indexes.forget(ONE)
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - as above
 
 
 def break_schema(path: Path) -> None:
-    whole, broken = b"synced (count INTEGER NOT NULL", b"synced (count INTEGER NOT NUL\xb3"
+    whole, broken = b"synced (seq INTEGER NOT NULL", b"synced (seq INTEGER NOT NUL\xb3"
     data = path.read_bytes()
     assert whole in data
     path.write_bytes(data.replace(whole, broken))
@@ -286,19 +335,17 @@ async def test_who_has_heard_of_less_does_not_set_an_index_back(tmp_path: Path) 
         first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
         await first.write(ONE, "a", "word")
         assert await keys(second, "word") == ["a"]
-        behind = await second._keys.index(ONE, "strong")
-        behind = Folded(scopes.restore(scopes.keep(behind.state)), dict(behind.seen))
+        read_at = two.read_at
+
+        async def stale(kind: Any, *names: str, consistency: Any = "strong") -> Any:
+            folded, head = await read_at(kind, *names, consistency=consistency)
+            return folded, head if consistency == "strong" else head - 1
+
+        two.read_at = stale  # type: ignore[method-assign]
         await first.write(ONE, "b", "word")
         assert await keys(first, "word") == ["a", "b"]
-        index, asked = second._keys.index, list[str]()
-
-        async def stale(scope: Scope, consistency: Consistency) -> Folded[State]:
-            asked.append(consistency)
-            return await index(scope, consistency) if consistency == "strong" else behind
-
-        second._keys.index = stale  # type: ignore[method-assign]
         assert await keys(second, "word") == ["a", "b"]
-        assert asked == ["session", "strong"]
+        assert await second.list(ONE) == ["a", "b"]
 
 
 async def test_an_index_of_another_log_is_not_believed(tmp_path: Path) -> None:
@@ -323,7 +370,7 @@ async def test_an_index_that_cannot_be_kept_is_an_error(
 async def test_more_scopes_than_are_open_at_once_are_searched(
     memory: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foldlog.scoped.search._OPEN", 2)
+    monkeypatch.setattr("foldlog.scoped.indexes._OPEN", 2)
     scopes = [Scope.session(f"s{number}") for number in range(5)]
     for scope in scopes:
         await memory.scoped.write(scope, "key", f"word {scope.ids[0]}")
@@ -338,19 +385,6 @@ async def test_an_embedded_store_keeps_its_indexes_with_its_data(tmp_path: Path)
         assert await keys(store.scoped, "word") == ["key"]
     [path] = (tmp_path / "data" / "search").glob("*/*.db")
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_vector_of_an_older_version_is_not_kept() -> None:
-    index = Index(None)
-    text = Document("a", "1", "old", "hot", "", 0.5, 0.0)
-    index.apply([text])
-    [(id, version, _)] = index.lacking("model", 0, 9)
-    index.apply([text._replace(version="2", body="new")])  # by another process, say
-    index.put_vectors("model", [(id, version, b"old!")])
-    assert index.lacking("model", 0, 9) == [(id, "2", "a\nnew")]
-    index.put_vectors("model", [(id, "2", b"new!")])
-    assert index.lacking("model", 0, 9) == []
-    index.close()
 
 
 # --- semantic -----------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ import pytest
 
 import foldlog
 from foldlog import StoreClosed
-from foldlog.scoped import Scope, search as search_module
-from foldlog.scoped.index import Document, Index
-from foldlog.scoped.syncing import Syncing
+from foldlog.scoped import Scope, indexes as indexes_module, search as search_module, texts
+from foldlog.scoped.index import Index
+from foldlog.scoped.texts import Document
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 
@@ -42,22 +42,22 @@ class Gate:
 @contextmanager
 def holding_up(held_up: Scope, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A gate before a scope's index; open at the end, however the test ends."""
-    gate, sync = Gate(), Syncing.sync
+    gate, fill = Gate(), search_module.fill
 
-    async def gated(syncing: Syncing, scope: Scope, *args: Any) -> None:
+    async def gated(keys: Any, scope: Scope, *args: Any) -> bool:
         if scope == held_up and not gate.reached.is_set():
             gate.reached.set()
             await gate.opened.wait()
-        await sync(syncing, scope, *args)
+        return await fill(keys, scope, *args)
 
-    monkeypatch.setattr(Syncing, "sync", gated)
+    monkeypatch.setattr(search_module, "fill", gated)
     try:
         yield gate
     finally:
         gate.opened.set()
 
 
-async def test_a_search_that_takes_long_holds_up_no_other_scope(
+async def test_a_search_that_takes_long_holds_up_no_other_scope_and_no_list(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     scoped = store.scoped.with_search(path=tmp_path)
@@ -66,6 +66,7 @@ async def test_a_search_that_takes_long_holds_up_no_other_scope(
         await gate.reached.wait()
         async with asyncio.timeout(20):
             assert await keys(scoped, OTHER, "word") == ["a"]
+            assert await scoped.list(ONE) == ["a", "b"]
             await scoped.clear(OTHER)
             assert await keys(scoped, OTHER, "word") == []
         assert not slow.done()
@@ -75,41 +76,41 @@ async def test_a_search_that_takes_long_holds_up_no_other_scope(
 async def test_an_index_that_is_searched_is_not_closed(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_module, "_OPEN", 1)
+    monkeypatch.setattr(indexes_module, "_OPEN", 1)
     with holding_up(ONE, monkeypatch) as gate:
         slow = asyncio.create_task(keys(store.scoped, ONE, "word"))
         await gate.reached.wait()
         async with asyncio.timeout(20):
             for scope in (OTHER, Scope.global_(), OTHER):
                 await keys(store.scoped, scope, "word")
-        assert ONE in store.scoped._search._open
+        assert ONE in store.scoped._indexes._open
     assert await slow == ["a"]
     await keys(store.scoped, OTHER, "word")
-    assert [*store.scoped._search._open] == [OTHER]
+    assert [*store.scoped._indexes._open] == [OTHER]
 
 
 async def test_searches_of_one_scope_make_its_index_once(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    apply = Index.apply
+    take = texts.take
 
-    def counted(index: Index, documents: Iterable[Document], *args: Any) -> None:
+    def counted(index: Index, documents: Iterable[Document]) -> None:
         documents = list(documents)
         taken.extend(each.key for each in documents)
-        apply(index, documents, *args)
+        take(index, documents)
 
-    monkeypatch.setattr(Index, "apply", counted)
+    monkeypatch.setattr(texts, "take", counted)
     found = await asyncio.gather(*(keys(store.scoped, ONE, "word") for _ in range(8)))
     assert found == [["a"]] * 8
     assert sorted(taken) == ["a", "b"]
 
 
 async def test_what_is_kept_of_searches_does_not_grow_with_scopes(store: foldlog.Store) -> None:
-    search = store.scoped._search
+    indexes = store.scoped._indexes
     await asyncio.gather(*(keys(store.scoped, Scope.session(f"{n}"), "word") for n in range(100)))
-    assert len(search._turns) == 0
-    assert len(search._open) <= search_module._OPEN
+    assert len(indexes._turns) == 0
+    assert len(indexes._open) <= indexes_module._OPEN
 
 
 async def test_a_search_that_was_given_up_leaves_its_index_to_the_next(
@@ -117,29 +118,29 @@ async def test_a_search_that_was_given_up_leaves_its_index_to_the_next(
 ) -> None:
     loop, opened = asyncio.get_running_loop(), threading.Event()
     reached = asyncio.Event()
-    apply = Index.apply
+    take = texts.take
 
-    def held_up(index: Index, documents: Iterable[Document], *args: Any) -> None:
+    def held_up(index: Index, documents: Iterable[Document]) -> None:
         def slowly() -> Iterable[Document]:
             yield from documents  # the transaction is open
             loop.call_soon_threadsafe(reached.set)
             assert opened.wait(20)
 
-        apply(index, slowly() if not opened.is_set() else documents, *args)
+        take(index, slowly() if not opened.is_set() else documents)
 
-    monkeypatch.setattr(Index, "apply", held_up)
+    monkeypatch.setattr(texts, "take", held_up)
     slow = asyncio.create_task(keys(store.scoped, ONE, "word"))
     await reached.wait()
     slow.cancel()
     with pytest.raises(asyncio.CancelledError):
         await slow
     again = asyncio.create_task(keys(store.scoped, ONE, "word"))
-    index = store.scoped._search._open[ONE]
+    index, _ = store.scoped._indexes._open[ONE]
     assert index.lock.locked()
     await asyncio.sleep(0)
     opened.set()
     assert await again == ["a"]
-    assert store.scoped._search._open[ONE] is index  # nothing was taken for damage
+    assert store.scoped._indexes._open[ONE][0] is index  # nothing was taken for damage
 
 
 async def test_a_store_that_is_closed_waits_for_its_searches(
@@ -155,7 +156,7 @@ async def test_a_store_that_is_closed_waits_for_its_searches(
         assert not closing.done()
     assert await slow == ["a"]
     await closing
-    assert len(store.scoped._search._open) == 0
+    assert len(store.scoped._indexes._open) == 0
     await store.close()
 
 
@@ -174,7 +175,7 @@ async def test_a_search_of_a_closed_store_is_told_so(monkeypatch: pytest.MonkeyP
     for each in late:
         with pytest.raises(StoreClosed):
             await each
-    assert len(store.scoped._search._open) == 0
+    assert len(store.scoped._indexes._open) == 0
     for scope in (ONE, None):
         with pytest.raises(StoreClosed):
             await store.scoped.forget(scope)

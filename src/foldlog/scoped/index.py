@@ -1,7 +1,11 @@
-"""The search index of one scope: a SQLite database that holds nothing which the log has not.
+"""The index of one scope: a SQLite database that holds nothing which the log has not.
 
-It can be removed at any time: what it lacks is read from the log again. No I/O but SQLite's, and
-that blocks: `Search` calls it on a thread.
+It folds the changes of the scope: which keys there are, with their hints, and how they are linked.
+The texts of values, for searches, are beside them: `foldlog.scoped.texts`. It can be removed at
+any time: what it lacks is read from the log again. SQLite blocks: `Indexes` calls it on threads.
+
+Time is the log's: an expired key goes with the next change that the log records; readers look at
+`expires_at` until then.
 """
 
 from __future__ import annotations
@@ -9,121 +13,113 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from foldlog.scoped.text import expression
+import msgspec
 
-FORMAT: Final = 2
+from foldlog.envelope import CLEARED, FORKED, Recorded
+from foldlog.errors import LogCorrupt
+from foldlog.log.port import Record
+from foldlog.upcasting import UPCASTERS
+from foldlog_projections import scopes
+from foldlog_projections.scopes import Deleted, Linked, Written
+
+FORMAT: Final = 3
 """Grows with every change of what is in an index; one of another format is made anew."""
 
-_K1: Final = 1.2
-"""What FTS5's bm25 uses; a term can give at most its weight times this and one."""
-
-_LEAST_IDF: Final = 1e-6
-"""What FTS5 takes for a term that half of the documents or more have."""
-
-_KEY_WEIGHT: Final = 2.0
-_SNIPPET_TOKENS: Final = 16
-_OPENING: Final = 160
 _LOCK_SECONDS: Final = 10.0
 _CACHE_KIB: Final = 8 * 1024
 
 _TABLES: Final = """
-CREATE TABLE documents (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, version TEXT NOT NULL, tier TEXT NOT NULL,
-    kind TEXT NOT NULL, salience REAL NOT NULL, expires_at REAL NOT NULL
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, version TEXT NOT NULL,
+    ordinal INTEGER NOT NULL, expires_at REAL NOT NULL, tier TEXT NOT NULL,
+    lifetime TEXT NOT NULL, kind TEXT NOT NULL, salience REAL, taken TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX ending ON entries (expires_at) WHERE expires_at > 0;
+CREATE INDEX of_session ON entries (id) WHERE lifetime = 'session';
+CREATE INDEX lacking ON entries (id) WHERE taken <> version;
+CREATE TABLE links (
+    id INTEGER PRIMARY KEY, from_key TEXT NOT NULL, to_key TEXT NOT NULL, relation TEXT NOT NULL,
+    metadata BLOB NOT NULL, UNIQUE (from_key, to_key, relation)
+);
+CREATE INDEX incoming ON links (to_key);
+CREATE TABLE newest (
+    replaced BLOB NOT NULL, writer TEXT NOT NULL, n INTEGER NOT NULL,
+    PRIMARY KEY (replaced, writer)
+) WITHOUT ROWID;
+CREATE TABLE synced (seq INTEGER NOT NULL, id TEXT NOT NULL, changes INTEGER NOT NULL);
 CREATE VIRTUAL TABLE texts USING fts5(
-    key, body, tokenize = 'porter unicode61 remove_diacritics 2'
+    key, body, parts,
+    tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 CREATE TABLE vectors (
     id INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (id, model)
-) WITHOUT ROWID;
-CREATE TABLE synced (count INTEGER NOT NULL, version TEXT NOT NULL);
+) WITHOUT ROWID
 """
-_TAKEN: Final = """
-CREATE TEMP TABLE taken (
-    key TEXT NOT NULL UNIQUE, version TEXT NOT NULL, body TEXT NOT NULL, tier TEXT NOT NULL,
-    kind TEXT NOT NULL, salience REAL NOT NULL, expires_at REAL NOT NULL
+_NAMES: Final = ("entries", "links", "newest", "synced", "texts", "vectors")
+
+_NEWEST: Final = """
+INSERT INTO newest VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET n = excluded.n WHERE excluded.n > n
+"""
+_WRITE: Final = """
+INSERT INTO entries (key, version, ordinal, expires_at, tier, lifetime, kind, salience)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET version = excluded.version, ordinal = excluded.ordinal,
+    expires_at = excluded.expires_at, tier = excluded.tier, lifetime = excluded.lifetime,
+    kind = excluded.kind, salience = excluded.salience
+"""
+_DROP: Final = (
+    "DELETE FROM texts WHERE rowid = :id",
+    "DELETE FROM vectors WHERE id = :id",
+    "DELETE FROM entries WHERE id = :id",
+    "DELETE FROM links WHERE from_key = :key OR to_key = :key",
 )
+_LINK: Final = """
+INSERT INTO links (from_key, to_key, relation, metadata) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET metadata = excluded.metadata
 """
-_TAKE: Final = "INSERT OR REPLACE INTO taken VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TAKE_IN: Final = (
-    """
-    INSERT INTO documents (key, version, tier, kind, salience, expires_at)
-    SELECT key, version, tier, kind, salience, expires_at FROM taken WHERE true
-    ON CONFLICT (key) DO UPDATE SET version = excluded.version, tier = excluded.tier,
-        kind = excluded.kind, salience = excluded.salience, expires_at = excluded.expires_at
-    """,
-    # FTS5 gathers what comes in the order of its rows, and writes it out where that is broken.
-    """
-    INSERT OR REPLACE INTO texts (rowid, key, body)
-    SELECT d.id, t.key, t.body FROM taken AS t CROSS JOIN documents AS d ON d.key = t.key
-    ORDER BY d.id
-    """,
-    """
-    DELETE FROM vectors WHERE id IN
-        (SELECT d.id FROM taken AS t CROSS JOIN documents AS d ON d.key = t.key)
-    """,
-    "DELETE FROM taken",
-)
-"""What a page of documents takes: a few statements, in which no other thread is held up."""
-
-_REMOVE: Final = (
-    "DELETE FROM texts WHERE rowid = (SELECT id FROM documents WHERE key = ?)",
-    "DELETE FROM vectors WHERE id = (SELECT id FROM documents WHERE key = ?)",
-    "DELETE FROM documents WHERE key = ?",
-)
-_MATCHING: Final = """
-SELECT d.key, d.salience, -bm25(texts, {weight}, 1.0) AS score
-FROM texts JOIN documents AS d ON d.id = texts.rowid
-WHERE texts MATCH :words AND {filter}
-ORDER BY score DESC, d.salience DESC, d.key LIMIT :limit
-"""
-_FILTER: Final = """
-(d.expires_at = 0 OR d.expires_at > :now)
-AND (:tier IS NULL OR d.tier = :tier) AND (:kind IS NULL OR d.kind = :kind)
-"""
-_SNIPPETS: Final = """
-SELECT d.key, snippet(texts, 1, '', '', '…', {tokens})
-FROM texts JOIN documents AS d ON d.id = texts.rowid
-WHERE texts MATCH ? AND texts.rowid IN (SELECT id FROM documents WHERE key IN ({keys}))
-"""
-_OPENINGS: Final = """
-SELECT key, substr(body, 1, {length}) FROM texts
-WHERE rowid IN (SELECT id FROM documents WHERE key IN ({keys}))
+_UNLINK: Final = "DELETE FROM links WHERE from_key = ? AND to_key = ? AND relation = ?"
+_LIVING: Final = "(expires_at = 0 OR expires_at > :now)"
+_RANGE: Final = "key >= :first AND (:after IS NULL OR key < :after)"
+_EDGES: Final = """
+SELECT to_key, relation, metadata FROM links WHERE from_key = :key AND NOT EXISTS (
+    SELECT 1 FROM entries WHERE key IN (:key, to_key) AND expires_at > 0 AND expires_at <= :now
+) ORDER BY id
 """
 
 
-class Document(NamedTuple):
-    """What can be found of a key: its text, and what searches filter and sort by."""
+class Entry(NamedTuple):
+    """A key that has a value, with its hints. `version` is the id of the change that wrote it."""
 
-    key: str
     version: str
-    body: str
     tier: str
-    kind: str
-    salience: float
-    expires_at: float
+    lifetime: str
+    content_kind: str
+    salience: float | None
 
 
-class Filter(NamedTuple):
-    """Which documents count: those alive at `now` in Unix seconds, of that tier and kind."""
+class Edge(NamedTuple):
+    """A link from a key; `metadata` is an encoded payload."""
 
-    now: float
-    tier: str | None = None
-    kind: str | None = None
+    to_key: str
+    relation: str
+    metadata: bytes
 
 
-class Hit(NamedTuple):
-    """A document that matched. `score` from 0 to 1."""
+class Synced(NamedTuple):
+    """How far an index goes: the sequence and the id of the last change, and how many there were.
 
-    key: str
-    score: float
-    salience: float
+    0 and "" for an index of nothing.
+    """
+
+    seq: int = 0
+    id: str = ""
+    changes: int = 0
 
 
 class Index:
@@ -134,9 +130,10 @@ class Index:
 
     def __init__(self, path: Path | None) -> None:
         self.lock = threading.Lock()
+        self.path = path
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(
+        self.database = sqlite3.connect(
             path or ":memory:",
             isolation_level=None,
             check_same_thread=False,
@@ -145,19 +142,23 @@ class Index:
         try:
             if path is not None:
                 path.chmod(0o600)
-                self._database.execute("PRAGMA journal_mode = WAL")
-                self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            self._database.execute("PRAGMA temp_store = MEMORY")
+                self.database.execute("PRAGMA journal_mode = WAL")
+                self.database.execute("PRAGMA synchronous = NORMAL")
+            self.database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self.database.execute("PRAGMA temp_store = MEMORY")
             self._make()
-            self._database.execute(_TAKEN)
         except BaseException:
-            self._database.close()
+            self.database.close()
             raise
 
     def close(self) -> None:
         """Let go of the file."""
-        self._database.close()
+        self.database.close()
+
+    def reset(self) -> None:
+        """Hold nothing any more."""
+        with self.transaction():
+            self._reset()
 
     def wipe(self) -> None:
         """Hold nothing any more, and leave nothing of it in the file.
@@ -165,141 +166,203 @@ class Index:
         Raises:
             sqlite3.OperationalError: somebody reads what it held; it may still be on disk.
         """
-        with self._transaction():
-            for table in ("documents", "texts", "vectors", "synced"):
-                self._database.execute(f"DROP TABLE {table}")
-            self._make_tables()
-        self._database.execute("VACUUM")
-        (is_busy, *_) = self._one("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.reset()
+        self.database.execute("VACUUM")
+        (is_busy, *_) = self.one("PRAGMA wal_checkpoint(TRUNCATE)")
         if is_busy:  # which SQLite tells in a row, not by an error
             error = sqlite3.OperationalError("the index is being read")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
 
-    def synced(self) -> tuple[int, str]:
-        """Up to where the scope's index was taken in: how many envelopes, and the last one's id."""
-        found: tuple[int, str] | None = self._one("SELECT count, version FROM synced")
-        return found or (0, "")
+    # --- folding the changes ----------------------------------------------------------------------
 
-    def versions(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """The version of each document, or of those with these keys."""
-        if keys is None:
-            return dict(self._database.execute("SELECT key, version FROM documents"))
-        found: dict[str, str] = {}
-        for start in range(0, len(keys), 500):
-            some = keys[start : start + 500]
-            query = f"SELECT key, version FROM documents WHERE key IN ({_marks(some)})"
-            found.update(self._database.execute(query, some))
-        return found
+    def synced(self) -> Synced:
+        """How far the index goes."""
+        found = self.one("SELECT seq, id, changes FROM synced")
+        return Synced(*found) if found else Synced()
 
-    def apply(
-        self,
-        documents: Iterable[Document],
-        removed: Iterable[str] = (),
-        synced: tuple[int, str] | None = None,
-    ) -> None:
-        """Let documents go, take others in, and note how far that goes: all or nothing."""
-        with self._transaction():
-            gone = [(key,) for key in removed]
-            for statement in _REMOVE:
-                self._database.executemany(statement, gone)
-            self._database.executemany(_TAKE, documents)
-            for statement in _TAKE_IN:
-                self._database.execute(statement)
-            if synced is not None:
-                self._database.execute("DELETE FROM synced")
-                self._database.execute("INSERT INTO synced VALUES (?, ?)", synced)
+    def fold(self, records: Sequence[Record], since: Synced) -> Synced | None:
+        """Fold records that follow `since`; None if the index has gone on from there meanwhile.
 
-    def matching(self, words: list[str], which: Filter, limit: int) -> list[Hit]:
-        """The documents that have at least one of the words, best first.
+        Returns how far the index goes then.
 
-        A score is the share of what a document could have at most, by BM25.
+        Raises:
+            LogCorrupt: a record cannot be read. Nothing of these records was folded.
         """
-        if not words:
-            return []
-        most = sum(map(self._weight, words)) * (_K1 + 1)
-        query = _MATCHING.format(weight=_KEY_WEIGHT, filter=_FILTER)
-        rows = self._database.execute(
-            query, {"words": expression(words), "limit": limit, **which._asdict()}
-        )
-        return [Hit(key, min(score / most, 1.0), salience) for key, salience, score in rows]
+        with self.transaction():
+            if self.synced() != since:
+                return None
+            folding = _Folding(self.database, since.changes)
+            for record in records:
+                if record.seq > since.seq:
+                    for envelope in record.envelopes:
+                        if envelope.type == CLEARED:
+                            self._reset()
+                            folding = _Folding(self.database, 0)
+                        elif envelope.type != FORKED:
+                            folding.apply(envelope)
+            last = records[-1].envelopes[-1]
+            synced = Synced(last.seq, last.id, folding.count)
+            self.database.execute("DELETE FROM synced")
+            self.database.execute("INSERT INTO synced VALUES (?, ?, ?)", synced)
+        return synced
 
-    def snippets(self, words: list[str], keys: Sequence[str]) -> dict[str, str]:
-        """What of each document is worth showing: around the words, or else how it begins."""
-        marks = _marks(keys)
-        openings = _OPENINGS.format(length=_OPENING, keys=marks)
-        found = dict(self._database.execute(openings, list(keys)))
-        if words:
-            around = _SNIPPETS.format(tokens=_SNIPPET_TOKENS, keys=marks)
-            found.update(self._database.execute(around, [expression(words), *keys]))
-        return found
+    # --- reading ----------------------------------------------------------------------------------
 
-    def lacking(self, model: str, after: int, limit: int) -> list[tuple[int, str, str]]:
-        """Documents, by id, version and text, without a vector of that model; ids above `after`."""
-        return self._database.execute(
-            "SELECT t.rowid, d.version, t.key || char(10) || t.body"
-            " FROM texts AS t JOIN documents AS d ON d.id = t.rowid WHERE t.rowid > ?"
-            " AND NOT EXISTS (SELECT 1 FROM vectors WHERE model = ? AND id = t.rowid)"
-            " ORDER BY t.rowid LIMIT ?",
-            (after, model, limit),
-        ).fetchall()
+    def keys(self, now: float, prefix: str) -> list[str]:
+        """The keys that begin with `prefix`, sorted by code points; `now` in Unix seconds."""
+        query = f"SELECT key FROM entries WHERE {_RANGE} AND {_LIVING} ORDER BY key"
+        rows = self.database.execute(query, {**_range(prefix), "now": now})
+        return [key for (key,) in rows]
 
-    def put_vectors(self, model: str, vectors: Iterable[tuple[int, str, bytes]]) -> None:
-        """Keep vectors, by document and version: 32-bit floats of length 1.
-
-        One of a document that another process has changed meanwhile is of no use.
+    def present(self, now: float, prefix: str) -> tuple[Synced, list[tuple[str, str]]]:
+        """The keys with that prefix and their versions, in the order of their last writes; and
+        how far the index goes.
         """
-        with self._transaction():
-            self._database.executemany(
-                "INSERT OR REPLACE INTO vectors (model, id, vector)"
-                " SELECT ?, id, ? FROM documents WHERE id = ? AND version = ?",
-                ((model, vector, id, version) for id, version, vector in vectors),
-            )
+        query = f"SELECT key, version FROM entries WHERE {_RANGE} AND {_LIVING} ORDER BY ordinal"
+        rows = self.database.execute(query, {**_range(prefix), "now": now})
+        return self.synced(), rows.fetchall()
 
-    def vectors(self, model: str, which: Filter) -> sqlite3.Cursor:
-        """The documents' keys, saliences and vectors."""
-        return self._database.execute(
-            "SELECT d.key, d.salience, v.vector FROM vectors AS v JOIN documents AS d USING (id)"
-            f" WHERE v.model = :model AND {_FILTER}",
-            {"model": model, **which._asdict()},
+    def entry(self, now: float, key: str) -> Entry | None:
+        """What a key has, or None."""
+        hints = "version, tier, lifetime, kind, salience"
+        query = f"SELECT {hints} FROM entries WHERE key = :key AND {_LIVING}"
+        row = self.database.execute(query, {"key": key, "now": now}).fetchone()
+        return Entry(*row) if row else None
+
+    def of_session(self, now: float) -> dict[str, str]:
+        """The keys that were written for a session only, with their versions."""
+        rows = self.database.execute(
+            f"SELECT key, version FROM entries WHERE lifetime = 'session' AND {_LIVING}",
+            {"now": now},
         )
+        return dict(rows)
+
+    def edges(self, now: float, from_key: str) -> list[Edge]:
+        """The links from a key, in the order in which they were made; none to or from a key whose
+        time is over.
+        """
+        return [Edge(*row) for row in self.database.execute(_EDGES, {"key": from_key, "now": now})]
+
+    # --- SQLite -----------------------------------------------------------------------------------
+
+    def one(self, query: str, values: Sequence[Any] = ()) -> Any:
+        """The first row, or None."""
+        rows = self.database.execute(query, values).fetchall()
+        return rows[0] if rows else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Change the database: all or nothing."""
+        self.database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.database.execute("ROLLBACK")
+            raise
+        self.database.execute("COMMIT")
 
     def _make(self) -> None:
-        with self._transaction():
-            (format,) = self._one("PRAGMA user_version") or (0,)
+        with self.transaction():
+            (format,) = self.one("PRAGMA user_version") or (0,)
             if format == FORMAT:
                 return
             if format:
                 raise sqlite3.DatabaseError(f"format {format} is not {FORMAT}")
             self._make_tables()
-            self._database.execute(f"PRAGMA user_version = {FORMAT}")
+            self.database.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _make_tables(self) -> None:
         for statement in _TABLES.split(";"):
-            self._database.execute(statement)
+            self.database.execute(statement)
 
-    def _weight(self, word: str) -> float:
-        """A word's inverse document frequency, as FTS5's bm25 computes it."""
-        (documents,) = self._one("SELECT count(*) FROM documents") or (0,)
-        (having,) = self._one(
-            "SELECT count(*) FROM texts WHERE texts MATCH ?", (expression([word]),)
-        ) or (0,)
-        odds = (documents - having + 0.5) / (having + 0.5)
-        return max(math.log(odds), _LEAST_IDF)
+    def _reset(self) -> None:
+        for name in _NAMES:
+            self.database.execute(f"DROP TABLE {name}")
+        self._make_tables()
 
-    def _one(self, query: str, values: Sequence[Any] = ()) -> Any:
-        rows = self._database.execute(query, values).fetchall()
-        return rows[0] if rows else None
 
-    @contextmanager
-    def _transaction(self) -> Any:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+class _Folding:
+    """The fold of changes, within one transaction: as `foldlog_projections.fold`, in SQL.
+
+    Of one writer's changes of a key, or of a link, the one that was drafted last stands; a change
+    that comes a second time has no effect.
+    """
+
+    def __init__(self, database: sqlite3.Connection, count: int) -> None:
+        self._database = database
+        self.count = count
+        self._next_end = self._first_end()
+
+    def apply(self, envelope: Recorded) -> None:
+        """Fold one change in, after the keys whose time was over when the log recorded it."""
+        record = _decoded(envelope)
+        now = envelope.recorded_at
+        self.count += 1
+        if self._next_end <= now:
+            self._end(now)
+        if envelope.writer:
+            replaced = _encode(record.key if isinstance(record, Written | Deleted) else record[:3])
+            newest = (replaced, envelope.writer, envelope.n)
+            if not self._database.execute(_NEWEST, newest).rowcount:
+                return
+        match record:
+            case Written():
+                self._write(record, envelope.id, now)
+            case Deleted(key):
+                self._drop(key)
+            case (*edge, metadata) if envelope.type == scopes.LINKED:
+                self._database.execute(_LINK, (*edge, metadata))
+            case (*edge, _):
+                self._database.execute(_UNLINK, edge)
+
+    def _write(self, written: Written, version: str, now: float) -> None:
+        ends = now + written.ttl / 1000 if written.ttl >= 0 else 0.0
+        if ends:
+            self._next_end = min(self._next_end, ends)
+        hints = written.tier, written.lifetime, written.content_kind, written.salience
+        self._database.execute(_WRITE, (written.key, version, self.count, ends, *hints))
+
+    def _drop(self, key: str) -> None:
+        found = self._database.execute("SELECT id FROM entries WHERE key = ?", (key,)).fetchone()
+        for statement in _DROP if found else ():
+            self._database.execute(statement, {"id": found[0], "key": key})
+
+    def _end(self, now: float) -> None:
+        over = "SELECT key FROM entries WHERE expires_at > 0 AND expires_at <= ?"
+        for (key,) in self._database.execute(over, (now,)).fetchall():
+            self._drop(key)
+        self._next_end = self._first_end()
+
+    def _first_end(self) -> float:
+        [(first,)] = self._database.execute(
+            "SELECT min(expires_at) FROM entries WHERE expires_at > 0"
+        )
+        return math.inf if first is None else first
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def _decoded(envelope: Recorded) -> Any:
+    """The record of a change; of a link, its ends, its relation and its metadata."""
+    try:
+        record = scopes.kind.decode(UPCASTERS.bring_up(envelope))
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(scopes.kind.name, envelope.seq, str(error)) from error
+    if isinstance(record, Linked):
+        return record.from_key, record.to_key, record.relation, bytes(record.metadata)
+    return record
+
+
+def _range(prefix: str) -> dict[str, str | None]:
+    """The first string with a prefix, and the first one after all of them, if there is any."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return {"first": prefix, "after": None}
+    following = ord(stem[-1]) + 1
+    following = 0xE000 if following == 0xD800 else following  # no character is a surrogate
+    return {"first": prefix, "after": stem[:-1] + chr(following)}
 
 
 def wipe(path: Path) -> None:
@@ -320,7 +383,3 @@ def remove(path: Path) -> None:
     """Remove an index's files; fine if there are none."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))

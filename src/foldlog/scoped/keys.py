@@ -1,17 +1,16 @@
-"""Keys on the log: what each holds, and what is appended to them and to their scope's index.
+"""Keys on the log: what each holds, and what is appended to them and to their scope's changes.
 
-A key's subject is the truth about it. The index is appended to in the same moment.
+A key's subject is the truth about it. The changes are appended to in the same moment.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from foldlog import codec
 from foldlog.envelope import CLEARED, Draft, Position, Recorded
@@ -22,7 +21,7 @@ from foldlog.errors import (
     PayloadError,
 )
 from foldlog.kind import Key
-from foldlog.log.port import Append, Stored
+from foldlog.log.port import Append, Record, Stored
 from foldlog.position import LogPosition
 from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
@@ -34,35 +33,19 @@ from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.restoring import restoring
 from foldlog.store.scopes import claim_of, clear_scope
 from foldlog.subjects import Subject
-from foldlog.views import Consistency
 from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped, scopes
 from foldlog_projections.blobs import Claim
-from foldlog_projections.fold import Folded, start, step
-from foldlog_projections.scoped import Written
-from foldlog_projections.scopes import Entry, State
+from foldlog_projections.fold import start, step
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""
 
-DIRECT_READS: Final = 32
-"""Reads of a scope that ask the keys themselves, before its index is loaded."""
-
-_BY_LEADER: Final = ("strong", "session", "eventual")
-"""What a look at the log's leader promises at least."""
-
-_SCOPES_REMEMBERED: Final = 10_000
-
+Storing = Callable[[Scope, str, str, bytes], Awaitable[str]]
+"""Stores the encoded value of a key's version as a blob if it is large; returns its name, or ""."""
 
 Moment = Position | LogPosition | dt.datetime
 """A place on the log, or a time by its clock."""
-
-
-class Found(NamedTuple):
-    """What a key holds: the encoded value, and the hints with which it was written."""
-
-    payload: bytes
-    hints: Entry | Written
 
 
 class Keys:
@@ -72,24 +55,18 @@ class Keys:
         self.journal = journal
         self.cache = cache
         self._blobs = blobs
-        self._reads: Counter[Subject] = Counter()
 
     def subject(self, scope: Scope, key: str) -> Subject:
         """Where a key stands. Raises InvalidId: it is empty; PayloadError: no Scope."""
         return self.journal.subject(scoped.kind, checked_scope(scope).subject_key, key)
 
     def index_subject(self, scope: Scope) -> Subject:
-        """Where a scope's index stands."""
+        """Where a scope's changes stand."""
         return self.journal.subject(scopes.kind, checked_scope(scope).subject_key)
 
-    async def index(self, scope: Scope, consistency: Consistency) -> Folded[State]:
-        """Return a scope's index. Use it before the next await; never change it.
-
-        Raises:
-            LogUnavailable, LogCorrupt: it could not be read.
-        """
-        key = checked_scope(scope).subject_key
-        return await self.journal.read(scopes.kind, key, consistency=consistency)
+    def changes(self, scope: Scope, after: int = 0) -> AsyncGenerator[list[Record]]:
+        """Yield pages of a scope's changes after a sequence. Errors as `Log.read`."""
+        return self.journal.forked_log.read(self.index_subject(scope), after=after)
 
     async def last(self, scope: Scope, key: str) -> tuple[Held | None, int]:
         """Return a key's last envelope, as of now, and the sequence at which the key ends.
@@ -206,33 +183,6 @@ class Keys:
                 held = again
         return None, b""
 
-    async def lookup(
-        self, scope: Scope, key: str, consistency: Consistency, *, keep: bool = True
-    ) -> Found | None:
-        """Return what a key holds, or None; with `keep`, its value may stay in memory.
-
-        Where the scope's index is in memory, it says whether the value in memory is the present
-        one. Else the key itself is asked, which costs the same however many keys there are; who
-        reads more than a few gets the index loaded.
-
-        Errors as `value`.
-        """
-        subject, index = self.subject(scope, key), self.index_subject(scope)
-        is_direct = consistency in _BY_LEADER and self._reads[index] < DIRECT_READS
-        if self.journal.hot_views.is_hot(index) or not is_direct:
-            self._reads.pop(index, None)
-            entry = (await self.index(scope, consistency)).state.entries.get(key)
-            if entry is None or entry.is_over(self.journal.now()):
-                return None
-            payload = self.cache.get(subject, entry.version)
-            if payload is not None:
-                return Found(payload, entry)
-        else:
-            if len(self._reads) > _SCOPES_REMEMBERED:
-                self._reads.clear()
-            self._reads[index] += 1
-        return await self._ask(scope, key, keep=keep)
-
     async def _latest(
         self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
     ) -> Latest[Recorded | None]:
@@ -254,29 +204,17 @@ class Keys:
         if self.journal.past is not None:
             await self.journal.forked_log.last(self.index_subject(scope))
 
-    async def _ask(self, scope: Scope, key: str, *, keep: bool) -> Found | None:
-        held, payload = await self.present(scope, key)
-        if held is None or held.written is None:
-            return None
-        written = held.written
-        if keep:
-            subject = self.subject(scope, key)
-            self.cache.put(subject, held.version, payload, written.tier, written.salience)
-        return Found(payload, written)
-
     @asynccontextmanager
-    async def storing(self) -> AsyncIterator[Callable[[Scope, str, bytes], Awaitable[str]]]:
-        """Give a function that stores the encoded value of a version as a blob if it is large.
-
-        It returns the blob's name, or "". If the block fails, and the log cannot come to name
+    async def storing(self) -> AsyncIterator[Storing]:
+        """Give what stores large values. If the block fails, and the log cannot come to name
         them, the blobs are released again.
         """
         claimed: list[tuple[str, Claim]] = []
 
-        async def store(scope: Scope, version: str, body: bytes) -> str:
+        async def store(scope: Scope, key: str, version: str, body: bytes) -> str:
             if len(body) <= BLOB_BYTES:
                 return ""
-            sha256, claim = await digest(body), claim_of(scope.subject_key, version)
+            sha256, claim = await digest(body), claim_of(scope.subject_key, key, version)
             name = await self._blobs.claim(claim, body, sha256)
             claimed.append((sha256, claim))
             return name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from foldlog.scoped.cache import Cache
+from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.search import Search
 from foldlog.scoped.store import ScopedStore
 from foldlog.scoped.transient import Transient
-from foldlog.scoped.watching import Watching
 from foldlog.store.blobs import BlobStore
 from foldlog.store.primitives import Primitives
 
@@ -24,8 +24,6 @@ def scoped(
         directory: where search indexes may be kept; None for in memory.
     """
     keys = Keys(journal, blobs, Cache(max_bytes))
-    watching = Watching(keys)
-    journal.forked_log.on_epoch(watching.wake)
     # The stream's name tells the namespace, in characters that any file system takes.
     place = directory and directory / "search" / journal.forked_log.namespace.stream(0)
-    return ScopedStore(keys, Transient(), [Search(keys, place)], watching)
+    return ScopedStore(keys, Transient(), [Search(keys, Indexes(journal, place))])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog.scoped import graph, records
+from foldlog.scoped.filling import OnProgress
+from foldlog.scoped.index import Entry, Index
 from foldlog.scoped.keys import Keys, Moment
 from foldlog.scoped.models import (
     Lifetime,
@@ -23,10 +27,10 @@ from foldlog.scoped.models import (
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Mode, Search
 from foldlog.scoped.transient import Transient
-from foldlog.scoped.watching import Watching
+from foldlog.scoped.watching import watch
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
-from foldlog_projections.scopes import with_prefix
+from foldlog_projections.scoped import Written
 
 Names = list[str]
 Links = list[MemoryLink]
@@ -35,6 +39,21 @@ Revisions = list[Revision]
 """What comes back: within the class `list` is a method."""
 
 _HISTORY: Final = 100
+
+DIRECT_READS: Final = 32
+"""Reads of a scope that ask the keys themselves, before its index is opened."""
+
+_BY_LEADER: Final = ("strong", "session", "eventual")
+"""What a look at the log's leader promises at least."""
+
+_SCOPES_REMEMBERED: Final = 10_000
+
+
+class Found(NamedTuple):
+    """What a key holds: the encoded value, and the hints with which it was written."""
+
+    payload: bytes
+    hints: Entry | Written
 
 
 class ScopedReader:
@@ -45,13 +64,12 @@ class ScopedReader:
         PayloadError: an argument is not what it should be. InvalidId: a key or id is empty.
     """
 
-    def __init__(
-        self, keys: Keys, transient: Transient, search: Search, watching: Watching
-    ) -> None:
+    def __init__(self, keys: Keys, transient: Transient, search: Search) -> None:
         self._keys = keys
         self._transient = transient
         self._search = search
-        self._watching = watching
+        self._indexes = search.indexes
+        self._reads: Counter[Scope] = Counter()
 
     async def read(
         self,
@@ -70,7 +88,7 @@ class ScopedReader:
         if at is not None:
             held = await self._keys.as_of(scope, key, at)
             return None if held is None else await self._keys.value(held)
-        found = await self._keys.lookup(scope, key, consistency)
+        found = await self._lookup(scope, key, consistency)
         return None if found is None else codec.decode(found.payload)
 
     async def read_hinted(self, scope: Scope, key: str, options: StoreOptions) -> Any | None:
@@ -85,7 +103,7 @@ class ScopedReader:
         if options.lifetime is Lifetime.TRANSIENT:
             return None
         keep = options.tier is not MemoryTier.COLD
-        found = await self._keys.lookup(scope, key, "session", keep=keep)
+        found = await self._lookup(scope, key, "session", keep=keep)
         if found is None:
             return None
         lifetime = Lifetime(found.hints.lifetime or Lifetime.DURABLE)
@@ -101,12 +119,7 @@ class ScopedReader:
         self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"
     ) -> Names:
         """Return the keys that begin with `prefix`, sorted by code points. Loads no values."""
-        state = (await self._keys.index(scope, consistency)).state
-        found = with_prefix(state, _text(prefix, "prefix"))
-        if not state.expiring:
-            return found
-        now, entries = self._now, state.entries
-        return [key for key in found if not entries[key].is_over(now)]
+        return await self._indexes.ask(scope, consistency, Index.keys, _text(prefix, "prefix"))
 
     async def search(self, scope: Scope, query: str, limit: int) -> Results:
         """Return at most `limit` keys whose value or name has words of the query, best first.
@@ -124,6 +137,7 @@ class ScopedReader:
         *,
         mode: Mode | None = None,
         consistency: Consistency = "session",
+        on_progress: OnProgress | None = None,
     ) -> Results:
         """Return at most `limit` keys that answer the query, best first; see `SearchOptions`.
 
@@ -132,6 +146,8 @@ class ScopedReader:
 
         Args:
             mode: "text", "semantic" or "both"; by default both where there is an embedder.
+            on_progress: called while values are taken into the index, with how many of them are,
+                and of how many.
 
         Raises:
             ConfigurationError: the mode needs an embedder, or that needs a package.
@@ -141,7 +157,8 @@ class ScopedReader:
         if isinstance(limit, bool) or not isinstance(limit, int):
             raise PayloadError("limit", f"{limit!r:.80} is not a number")
         query, options = _text(query, "query"), checked_search(options)
-        return await self._search.search(scope, query, limit, options, mode, consistency)
+        asked = query, limit, options, mode, consistency, on_progress
+        return await self._search.search(scope, *asked)
 
     async def traverse(
         self,
@@ -163,18 +180,21 @@ class ScopedReader:
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
             raise PayloadError("max_depth", f"{max_depth!r:.80} is no number of steps")
         checked_id(from_key, "from_key")
-        state = (await self._keys.index(scope, consistency)).state
-        return [*graph.reach(state, from_key, relation, max_depth, self._now)]
+
+        def walked(index: Index, now: float) -> list[str]:
+            return [*graph.reach(partial(index.edges, now), from_key, relation, max_depth)]
+
+        return await self._indexes.ask(scope, consistency, walked)
 
     async def links(
         self, scope: Scope, from_key: str, *, consistency: Consistency = "session"
     ) -> Links:
         """Return the links from a key, in the order in which they were made."""
         checked_id(from_key, "from_key")
-        state = (await self._keys.index(scope, consistency)).state
+        found = await self._indexes.ask(scope, consistency, Index.edges, from_key)
         return [
             MemoryLink(from_key, to_key, relation, codec.decode(metadata))
-            for (to_key, relation), metadata in graph.edges(state, from_key, self._now)
+            for to_key, relation, metadata in found
         ]
 
     async def history(self, scope: Scope, key: str, *, limit: int = _HISTORY) -> Revisions:
@@ -204,15 +224,44 @@ class ScopedReader:
         Raises:
             StoreClosed: the store was closed. Others as every read.
         """
-        return self._watching.watch(checked_scope(scope), _text(prefix, "prefix"), since)
-
-    @property
-    def _now(self) -> float:
-        return self._keys.journal.now()
+        checked = checked_scope(scope), _text(prefix, "prefix"), since
+        return watch(self._keys, self._indexes, *checked)
 
     def clear_transient(self) -> None:
         """Let go of every transient value, of all scopes."""
         self._transient.clear()
+
+    async def _lookup(
+        self, scope: Scope, key: str, consistency: Consistency, *, keep: bool = True
+    ) -> Found | None:
+        """Return what a key holds, or None; with `keep`, its value may stay in memory.
+
+        Where the scope's index is open, it says whether the value in memory is the present one.
+        Else the key itself is asked, which costs the same however many keys there are; who reads
+        more than a few gets the index opened. Errors as `Keys.value`.
+        """
+        subject = self._keys.subject(scope, key)
+        is_direct = consistency in _BY_LEADER and self._reads[scope] < DIRECT_READS
+        if self._indexes.is_open(scope) or not is_direct:
+            self._reads.pop(scope, None)
+            entry = await self._indexes.ask(scope, consistency, Index.entry, key)
+            if entry is None:
+                return None
+            payload = self._keys.cache.get(subject, entry.version)
+            if payload is not None:
+                return Found(payload, entry)
+        else:
+            if len(self._reads) > _SCOPES_REMEMBERED:
+                self._reads.clear()
+            self._reads[scope] += 1
+        held, payload = await self._keys.present(scope, key)
+        if held is None or held.written is None:
+            return None
+        written = held.written
+        if keep:
+            kept = payload, written.tier, written.salience
+            self._keys.cache.put(subject, held.version, *kept)
+        return Found(payload, written)
 
 
 def _fits(options: StoreOptions, lifetime: Lifetime, kind: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,7 +15,9 @@ from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.scoped import records
 from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
 from foldlog.scoped.errors import VersionConflict
-from foldlog.scoped.keys import Keys
+from foldlog.scoped.index import Index
+from foldlog.scoped.indexes import Indexes
+from foldlog.scoped.keys import Keys, Storing
 from foldlog.scoped.models import (
     Lifetime,
     MemoryLink,
@@ -29,7 +31,6 @@ from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.vectors import Embedder
-from foldlog.scoped.watching import Watching
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
 from foldlog_projections import scoped, scopes
@@ -60,16 +61,14 @@ class ScopedStore(ScopedReader):
         RedactionFailed: the store's `redact=` failed. Nothing was written.
     """
 
-    def __init__(
-        self, keys: Keys, transient: Transient, searches: list[Search], watching: Watching
-    ) -> None:
-        super().__init__(keys, transient, searches[-1], watching)
+    def __init__(self, keys: Keys, transient: Transient, searches: list[Search]) -> None:
+        super().__init__(keys, transient, searches[-1])
         self._searches = searches
 
     @functools.cached_property
     def reader(self) -> ScopedReader:
         """The same scopes, for those who may not write."""
-        return ScopedReader(self._keys, self._transient, self._search, self._watching)
+        return ScopedReader(self._keys, self._transient, self._search)
 
     def with_search(
         self, *, embedder: Embedder | None = None, path: Path | str | None = None
@@ -81,8 +80,9 @@ class ScopedStore(ScopedReader):
             path: a directory for the search indexes, which this process can read and write. None:
                 in memory.
         """
-        self._searches.append(Search(self._keys, None if path is None else Path(path), embedder))
-        return type(self)(self._keys, self._transient, self._searches, self._watching)
+        indexes = Indexes(self._keys.journal, None if path is None else Path(path))
+        self._searches.append(Search(self._keys, indexes, embedder))
+        return type(self)(self._keys, self._transient, self._searches)
 
     async def write(
         self, scope: Scope, key: str, value: Any, *, expected: Expected = Expect.ANYTHING
@@ -121,7 +121,7 @@ class ScopedStore(ScopedReader):
         self._keys.subject(scope, key)  # refuses what is none
         async with self._keys.storing() as store:
             version = records.new_version()
-            blob = await store(scope, version, body)
+            blob = await store(scope, key, version, body)
             change = records.written(key, body, options, version, blob)
             if expected is Expect.ANYTHING:
                 await self._keys.append([(scope, change)])
@@ -213,15 +213,8 @@ class ScopedStore(ScopedReader):
         scope = session if isinstance(session, Scope) else Scope.session(session)
         ended, passed = 0, set[str]()
         while True:
-            state = (await self._keys.index(scope, "strong")).state
-            now = self._keys.journal.now()
-            keys = {
-                key: entry.version
-                for key, entry in state.entries.items()
-                if entry.lifetime == Lifetime.SESSION
-                and entry.version not in passed
-                and not entry.is_over(now)
-            }
+            found = await self._indexes.ask(scope, "strong", Index.of_session)
+            keys = {key: version for key, version in found.items() if version not in passed}
             if not keys:
                 return ended
             some = list(keys)[:_ENDED_AT_ONCE]
@@ -253,7 +246,7 @@ class ScopedStore(ScopedReader):
         else:
             self._transient.drop_scope(scope)
         for search in self._searches:
-            await search.forget(scope)
+            await search.indexes.forget(scope)
 
     async def _replace(self, scope: Scope, change: Change, expected: str | None) -> None:
         """Append a change of a key that is at the `expected` version; None: that is not there.
@@ -273,8 +266,7 @@ class ScopedStore(ScopedReader):
         await self._keys.decide(scope, [key], decide)
 
     async def close(self) -> None:
-        """Let go of the search indexes, and end every `watch`. The store calls it."""
-        self._watching.close()
+        """Let go of the indexes. The store calls it."""
         for search in self._searches:
             await search.close()
 
@@ -334,16 +326,14 @@ def _redacted(redaction: Redaction, method: str, scope: Scope, link: MemoryLink)
     return msgspec.structs.replace(link, metadata=metadata)
 
 
-async def _change(
-    effect: AnyEffect, body: bytes, store: Callable[[Scope, str, bytes], Awaitable[str]]
-) -> Change | None:
+async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | None:
     """What an effect appends; nothing if it is transient."""
     match effect:
         case Effect.WriteMemory(options=StoreOptions(lifetime=Lifetime.TRANSIENT)):
             return None
         case Effect.WriteMemory():
             version = records.new_version()
-            blob = await store(effect.scope, version, body)
+            blob = await store(effect.scope, effect.key, version, body)
             return records.written(effect.key, body, effect.options, version, blob)
         case Effect.DeleteMemory():
             return records.deleted(effect.key)

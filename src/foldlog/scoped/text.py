@@ -11,7 +11,25 @@ MAX_TEXT: Final = 256 * 1024
 
 _MAX_TERMS: Final = 64
 _MAX_INTEGER_BITS: Final = 2048
-_TERM: Final = re.compile(r"[^\W_]+")
+_OPENING: Final = 160
+_BEFORE: Final = 40
+"""Characters of a snippet, and of what it shows before the word that was found."""
+
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Scripts whose words nothing separates, or that join endings to them: Thai, Lao, Burmese, Khmer,
+Japanese, Chinese, Korean."""
+
+_MARKED: Final = "\u0300-\u036f\u0591-\u06ed\u0900-\u0dff"
+"""Scripts that write signs over, under and around their letters, which Python takes for no part of
+a word: accents, Hebrew, Arabic, those of India."""
+
+_TERM: Final = re.compile(rf"(?:[^\W_]|[{_UNSPACED}{_MARKED}])+")
+_RUN: Final = re.compile(rf"([{_UNSPACED}]+)")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_COMPOUND: Final = re.compile(rf"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[{_UNSPACED}]")
 
 
 def text_of(value: Any) -> str:
@@ -26,15 +44,64 @@ def text_of(value: Any) -> str:
     return "\n".join(parts)[:MAX_TEXT]
 
 
+def parts_of(text: str) -> str:
+    """What can be found inside the words of a text: the parts of names like `customerName`, and
+    each two characters that follow each other where nothing separates words.
+    """
+    if not _COMPOUND.search(text):
+        return ""
+    found: list[str] = []
+    for word in _TERM.findall(text):
+        if _RUN.search(word):
+            for run in _RUN.split(word):
+                pairs = (run[start : start + 2] for start in range(len(run)))
+                found += pairs if _RUN.match(run) else _HUMP.split(run)
+        elif len(humps := _HUMP.split(word)) > 1:
+            found += humps
+    return " ".join(found)
+
+
 def terms(query: str) -> list[str]:
-    """The words of a query, each once."""
+    """The words of a query, each once, and their parts."""
+    found: list[str] = []
+    for word in _TERM.findall(query):
+        runs = _RUN.split(word)
+        if len(runs) == 1:
+            found += dict.fromkeys([word, *_HUMP.split(word)])
+            continue
+        for run in filter(None, runs):
+            if _RUN.match(run):
+                found += [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+            else:
+                found += _HUMP.split(run)
     # Not casefold(): FTS5 folds letter by letter, and would not find "strasse" for "Straße".
-    return list(dict.fromkeys(term.lower() for term in _TERM.findall(query)))[:_MAX_TERMS]
+    return list(dict.fromkeys(term.lower() for term in found))[:_MAX_TERMS]
 
 
 def expression(words: list[str]) -> str:
     """The words as an expression of FTS5: whatever has at least one of them matches."""
-    return " OR ".join(f'"{word}"' for word in words)
+    # Of a single character that stands inside a word the pairs are known that begin with it.
+    return " OR ".join(f'"{word}"*' if _is_single(word) else f'"{word}"' for word in words)
+
+
+def around(words: list[str], snippet: str | None, body: str) -> str:
+    """What of a text is worth showing: FTS5's snippet, unless that does not show a word which is
+    inside another one.
+    """
+    inside = [word for word in words if _RUN.match(word)]
+    if snippet is not None and not inside and any(word in snippet.lower() for word in words):
+        return snippet
+    lowered = body.lower()
+    at = min((at for word in words if (at := lowered.find(word)) >= 0), default=-1)
+    if at < 0:
+        return body[:_OPENING] if snippet is None else snippet
+    start = max(at - _BEFORE, 0) if at >= _OPENING - _BEFORE else 0
+    end = start + _OPENING
+    return ("…" if start else "") + body[start:end] + ("…" if end < len(body) else "")
+
+
+def _is_single(word: str) -> bool:
+    return len(word) == 1 and _RUN.match(word) is not None
 
 
 def _parts(value: Any, name: str = "") -> Iterator[str]:

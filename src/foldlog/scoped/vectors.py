@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from foldlog.errors import ConfigurationError
 from foldlog.scoped.errors import EmbedderFailed
-from foldlog.scoped.index import Filter, Hit, Index
+from foldlog.scoped.index import Index
+from foldlog.scoped.texts import Filter, Hit, vectors_of
 
 Embedder = Callable[[list[str]], Any]
 """Given texts, returns a vector of numbers for each, or an awaitable of that. A plain function is
@@ -85,7 +86,7 @@ def numpy() -> Any:
 def _pages(
     index: Index, model: str, which: Filter
 ) -> Iterator[tuple[list[str], list[float], list[bytes]]]:
-    rows = index.vectors(model, which)
+    rows = vectors_of(index, model, which)
     while page := rows.fetchmany(_AT_ONCE):
         keys, saliences, vectors = map(list, zip(*page, strict=True))
         yield keys, saliences, vectors

@@ -18,7 +18,7 @@ from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER
 from foldlog.store.operation import nothing, operation
 from foldlog.store.removal import Removal
-from foldlog.store.scopes import scope_of_session
+from foldlog.store.scopes import contents, scope_of_session
 from foldlog.store.tombstones import bury, clear_view
 from foldlog.subjects import Subject
 from foldlog_projections import (
@@ -138,8 +138,7 @@ class Clearing(Removal):
                 views += await self.keys(kind, (session_id,))
         views += self._views_of(belonging)
         scope = scope_of_session(session_id)
-        index = (await self.read_what_can_be(scopes.kind, scope)).state
-        views += [scoped.kind(scope, key) for key in (*index.entries, *index.gone)]
+        views += [scoped.kind(scope, key) for key in (await contents(self, scope)).keys]
         kept = await self._inherited_views(session_id, origin)
         return [key for key in dict.fromkeys([*views, scopes.kind(scope)]) if key not in kept]
 

@@ -21,7 +21,7 @@ from foldlog.store.clearing import Clearing
 from foldlog.store.fragments import Fragments
 from foldlog.store.operation import operation
 from foldlog.store.references import session_keys
-from foldlog.store.scopes import claim_of
+from foldlog.store.scopes import claim_of, contents
 from foldlog.subjects import Subject
 from foldlog.views.salvage import readable
 from foldlog_projections import artifacts, lineage, scopes
@@ -108,8 +108,8 @@ class Erasure(Clearing):
         for key in survey.views:
             if key.kind is scopes.kind:
                 [scope] = key.keys
-                index = (await self.read_what_can_be(scopes.kind, scope)).state
-                survey.claims += [(blob, claim_of(scope, v)) for v, blob in index.blobs.items()]
+                blobs = (await contents(self, scope)).blobs
+                survey.claims += [(blob, claim_of(scope, *each)) for each, blob in blobs.items()]
             if key.kind is artifacts.kind:
                 folded = await self.read_what_can_be(artifacts.kind, *key.keys)
                 for held in list(folded.state.values()):

@@ -1,19 +1,21 @@
-"""Clearing a scope of scoped state: its keys with their histories, its index, its blobs."""
+"""Clearing a scope of scoped state: its keys with their histories, its changes, its blobs."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
 
-from foldlog.envelope import draft, upsert_id
+from foldlog import envelope
+from foldlog.envelope import Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.log.port import Append
 from foldlog.store.blobs import BlobStore
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import Primitives
+from foldlog.store.restoring import restore
 from foldlog.store.tombstones import bury, clear_view
-from foldlog.views.salvage import readable, salvage
+from foldlog.views.salvage import readable
 from foldlog_projections import scoped, scopes
 from foldlog_projections.blobs import Claim
 from foldlog_projections.scoped import Written
@@ -25,48 +27,100 @@ def scope_of_session(session_id: str) -> str:
     return f"session:{session_id}"
 
 
-def claim_of(scope: str, version: str) -> Claim:
+def claim_of(scope: str, key: str, version: str) -> Claim:
     """The claim of a version of a value on its blob; the scope by its subject key."""
-    return Claim(scopes.kind.name, (scope,), version)
+    return Claim(scoped.kind.name, (scope, key), version)
 
 
 async def is_claim_used(store: Primitives, sha256: str, claim: Claim) -> bool:
-    """Whether a scope still holds the version of a claim, as `BlobStore.collect` asks."""
-    folded = await store.read(scopes.kind, *claim.keys, consistency="strong")
-    return claim.id in folded.state.blobs
+    """Whether a key's history still holds the version of a claim, as `BlobStore.collect` asks."""
+    subject = store.subject(scoped.kind, *claim.keys)
+    async with aclosing(store.forked_log.read(subject)) as pages:
+        async for page in pages:
+            if any(each.id == claim.id for record in page for each in record.envelopes):
+                return True
+    return False
+
+
+class Contents:
+    """What a scope has held since it was cleared last.
+
+    Attributes:
+        keys: every key that was written or deleted, with the version of its last change; "" where
+            that cannot be read.
+        blobs: the copies that hold values, present and past, by key and version.
+        head: the sequence of the last change; None if some cannot be read.
+    """
+
+    def __init__(self) -> None:
+        self.keys: dict[str, str] = {}
+        self.blobs: dict[tuple[str, str], str] = {}
+        self.head: int | None = 0
+
+    def take(self, change: Recorded) -> None:
+        """Take one change in. Raises LogCorrupt: it cannot be read."""
+        self.head = change.seq
+        match change.type:
+            case scopes.WRITTEN:
+                written = restore(scopes.Written, change)
+                self.keys[written.key] = change.id
+                if written.blob:
+                    self.blobs[written.key, change.id] = written.blob
+            case scopes.DELETED:
+                self.keys[restore(Deleted, change).key] = change.id
+            case envelope.CLEARED:
+                self.keys, self.blobs = {}, {}
+
+
+async def contents(store: Primitives, name: str) -> Contents:
+    """Read all changes of a scope, by its subject key.
+
+    Where some cannot be read, the rest counts, and what the log lists of the scope's keys.
+
+    Raises:
+        LogUnavailable: the log could not be read.
+    """
+    found, subject = Contents(), store.subject(scopes.kind, name)
+    try:
+        async with aclosing(store.forked_log.read(subject)) as pages:
+            async for page in pages:
+                for change in (each for record in page for each in record.envelopes):
+                    found.take(change)
+    except LogCorrupt:
+        found = Contents()
+        async with aclosing(readable(store.forked_log, subject)) as changes:
+            async for some in changes:
+                for change in some:
+                    with suppress(LogCorrupt):
+                        found.take(change)
+        listed = await store.keys(scoped.kind, (name,))
+        found.keys = {key.keys[1]: "" for key in listed} | found.keys
+        found.head = None
+    return found
 
 
 async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
     """Erase a scope by its subject key. Fine if there is nothing.
 
     First every key gets its tombstone, so that no moment shows half a key; then one purge takes
-    what stands before them, however many keys there are. The index goes last: only the index leads
+    what stands before them, however many keys there are. The changes go last: only they lead
     to the keys and the blobs, so another clearing can finish one that was interrupted.
 
     Raises:
         LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
     """
-    buried: dict[str, str | int] = {}
+    buried: dict[str, str] = {}
     first, later, is_purged = 0, dict[str, int](), False
     while True:
-        stand: dict[str, str | int] = {}
-        try:
-            folded, head = await store.read_at(scopes.kind, name)
-        except LogCorrupt:
-            subject = store.subject(scopes.kind, name)
-            folded, head = await salvage(store.forked_log, scopes.kind, subject), None
-            stand |= {key: 0 for _, (_, key) in await store.keys(scoped.kind, (name,))}
-        state, stored = folded.state, list(folded.state.blobs.items())
-        stand |= {key: each.version for key, each in state.entries.items()}
-        stand |= state.gone
-        left = [key for key, version in stand.items() if buried.get(key) != version]
+        found = await contents(store, name)
+        left = [key for key, version in found.keys.items() if buried.get(key) != version]
         if left:
             seqs = await bury(store, (store.subject(scoped.kind, name, key) for key in left))
             if first:
                 later.update(zip(left, seqs, strict=True))
             else:
                 first = min(seqs)
-            buried |= {key: stand[key] for key in left}
+            buried |= {key: found.keys[key] for key in left}
             continue  # a key written before the first tombstone needs one, too
         if first and not is_purged:
             # Made only now: how many shards a log has is known once it is connected.
@@ -76,11 +130,11 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
         for key, seq in later.items():
             await store.forked_log.purge(store.subject(scoped.kind, name, key), before=seq)
         later.clear()
-        for version, blob in stored:
-            await blobs.release(blob.partition("-")[0], claim_of(name, version))
+        for (key, version), blob in found.blobs.items():
+            await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
         try:
             # Not with a key that was written meanwhile, which nothing would find again.
-            await clear_view(store, scopes.kind(name), remember=False, head=head)
+            await clear_view(store, scopes.kind(name), remember=False, head=found.head)
         except AppendConflict:
             continue
         return
@@ -96,13 +150,13 @@ async def clear_key(store: Primitives, blobs: BlobStore, name: str, key: str) ->
     stored: dict[str, str] = {}
     async with aclosing(readable(store.log, subject)) as pages:
         async for envelopes in pages:
-            for envelope in envelopes:
-                if envelope.type == scoped.WRITTEN:
-                    blob = msgspec.msgpack.decode(envelope.payload, type=Written).blob
-                    stored |= {envelope.id: blob} if blob else {}
+            for each in envelopes:
+                if each.type == scoped.WRITTEN:
+                    blob = msgspec.msgpack.decode(each.payload, type=Written).blob
+                    stored |= {each.id: blob} if blob else {}
     body = dump(Deleted(key))
     deleted = draft(scopes.DELETED, body, id=upsert_id(body))
     index = Append(store.subject(scopes.kind, name), (deleted,))
     await clear_view(store, scoped.kind(name, key), remember=False, also=[index])
     for version, blob in stored.items():
-        await blobs.release(blob.partition("-")[0], claim_of(name, version))
+        await blobs.release(blob.partition("-")[0], claim_of(name, key, version))

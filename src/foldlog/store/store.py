@@ -35,7 +35,7 @@ from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
-from foldlog_projections import scopes
+from foldlog_projections import scoped
 
 
 class BaseStore(
@@ -58,7 +58,7 @@ class BaseStore(
         super().__init__(backend, options)
         self._blobs = BlobStore(self, backend.blobs)
         self._artifacts = Artifacts(self, self._blobs, options.retention)
-        self._blobs.users[scopes.kind.name] = functools.partial(is_claim_used, self)
+        self._blobs.users[scoped.kind.name] = functools.partial(is_claim_used, self)
         self._ending = AsyncExitStack()
         if backend.server is not None:
             self.on_close(backend.server.leave)

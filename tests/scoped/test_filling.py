@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 import foldlog
-from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Stored
-from foldlog.scoped import ContentKind, MemoryTier, Scope, StoreOptions, syncing as syncing_module
-from foldlog.scoped.index import Document, Index
-from foldlog.views import snapshot
+from foldlog.envelope import Recorded
+from foldlog.log.port import Record, Stored
+from foldlog.scoped import (
+    ContentKind,
+    MemoryTier,
+    Scope,
+    SearchOptions,
+    StoreOptions,
+    filling,
+    texts,
+)
+from foldlog.scoped.index import Index
+from foldlog.scoped.texts import Document
+from foldlog_projections import scopes
 
 ONE = Scope.session("s1")
 
@@ -39,10 +48,13 @@ async def documents(store: foldlog.Store) -> list[tuple[Any, ...]]:
     """What the index of the scope holds, made anew."""
     scoped = store.scoped.with_search()
     await scoped.search(ONE, "word", 1)
-    [index] = scoped._search._open.values()
-    query = "SELECT d.*, t.body FROM documents AS d JOIN texts AS t ON t.rowid = d.id"
-    found = [row[1:] for row in index._database.execute(query)]
-    assert index._one("INSERT INTO texts(texts) VALUES ('integrity-check')") is None
+    [(index, _)] = scoped._indexes._open.values()
+    query = (
+        "SELECT e.key, e.version, e.tier, e.kind, e.salience, e.expires_at, t.body, t.parts"
+        " FROM entries AS e JOIN texts AS t ON t.rowid = e.id WHERE e.taken = e.version"
+    )
+    found = list(index.database.execute(query))
+    index.database.execute("INSERT INTO texts(texts) VALUES ('integrity-check')")
     return sorted(found)
 
 
@@ -51,7 +63,7 @@ async def test_an_index_is_the_same_however_it_is_filled(
 ) -> None:
     count = 700
     await filled(store, count)
-    monkeypatch.setattr(syncing_module, "_ASKED", 10**6)
+    monkeypatch.setattr(filling, "_ASKED", 10**6)
     wanted = await documents(store)
     assert {row[0] for row in wanted} == {
         *(f"k:{n}" for n in range(count)),
@@ -61,9 +73,9 @@ async def test_an_index_is_the_same_however_it_is_filled(
     }
     [rewritten] = [row for row in wanted if row[0] == "k:1"]
     assert rewritten[2:5] == ("cold", "episodic", 0.9)
-    monkeypatch.setattr(syncing_module, "_ASKED", 512)
+    monkeypatch.setattr(filling, "_ASKED", 512)
     assert await documents(store) == wanted
-    monkeypatch.setattr(syncing_module, "_ASKED", 100)
+    monkeypatch.setattr(filling, "_ASKED", 100)
     lasts = store.scoped._keys.lasts
 
     async def partly(scope: Scope) -> AsyncIterator[list[Stored]]:
@@ -92,7 +104,7 @@ async def test_pages_that_lag_put_nothing_old_into_an_index(
     await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
     late = [page async for page in scoped._keys.lasts(ONE)]
     await scoped.write_many(ONE, {f"k{n}": "new" for n in range(20)})
-    monkeypatch.setattr(syncing_module, "_ASKED", 10)
+    monkeypatch.setattr(filling, "_ASKED", 10)
 
     async def stale(scope: Scope) -> AsyncIterator[list[Stored]]:
         for page in late:
@@ -108,7 +120,7 @@ async def test_a_key_that_is_written_while_an_index_is_filled_is_found_as_it_is(
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
-    monkeypatch.setattr(syncing_module, "_ASKED", 10)
+    monkeypatch.setattr(filling, "_ASKED", 10)
     lasts = scoped._keys.lasts
 
     async def overtaken(scope: Scope) -> AsyncIterator[list[Stored]]:
@@ -125,74 +137,92 @@ async def test_a_key_that_is_written_while_an_index_is_filled_is_found_as_it_is(
     assert len(await scoped.search(ONE, "old", 50)) == 18
 
 
-@pytest.mark.parametrize("limit", [0, 10**9])
-async def test_a_large_list_of_keys_is_restored_away_from_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    log, restore, threads = MemoryLog(), snapshot.restore, list[bool]()
-    async with foldlog.memory_store(log=log) as store:
-        for start in (0, 600):
-            await store.scoped.write_many(ONE, {f"k{n}": n for n in range(start, start + 600)})
-        await store.scoped.list(ONE)
-    assert log.snapshots.stored
-
-    def restored(*args: Any) -> Any:
-        threads.append(threading.current_thread() is threading.main_thread())
-        return restore(*args)
-
-    monkeypatch.setattr(snapshot, "restore", restored)
-    monkeypatch.setattr("foldlog.views.snapshots._RESTORED_IN_A_THREAD", limit)
-    async with foldlog.memory_store(log=log) as store:
-        assert len(await store.scoped.list(ONE)) == 1200
-    assert threads == [limit > 0]
-
-
 async def test_large_values_are_taken_in_a_few_at_a_time(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foldlog.scoped.keys.BLOB_BYTES", 10)
-    monkeypatch.setattr(syncing_module, "_AT_ONCE", 7)
+    monkeypatch.setattr(filling, "_AT_ONCE", 7)
     await store.scoped.write_many(ONE, {f"k{n}": f"word number {n}" for n in range(40)})
-    taken, apply = list[int](), Index.apply
+    taken, take = list[int](), texts.take
 
-    def counted(index: Index, documents: Iterable[Document], *args: Any) -> None:
+    def counted(index: Index, documents: Iterable[Document]) -> None:
         some = list(documents)
         taken.append(len(some))
-        apply(index, some, *args)
+        take(index, some)
 
-    monkeypatch.setattr(Index, "apply", counted)
+    monkeypatch.setattr(texts, "take", counted)
     for asked in (10, 512):  # by a walk, and by asking
-        monkeypatch.setattr(syncing_module, "_ASKED", asked)
+        monkeypatch.setattr(filling, "_ASKED", asked)
         taken.clear()
         scoped = store.scoped.with_search()
         assert len(await scoped.search(ONE, "word", 50)) == 40
         assert (sum(taken), max(taken)) == (40, 7)
 
 
-def document(key: str, body: str, version: str = "1") -> Document:
-    return Document(key, version, body, "hot", "", 0.5, 0.0)
+async def test_a_search_tells_how_far_the_index_is(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.scoped.write_many(ONE, {f"k{n}": "word" for n in range(100)})
+    for asked in (10, 512):  # by a walk, and by asking
+        monkeypatch.setattr(filling, "_ASKED", asked)
+        scoped, told = store.scoped.with_search(), list[tuple[int, int]]()
+
+        def tell(done: int, total: int, told: list[tuple[int, int]] = told) -> None:
+            told.append((done, total))
+
+        for _ in range(2):
+            found = await scoped.search_hinted(ONE, "word", 5, SearchOptions(), on_progress=tell)
+            assert len(found) == 5
+        assert told == sorted(set(told))
+        assert told[-1] == (100, 100)
+
+
+def write(index: Index, number: int, key: str, type: str = scopes.WRITTEN) -> None:
+    raw, time = msgspec.msgpack.encode({"key": key}), "2026-01-01T00:00:00Z"
+    envelope = Recorded(str(number), type, 1, 0.0, raw, None, number, 0, time)
+    assert index.fold([Record(number, [envelope])], index.synced()) is not None
 
 
 def test_pages_are_taken_in_and_let_go_whole() -> None:
     index = Index(None)
-    index.apply([document("a", "one"), document("b\0", "two"), document("a", "three", "2")])
-    assert index.versions() == {"a": "2", "b\0": "1"}
-    assert index.snippets(["three"], ["a", "b\0"]) == {"a": "three", "b\0": "two"}
-    [(id, version, _), _] = index.lacking("model", 0, 9)
-    index.put_vectors("model", [(id, version, b"1234")])
-    index.put_vectors("other", [(id, version, b"5678")])
-    index.apply([document("c", "three"), document("a", "four", "3")], ["b\0", "none"], (3, "3"))
-    assert index.versions() == {"a": "3", "c": "1"}
-    assert index.synced() == (3, "3")
-    assert len(index.lacking("model", 0, 9)) == len(index.lacking("other", 0, 9)) == 2
+    for number, key in enumerate(["a", "b\0", "a"], 1):
+        write(index, number, key)
+    assert texts.untaken(index) == {"a": "3", "b\0": "2"}
+    texts.take(index, [Document("a", "1", "one"), Document("b\0", "2", "two")])
+    assert texts.untaken(index) == {"a": "3"}
+    texts.take(index, [Document("a", "3", "three"), Document("none", "3", "x")])
+    assert texts.untaken(index) == {}
+    assert texts.snippets(index, ["three"], ["a", "b\0"]) == {"a": "three", "b\0": "two"}
+    [(id, version, _), _] = texts.lacking(index, "model", 0, 9)
+    texts.put_vectors(index, "model", [(id, version, b"1234")])
+    assert len(texts.lacking(index, "model", 0, 9)) == 1
 
     def broken() -> Any:
-        yield document("d", "five")
+        yield Document("c", "4", "four")
         raise ValueError
 
+    write(index, 4, "c")
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it is
-        index.apply(broken(), ["a"])
-    assert index.versions() == {"a": "3", "c": "1"}
-    index.apply([document("e", "six")])
-    assert index.versions() == {"a": "3", "c": "1", "e": "1"}
+        texts.take(index, broken())
+    assert texts.untaken(index) == {"c": "4"}
+    write(index, 5, "a")  # its old text is not found, its old vector not kept
+    assert texts.matching(index, ["three"], texts.Filter(0.0), 9) == []
+    texts.take(index, [Document("a", "5", "five"), Document("c", "4", "four")])
+    assert len(texts.lacking(index, "model", 0, 9)) == 3
+    write(index, 6, "a", scopes.DELETED)
+    assert [row[0] for row in index.database.execute("SELECT key FROM texts")] == ["b\0", "c"]
+    index.close()
+
+
+def test_a_vector_of_an_older_version_is_not_kept() -> None:
+    index = Index(None)
+    write(index, 1, "a")
+    texts.take(index, [Document("a", "1", "old")])
+    [(id, version, _)] = texts.lacking(index, "model", 0, 9)
+    write(index, 2, "a")
+    texts.take(index, [Document("a", "2", "new")])  # by another process, say
+    texts.put_vectors(index, "model", [(id, version, b"old!")])
+    assert texts.lacking(index, "model", 0, 9) == [(id, "2", "a\nnew")]
+    texts.put_vectors(index, "model", [(id, "2", b"new!")])
+    assert texts.lacking(index, "model", 0, 9) == []
     index.close()
