@@ -146,5 +146,5 @@ def _message(number: int) -> str:
 async def _log_bytes(contender: OnTheLog | InMemory) -> int:
     """What the log takes; for what has none, how many turns it knows."""
     if isinstance(contender, InMemory):
-        return len(await contender.agents.versions(SCOPE))
+        return len(await contender.agents.history(SCOPE))
     return sum(stream.bytes for stream in (await contender.store.health()).streams)

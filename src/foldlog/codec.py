@@ -121,12 +121,14 @@ def _is_too_deep(raw: bytes, decoded: object) -> bool:
         return False
     level: list[Any] = [[decoded]]
     for _ in range(MAX_DEPTH + 2):
-        parts = chain.from_iterable(
-            chain(each, each.values()) if type(each) is dict else each for each in level
+        parts = list(
+            chain.from_iterable(
+                chain(each, each.values()) if type(each) is dict else each for each in level
+            )
         )
-        level = [part for part in parts if type(part) in _CONTAINERS]
-        if not level:
+        if _CONTAINERS.isdisjoint(map(type, parts)):
             return False
+        level = [part for part in parts if type(part) in _CONTAINERS]
     return True
 
 

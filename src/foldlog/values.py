@@ -127,16 +127,20 @@ def as_plain(value: object, path: str) -> Any:
     Raises:
         PayloadError: a part cannot be held; its `.path` begins with `path`.
     """
+    return codec.decode(encode(value, path))
+
+
+def encode(value: object, path: str) -> bytes:
+    """Return a value as bytes, from which `codec.decode` makes its plain data.
+
+    Errors as `as_plain`.
+    """
     try:
-        data = _dumped(value)
-        codec.encode(data, path)
-    except (PayloadError, TypeError, ValueError):
-        try:
-            data = _walked(value)
-        except (RecursionError, TypeError, ValueError) as error:
-            raise PayloadError(path, str(error)) from error
-        codec.encode(data, path)
-    return data
+        return codec.encode(_dumped(value), path)
+    except PayloadError as refused:
+        return codec.encode(_walked_or(refused, value), path)
+    except (RecursionError, TypeError, ValueError) as error:
+        return codec.encode(_walked_or(PayloadError(path, str(error)), value), path)
 
 
 # --- plain data as JSON ---------------------------------------------------------------------------
@@ -235,6 +239,14 @@ def _dumped(value: object) -> Any:
     return _anything.dump_python(
         value, by_alias=False, round_trip=True, serialize_as_any=True, warnings=False
     )
+
+
+def _walked_or(refused: PayloadError, value: object) -> Any:
+    """As `_walked`; raises `refused` where that fails, too."""
+    try:
+        return _walked(value)
+    except (RecursionError, TypeError, ValueError) as error:
+        raise refused from error
 
 
 def _walked(value: Any) -> Any:

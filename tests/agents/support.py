@@ -40,14 +40,14 @@ def after_a_load(
 
     Returns where its result will be.
     """
-    original, results = manager._backend.load, list[int]()
+    original, results = manager._ledger.load, list[int]()
 
     async def load(wanted: str, consistency: Consistency) -> Loaded:
         loaded = await original(wanted, consistency)
         if wanted == scope and not results:
-            monkeypatch.setattr(manager._backend, "load", original)
+            monkeypatch.setattr(manager._ledger, "load", original)
             results.append(await act())
         return loaded
 
-    monkeypatch.setattr(manager._backend, "load", load)
+    monkeypatch.setattr(manager._ledger, "load", load)
     return results

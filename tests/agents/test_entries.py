@@ -19,14 +19,16 @@ from tests.agents.support import Manager, after_a_load, put, stored
 
 
 async def test_an_entry_is_set_at_the_version_it_has(manager: Manager) -> None:
-    new = await manager.set_agent_state(AgentStateEntry("shop/1", "cart", Cart, 0, Cart(total=1)))
+    new = await manager.set_agent_state(
+        "shop/1", AgentStateEntry("shop/1", "cart", Cart, 0, Cart(total=1))
+    )
     assert new.version > 0
     await put(manager, "shop/1", 5, key="other")  # another key is no conflict
     newer = await manager.set_agent_state(
-        AgentStateEntry("shop/1", "cart", Cart, new.version, Cart(total=2))
+        "shop/1", AgentStateEntry("shop/1", "cart", Cart, new.version, Cart(total=2))
     )
     with pytest.raises(AppendConflict) as caught:
-        await manager.set_agent_state(new)
+        await manager.set_agent_state("shop/1", new)
     assert (caught.value.expected, caught.value.actual) == (new.version, newer.version)
     assert await stored(manager, "shop/1") == Cart(total=2)
 
@@ -38,7 +40,9 @@ async def test_an_entry_is_not_set_over_what_came_in_between(
     first = await put(manager, "shop/1", 1)
     came = after_a_load(manager, monkeypatch, "shop/1", lambda: put(other, "shop/1", 50))
     with pytest.raises(AppendConflict) as caught:
-        await manager.set_agent_state(AgentStateEntry("shop/1", "cart", Cart, first, Cart(total=2)))
+        await manager.set_agent_state(
+            "shop/1", AgentStateEntry("shop/1", "cart", Cart, first, Cart(total=2))
+        )
     assert (caught.value.expected, [caught.value.actual]) == (first, came)
     entry = await manager.get_agent_state("shop/1", "cart", Cart, consistency="strong")
     assert entry is not None
@@ -72,7 +76,7 @@ async def test_every_version_can_be_read_and_compared(manager: Manager) -> None:
         ctx.update("cart", Cart(total=3, items=["x"]))
         ctx.delete("other")
     last = ctx.version or 0
-    assert [v.label for v in await manager.versions("shop/1")] == ["put 1", "put 2", ""]
+    assert [v.label for v in await manager.history("shop/1")] == ["put 1", "put 2", ""]
     for version, totals in (
         (first, {"cart": 1}),
         (last - 1, {"cart": 1, "other": 2}),
@@ -116,5 +120,5 @@ async def test_a_watcher_without_a_version_hears_what_is_new(manager: Manager) -
         heard = asyncio.ensure_future(anext(changes))
         while not heard.done():
             # It begins when it is first asked; whatever it hears was put after that.
-            await put(manager, "shop/1", len(await manager.versions("shop/1")) + 1)
+            await put(manager, "shop/1", len(await manager.history("shop/1")) + 1)
         assert (await heard).label != "put 1"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 from typing import Any
 
 import pytest
@@ -69,26 +71,38 @@ async def test_nothing_exports_as_nothing(manager: Manager) -> None:
     await manager.load_state({})
 
 
-async def test_state_that_cannot_be_exported_exports_as_empty_and_stays(
-    manager: Manager,
-) -> None:
-    class Raw(BaseModel):
-        raw: bytes = b"\xff"
-
+async def test_private_state_exports_as_empty_and_stays(manager: Manager) -> None:
     async with manager.turn("shop/1") as ctx:
         ctx.update("secret", Secret(password="open sesame"))
-        ctx.update("raw", Raw())
         ctx.update("cart", Cart(total=1))
     dump = await manager.dump_state()
     assert {key: held["state"] for key, held in dump["shop/1"].items()} == {
         "secret": {},
-        "raw": {},
         "cart": {"items": [], "total": 1},
     }
     await manager.load_state(dump)
     entry = await manager.get_agent_state("shop/1", "secret", Secret)
     assert entry is not None
     assert entry.state.password == "open sesame"
+
+
+async def test_what_json_lacks_is_exported_and_loaded_exactly(open_manager: OpenManager) -> None:
+    class Everything(BaseModel):
+        at: dt.datetime = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+        raw: bytes = b"\xff"
+        tags: set[str] = {"a"}
+        pair: tuple[int, float] = (1, math.inf)
+        by_number: dict[int, str] = {7: "seven"}
+
+    one, two = await open_manager("one"), await open_manager("two")
+    async with one.turn("shop/1") as ctx:
+        ctx.update("all", Everything())
+    dump = json.loads(json.dumps(await one.dump_state(), allow_nan=False))
+    assert dump["shop/1"]["all"]["state"]["tags"] == {"$set": ["a"]}
+    await two.load_state(dump)
+    entry = await two.get_agent_state("shop/1", "all", Everything)
+    assert entry is not None
+    assert entry.state == Everything()
 
 
 @pytest.mark.parametrize("dump", [{"shop/1": 1}, {"shop/1": {"cart": {"state": {}}}}, {1: {}}])

@@ -119,7 +119,7 @@ class Turns:
         for number in list(self.open):
             await self.fail(number)
         for scope, (version, held) in self.model.scopes.items():
-            assert len(await self.manager.versions(scope)) == version
+            assert len(await self.manager.history(scope)) == version
             dump = (await self.manager.dump_state()).get(scope, {})
             assert {key: entry["state"]["n"] for key, entry in dump.items()} == held
 

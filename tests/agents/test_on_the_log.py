@@ -155,6 +155,24 @@ async def test_a_manager_has_its_scopes_on_one_shard(reopen: OpenStore) -> None:
     assert len(shards) == 1
 
 
+async def test_state_that_is_not_persisted_is_shared_in_the_process_alone(
+    store: foldlog.Store, reopen: OpenStore
+) -> None:
+    before = await appended(store)
+    create = store.agents.repository.create_manager
+    one, two = (create(Cart, "board", persisted=False) for _ in range(2))
+    async with one.turn("shop/1") as ctx:
+        ctx.update("cart", Cart(total=1))
+        token = ctx.share("cart")
+    entry = await two.get_agent_state("clerk/1", token, Cart)
+    assert entry is not None
+    assert entry.state == Cart(total=1)
+    assert await appended(store) == before
+    other = (await reopen()).agents.repository.create_manager(Cart, "board", persisted=False)
+    assert await other.scopes() == []
+    assert await create(Cart, "board").scopes() == []
+
+
 async def test_a_rebuild_finds_the_same(store: foldlog.Store) -> None:
     for total in range(5):
         await put(store, Cart(total=total, items=["x"] * total))
@@ -245,7 +263,7 @@ async def test_a_turn_whose_outcome_was_lost_is_settled_by_the_log(
     entry = await store.agents.get_agent_state("shop/1", "cart", Cart)
     assert entry is not None
     assert entry.state.total == 2
-    assert len(await store.agents.versions("shop/1")) == 2
+    assert len(await store.agents.history("shop/1")) == 2
 
 
 async def test_after_a_cancelled_turn_a_read_asks_the_log(

@@ -44,7 +44,7 @@ async def test_two_processes_in_a_race_lose_no_increment(
     entry = await store.agents.get_agent_state("shop/1", "count", Count, consistency="strong")
     assert entry is not None
     assert entry.state.n == 200
-    assert len(await store.agents.versions("shop/1")) == 200
+    assert len(await store.agents.history("shop/1")) == 200
     assert conflicts > 0
 
 

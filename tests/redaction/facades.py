@@ -239,7 +239,7 @@ AGENTS: dict[str, Case] = {
         _UPDATE, _TURNED, lambda s: s.agents.run_turn("agent/run", _updated)
     ),
     "AgentStates.set_agent_state": Case(
-        _UPDATE, _TURNED, lambda s: s.agents.set_agent_state(_note())
+        _UPDATE, _TURNED, lambda s: s.agents.set_agent_state("agent/entry", _note())
     ),
     "AgentStates.set_runtime_state": Case(
         _UPDATE,

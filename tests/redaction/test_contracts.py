@@ -153,7 +153,7 @@ async def test_storing_the_same_again_changes_nothing(store: foldlog.Store) -> N
     for _ in range(3):
         async with store.agents.turn("a") as ctx:
             ctx.update("note", Note(text=SECRET))
-    assert len(await store.agents.versions("a")) == 1
+    assert len(await store.agents.history("a")) == 1
 
 
 async def test_a_secret_that_grows_is_not_spread_over_changes(

@@ -87,13 +87,13 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("retract", "to_snapshot", "close"),
     },
     AgentStates: {
-        *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "versions"),
-        *("compare", "dump_state", "revoke"),
+        *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "history"),
+        *("compare", "dump_state", "revoke", "clear"),
     },
     TurnStateContext: {
-        *("get", "get_entry", "version_of", "of", "delete", "reset", "share", "end"),
+        *("get", "get_entry", "keys", "version_of", "of", "delete", "reset", "share", "end"),
     },
-    TypedStateContext: {"get", "reset"},
+    TypedStateContext: {"get"},
     Session: {
         *("refresh", "get_task", "list_tasks", "inbox", "memory", "wait_for_group", "close"),
         *("start_task", "start_next_task", "prioritize_task", "seal_group", "acknowledge"),

@@ -11,14 +11,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Draft, Recorded, draft, upsert_id
+from foldlog.envelope import CLEARED, Draft, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.kind import Key
-from foldlog.log.port import Append
-from foldlog.store.payloads import dump
+from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.redaction import Redaction
-from foldlog.store.restoring import load, restoring
+from foldlog.store.restoring import load
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import agentlist, agentshares, agentstates
@@ -108,12 +107,11 @@ class Ledger:
         """
         states = {self._key(write.scope): self._drafts(write, label) for write in writes}
         index: dict[Key[Any], list[Draft]] = {
-            agentshares.kind(self._name, digest): [drafted(agentshares.SHARED, shared)]
-            for digest, shared in shares
+            self._share(digest): [encode(agentshares.kind, shared)] for digest, shared in shares
         }
         if listed := [Listed(write.scope) for write in writes if write.is_first]:
-            named = [drafted(agentlist.LISTED, each) for each in listed]
-            index[agentlist.kind(self._name)] = named
+            agents = agentlist.kind(self._name)
+            index[agents] = [encode(agents.kind, each) for each in listed]
 
         def decision(*all_at: At) -> dict[Key[Any], Decided]:
             for write, at in zip(writes, all_at, strict=True):
@@ -130,21 +128,18 @@ class Ledger:
 
         The log itself is asked, so that a revocation holds at once.
         """
-        folded = await self._journal.read(
-            agentshares.kind, self._name, digest, consistency="strong"
+        found = await self._journal.items(
+            self._share(digest), limit=1, newest_first=True, consistency="strong"
         )
-        item = folded.state
-        if item is None or item.type == agentshares.REVOKED:
+        if not found or isinstance(found[0].record, Revoked):
             return None
-        shared = _shared(item)
-        expired = shared.ttl and item.recorded_at + shared.ttl <= self._journal.now()
-        return None if expired else shared
+        shared: Shared = found[0].record
+        has_expired = shared.ttl and found[0].recorded_at + shared.ttl <= self._journal.now()
+        return None if has_expired else shared
 
     async def revoke(self, digest: str) -> None:
         """Have a token open nothing from now on. Errors as `commit`."""
-        subject = self._journal.subject(agentshares.kind, self._name, digest)
-        revoked = drafted(agentshares.REVOKED, Revoked())
-        await self._journal.append_atomically([Append(subject, (revoked,))])
+        await self._journal.decide(self._share(digest), lambda _: [Revoked()])
 
     async def moment(self) -> int:
         """Return the version of a moment: turns are stored at or before it, or after, as wholes.
@@ -157,8 +152,7 @@ class Ledger:
 
     async def scopes(self) -> list[str]:
         """Return the scopes that have had state, in the order in which they came to have it."""
-        folded = await self._journal.read(agentlist.kind, self._name, consistency="strong")
-        return list(folded.state)
+        return list(await self._journal.view(agentlist.kind(self._name), consistency="strong"))
 
     async def commits(self, scope: str) -> AsyncGenerator[Commit]:
         """Yield the turns of a scope so far, in order, from its first."""
@@ -203,13 +197,10 @@ class Ledger:
         return agentstates.kind(self._name, scope)
 
     def _drafts(self, write: Write, label: str) -> list[Draft]:
-        return [drafted(agentstates.TURNED, turned) for turned in _turns(write.changes, label)]
+        return [encode(agentstates.kind, turned) for turned in _turns(write.changes, label)]
 
-
-def drafted(type: str, payload: msgspec.Struct) -> Draft:
-    """The draft of a record that replaces what was there."""
-    body = dump(payload)
-    return draft(type, body, id=upsert_id(body))
+    def _share(self, digest: str) -> Key[Any]:
+        return agentshares.kind(self._name, digest)
 
 
 def _turns(changes: Sequence[Change], label: str) -> list[Turned]:
@@ -255,8 +246,3 @@ def _folded(folded: Folded[AgentState], envelope: Recorded, subject: Subject) ->
         return None
     label = "cleared" if envelope.type == CLEARED else load(Turned, envelope.payload).label
     return Commit(envelope.seq, envelope.ts, label, keys)
-
-
-@restoring
-def _shared(item: Recorded) -> Shared:
-    return load(Shared, item.payload)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel
-
-from foldlog.agents.evolution import plain, read, stored_in
 from foldlog.agents.exporting import exported, imported, replacing
 from foldlog.agents.ledger import Commit, Ledger, Write
 from foldlog.agents.models import (
@@ -24,63 +20,57 @@ from foldlog.agents.models import (
     StateVersion,
     scope_text,
 )
+from foldlog.agents.states import plain, read, stored_in
 from foldlog.agents.turns import TurnStateContext
 from foldlog.differences import differences
 from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
 from foldlog_projections.agentstates import Entry
 
-T = TypeVar("T", bound=BaseModel)
-R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
+R = TypeVar("R")
 V = TypeVar("V")
 
 _RUNTIME_KEY: Final = "state"
 
-_MOST_PAUSE: Final = 0.05
-"""Seconds that a turn which met a conflict waits at most before its next attempt."""
-
 
 class AgentStates(Generic[R]):
-    """The states of a runtime's agents: an ExportableStateManager. Lives as long as its backend.
+    """The states of a runtime's agents: an ExportableStateManager. Lives as long as its store.
 
     Every call acts at once, also inside `store.atomic()`, and raises also where the store was told
     to degrade: a turn that only seems to be complete is worse than none.
     """
 
-    def __init__(self, backend: Ledger, runtime_state_type: type[R]) -> None:
-        self._backend = backend
+    def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:
+        self._ledger = ledger
         self._runtime_state_type = runtime_state_type
 
-    @asynccontextmanager
-    async def turn(
+    def turn(
         self,
         scope: Scope,
         *,
         label: str = "",
         consistency: Consistency = "session",
         expected: int | None = None,
-    ) -> AsyncIterator[TurnStateContext]:
+    ) -> TurnStateContext:
         """Begin a turn: `async with manager.turn("writer/1") as ctx:`. It completes with the block.
 
-        If the block raises or is cancelled, nothing was stored. A turn that is cancelled while
-        it completes may or may not have been.
+        If the block raises or is cancelled, nothing is stored. A turn that is cancelled while it
+        completes may or may not have been stored. `await manager.turn(...)` gives a turn that the
+        caller completes.
 
         Args:
-            label: what the turn is, for whoever reads the history.
+            label: what the turn is, for readers of the history.
             consistency: of the reads. A turn on something stale is never stored, whatever it says.
-            expected: the version that the scope must be at. None: whatever it is at.
+            expected: the version that the scope must be at. None: any.
 
         Raises:
             AppendConflict: somebody has changed the scope since the turn has read it, or it is
                 not at `expected`. Nothing was stored.
-            Others as `TurnStateContext.complete`.
+            InvalidId: the scope is none. Others as `TurnStateContext.complete`.
         """
-        ctx = TurnStateContext(self._backend, scope_text(scope), consistency, expected)
-        try:
-            yield ctx
-            await ctx.complete(label)
-        finally:
-            ctx.end()
+        return TurnStateContext(self._ledger, scope_text(scope), consistency, expected, label)
 
     async def run_turn(
         self,
@@ -101,46 +91,53 @@ class AgentStates(Generic[R]):
         """
         if attempts is not None and attempts < 1:
             raise ConfigurationError(f"attempts is at least 1, not {attempts}")
-        tried = 0
+        contention, tried = Attempts(math.inf), 0
         while True:
+            # A stale view would only conflict again.
+            consistency: Consistency = "strong" if tried else "session"
             try:
-                # What a cold or stale view shows would only conflict again.
-                consistency: Consistency = "strong" if tried else "session"
                 async with self.turn(scope, label=label, consistency=consistency) as ctx:
                     return await body(ctx)
-            except AppendConflict:
+            except AppendConflict as conflict:
                 tried += 1
                 if tried == attempts:
                     raise
-            await asyncio.sleep(random.uniform(0, min(0.001 * 2 ** min(tried, 9), _MOST_PAUSE)))
+                await contention.pause(conflict)
 
     async def get_agent_state(
         self, scope: Scope, key: str, model: type[T], *, consistency: Consistency = "session"
     ) -> AgentStateEntry[T] | None:
         """Return one key of a scope, or None. `key` may be a token. Errors as `get` in a turn."""
-        ctx = TurnStateContext(self._backend, scope_text(scope), consistency, None)
-        return await ctx.get_entry(key, model)
+        return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
-    async def set_agent_state(self, entry: AgentStateEntry[T]) -> AgentStateEntry[T]:
-        """Store an entry, if its key still is at its version; return it as it is then.
+    async def set_agent_state(self, scope: Scope, state: AgentStateEntry[T]) -> AgentStateEntry[T]:
+        """Store an entry, if its key still is at its version; return it with the new version.
 
         Raises:
             AppendConflict: somebody has written the key since, or writes another of the scope at
                 this moment. Nothing was stored.
             Others as `TurnStateContext.complete`.
         """
-        async with self.turn(entry.scope, consistency="strong") as ctx:
-            actual = await ctx.version_of(entry.key)
-            if actual != entry.version:
-                raise AppendConflict(f"{entry.scope} {entry.key}", entry.version, actual)
-            ctx.update(entry.key, entry.state)
-        now = await self.get_agent_state(entry.scope, entry.key, entry.type)
-        return entry if now is None else now
+        async with self.turn(scope, consistency="strong") as ctx:
+            actual = await ctx.version_of(state.key)
+            if actual != state.version:
+                raise AppendConflict(f"{ctx.scope} {state.key}", state.version, actual)
+            ctx.update(state.key, state.state)
+        now = await self.get_agent_state(scope, state.key, state.type_)
+        return state if now is None else now
+
+    async def clear(self, scope: Scope) -> None:
+        """Have a scope hold nothing any more. Its history stays. Errors as `turn`."""
+
+        async def body(ctx: TurnStateContext) -> None:
+            for key in await ctx.keys():
+                ctx.delete(key)
+
+        await self.run_turn(scope, body, label="cleared")
 
     async def runtime_state(self) -> R:
         """Return the runtime's own state; its defaults where there is none. Errors as `get`."""
-        ctx = TurnStateContext(self._backend, RUNTIME_SCOPE, "session", None)
-        return await ctx.get(_RUNTIME_KEY, self._runtime_state_type)
+        return await self.turn(RUNTIME_SCOPE).get(_RUNTIME_KEY, self._runtime_state_type)
 
     async def set_runtime_state(self, state: R) -> None:
         """Store the runtime's own state; the last one stands. Errors as `turn`."""
@@ -152,7 +149,7 @@ class AgentStates(Generic[R]):
 
     async def scopes(self) -> list[str]:
         """Return the scopes that have had state, the runtime's included."""
-        return await self._backend.scopes()
+        return await self._ledger.scopes()
 
     async def revoke(self, token: ShareToken) -> None:
         """Have a token open nothing, from when this returns. Whoever has the token may revoke it.
@@ -160,7 +157,7 @@ class AgentStates(Generic[R]):
         Raises:
             AppendFailed, LogUnavailable, AppendUnknown: it may still open; revoking again is safe.
         """
-        await self._backend.revoke(token.digest)
+        await self._ledger.revoke(token.digest)
 
     async def watch(self, scope: Scope, *, since: int | None = None) -> AsyncGenerator[StateChange]:
         """Yield each turn that completes, with what it has changed. Without end; use `aclosing`.
@@ -172,18 +169,18 @@ class AgentStates(Generic[R]):
             LogCorrupt, StoreClosed: it cannot be read any more. An outage is waited out.
         """
         text = scope_text(scope)
-        async with aclosing(self._backend.watch(text, since)) as commits:
+        async with aclosing(self._ledger.watch(text, since)) as commits:
             async for commit in commits:
                 yield StateChange(text, commit.version, commit.ts, commit.label, _changes(commit))
 
-    async def versions(self, scope: Scope) -> list[StateVersion]:
-        """Return the history of a scope, in order. It reads all of it.
+    async def history(self, scope: Scope) -> list[StateVersion]:
+        """Return the turns that have changed a scope, in order. It reads all of them.
 
         Raises:
             LogUnavailable, LogCorrupt: it could not be read.
         """
         text = scope_text(scope)
-        async with aclosing(self._backend.commits(text)) as commits:
+        async with aclosing(self._ledger.commits(text)) as commits:
             return [
                 StateVersion(text, c.version, c.ts, c.label, tuple(c.keys)) async for c in commits
             ]
@@ -199,7 +196,7 @@ class AgentStates(Generic[R]):
         text = scope_text(scope)
         entries: Mapping[str, Entry]
         if version is None:
-            entries = (await self._backend.load(text, "strong")).entries
+            entries = (await self._ledger.load(text, "strong")).entries
         else:
             [entries] = await self._at(text, version)
         return {
@@ -210,7 +207,7 @@ class AgentStates(Generic[R]):
         }
 
     async def compare(self, scope: Scope, old: int, new: int) -> tuple[KeyChange, ...]:
-        """Return what differs between two versions of a scope. Errors as `versions`."""
+        """Return what differs between two versions of a scope. Errors as `history`."""
         first, last = await self._at(scope_text(scope), old, new)
         keys = {
             key: (first.get(key), last.get(key))
@@ -234,9 +231,9 @@ class AgentStates(Generic[R]):
             LogUnavailable, LogCorrupt: they could not be read.
         """
         dump = {}
-        moment = await self._backend.moment()
-        for scope in await self._backend.scopes():
-            version, entries = await self._backend.load(scope, "strong")
+        moment = await self._ledger.moment()
+        for scope in await self._ledger.scopes():
+            version, entries = await self._ledger.load(scope, "strong")
             if version > moment:
                 # A turn has come in between. It may have changed a scope that was looked at before.
                 [entries] = await self._at(scope, moment)
@@ -253,10 +250,10 @@ class AgentStates(Generic[R]):
             AppendConflict: a turn was completed meanwhile. Nothing was stored.
             Others as `TurnStateContext.complete`.
         """
-        states = imported(state, self._backend.redaction)
+        states = imported(state, self._ledger.redaction)
         writes = []
-        for scope in dict.fromkeys([*await self._backend.scopes(), *states]):
-            loaded = await self._backend.load(scope_text(scope), "strong")
+        for scope in dict.fromkeys([*await self._ledger.scopes(), *states]):
+            loaded = await self._ledger.load(scope_text(scope), "strong")
             wanted = states.get(scope, {})
             kept = set(state.get(scope, {})) - set(wanted)
             changes = replacing(scope, loaded.entries, wanted, kept)
@@ -264,12 +261,12 @@ class AgentStates(Generic[R]):
                 is_first = not loaded.entries
                 writes.append(Write(scope, loaded.version, changes, is_first=is_first))
         if writes:
-            await self._backend.commit(writes, [], "loaded")
+            await self._ledger.commit(writes, [], "loaded")
 
     async def _at(self, scope: str, *versions: int) -> list[dict[str, Entry]]:
         """What a scope held at each of some versions."""
         found: list[dict[str, Entry]] = [{} for _ in versions]
-        async with aclosing(self._backend.commits(scope)) as commits:
+        async with aclosing(self._ledger.commits(scope)) as commits:
             async for commit in commits:
                 for version, entries in zip(versions, found, strict=True):
                     if commit.version > version:

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel
-
 from foldlog.errors import InvalidId
 from foldlog.subjects import checked_id
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 RUNTIME_SCOPE: Final = "runtime"
 """The scope of the runtime's own state, beside those of its agents."""
@@ -81,7 +79,7 @@ class AgentStateEntry(Generic[T]):
 
     scope: str
     key: str
-    type: type[T]
+    type_: type[T]
     version: int
     state: T
 
@@ -100,7 +98,8 @@ class Difference(NamedTuple):
 class KeyChange(NamedTuple):
     """What a turn made of one key. `before` or `after` is None where the key had no state.
 
-    Values are plain data, as the model was dumped; `type` is the model's name.
+    Values are plain data, as the model was dumped; `type` is the model's name, "" for
+    plain data.
     """
 
     key: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -15,7 +16,7 @@ from foldlog.store.primitives import Primitives
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R")
 
 
 class NoRuntimeState(BaseModel):
@@ -28,24 +29,36 @@ class LogStateRepository:
     def __init__(self, journal: Primitives) -> None:
         self._journal = journal
 
-    def create_manager(self, runtime_state_type: type[R], name: str = "default") -> AgentStates[R]:
+    @functools.cached_property
+    def _transient(self) -> InMemoryStateRepository:
+        return InMemoryStateRepository()
+
+    def create_manager(
+        self, runtime_state_type: type[R], name: str = "default", *, persisted: bool = True
+    ) -> AgentStates[R]:
         """Return the manager of a runtime: it lives as long as the store.
 
         Its scopes are on one shard, chosen by the name; runtimes that share nothing are best
         given names of their own.
 
+        Args:
+            persisted: False for state that the agents of this process share and that ends with
+                the store: nothing of it reaches the log.
+
         Raises:
             InvalidId: the name is empty.
         """
+        if not persisted:
+            return self._transient.create_manager(runtime_state_type, name)
         return AgentStates(Ledger(self._journal, checked_id(name, "name")), runtime_state_type)
 
 
 class StoreAgents(AgentStates[NoRuntimeState]):
     """`store.agents`: the manager named "default", and the repository of others."""
 
-    def __init__(self, repository: LogStateRepository, states: Ledger) -> None:
-        super().__init__(states, NoRuntimeState)
-        self.repository = repository
+    def __init__(self, journal: Primitives) -> None:
+        super().__init__(Ledger(journal, "default"), NoRuntimeState)
+        self.repository = LogStateRepository(journal)
 
 
 class InMemoryStateRepository(LogStateRepository):
@@ -54,8 +67,3 @@ class InMemoryStateRepository(LogStateRepository):
     def __init__(self) -> None:
         log = MemoryLog()
         super().__init__(BaseStore(Backend(log, log.blobs, log.snapshots), StoreOptions()))
-
-
-def agents(journal: Primitives) -> StoreAgents:
-    """Return the agent state of a store."""
-    return StoreAgents(LogStateRepository(journal), Ledger(journal, "default"))

@@ -7,17 +7,14 @@ a repository makes for a runtime.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel
-
-from foldlog.agents.models import AgentStateEntry, Scope, StateChange
+from foldlog.agents.models import AgentStateEntry, Scope, ShareToken, StateChange
 from foldlog.agents.turns import TurnStateContext
 
-T = TypeVar("T", bound=BaseModel)
-R = TypeVar("R", bound=BaseModel)
-RuntimeState_co = TypeVar("RuntimeState_co", bound=BaseModel, covariant=True)
+T = TypeVar("T")
+R = TypeVar("R")
+RuntimeState_co = TypeVar("RuntimeState_co", covariant=True)
 
 
 class StateContext(Protocol[T]):
@@ -35,12 +32,16 @@ class StateContext(Protocol[T]):
         """Go back to what the key held when the turn began."""
         ...
 
+    def share(self, key: str) -> ShareToken:
+        """Return a token that opens the key to whoever has it, once the turn completes."""
+        ...
+
 
 @runtime_checkable
 class StateManager(Protocol[RuntimeState_co]):
     """The states of a runtime's agents, and its own."""
 
-    def turn(self, scope: Scope) -> AbstractAsyncContextManager[TurnStateContext]:
+    def turn(self, scope: Scope) -> TurnStateContext:
         """Begin a turn of an agent: `async with manager.turn("writer/1") as ctx:`."""
         ...
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+import copy
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-import msgspec
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from foldlog.agents.errors import ShareRefused, StateAbsent, TurnEnded
-from foldlog.agents.evolution import Written, read, stored_in, written
 from foldlog.agents.ledger import Ledger, Loaded, Write
 from foldlog.agents.models import AgentStateEntry, ShareToken
+from foldlog.agents.states import Written, change_of, read, stored_in, written
 from foldlog.errors import AppendConflict, PayloadError
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
 from foldlog_projections.agentstates import TURNED, Change
-from foldlog_projections.delta import difference
 
-T = TypeVar("T", bound=BaseModel)
-
-_native = msgspec.msgpack.Decoder()
-_encode = msgspec.msgpack.Encoder().encode
+T = TypeVar("T")
 
 
 class _Address(NamedTuple):
@@ -29,50 +27,75 @@ class _Address(NamedTuple):
     key: str
 
 
-class _Update(NamedTuple):
-    """What a key is to hold, None for nothing, and the token by which it was updated."""
-
-    state: Written | None
-    token: ShareToken | None
-
-
 class TurnStateContext:
-    """What an agent has of its state during a turn. Made by `StateManager.turn`, and ends with it.
+    """The state of an agent during a turn, key by key. Made by `AgentStates.turn`.
 
-    Keys are the agent's own, or tokens that others have given it. Nothing is loaded before it is
-    asked for, and what was loaded stays as it was until the turn ends.
+        async with manager.turn("writer/1") as ctx:
+            ...                             # completes with the block, unless that raises
+        ctx = await manager.turn("writer/1")
+        await ctx.complete()
+
+    Keys are the agent's own, or tokens that others have given it. A key is loaded when it is first
+    asked for, and stays as it was loaded until the turn ends.
     """
 
     def __init__(
-        self, backend: Ledger, scope: str, consistency: Consistency, expected: int | None
+        self,
+        ledger: Ledger,
+        scope: str,
+        consistency: Consistency,
+        expected: int | None = None,
+        label: str = "",
     ) -> None:
         self.scope = scope
-        self._backend = backend
+        self._ledger = ledger
         self._consistency = consistency
         self._expected = expected
-        self._loaded: dict[str, Loaded] = {}
-        self._opened: dict[ShareToken, Shared] = {}
-        self._updates: dict[_Address | ShareToken, _Update] = {}
-        self._shares: dict[str, Shared] = {}
+        self._label = label
         self._version: int | None = None
         self._ended = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._loaded: dict[str, Loaded] = {}
+        self._opened: dict[ShareToken, Shared] = {}
+        self._updates: dict[str, Written | None] = {}
+        """By key or token, in order; None: the key is to hold nothing."""
+        self._shares: dict[str, Shared] = {}
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self.complete()
+        finally:
+            self.end()
 
     @property
     def version(self) -> int | None:
-        """The log position at which the agent's state stands: what the turn was begun on, and
-        after it what it has made. None while nothing was loaded.
+        """The version of the agent's state: the one that the turn has read, and after `complete`
+        the one that it has made. None while nothing was loaded.
         """
         return self._version
 
     async def get(self, key: str, model: type[T], *, default: T | None = None) -> T:
         """Return the state of a key, or what a token opens: the caller's own object.
 
-        Where there is none: `default`, or else the model with its defaults. That is stored only
-        once it is updated.
+        Where there is none: `default`, or else `model()`. That is stored only once it is updated.
 
         Raises:
             StateAbsent: there is none, and the model needs values.
-            IncompatibleAgentState: another model or version wrote it.
+            IncompatibleAgentState: another type or version wrote it.
             ShareRefused: the token is unknown, revoked or has expired.
             AppendConflict: the agent's state is not at the version that the turn expects.
             InvalidId: the key is empty. LogUnavailable, LogCorrupt: it could not be read.
@@ -81,20 +104,23 @@ class TurnStateContext:
         stored = await self._stored(address)
         if stored is not None:
             return read(stored, model, *address)
-        return _initial(model, address) if default is None else default.model_copy(deep=True)
+        return _initial(model, address) if default is None else copy.deepcopy(default)
 
-    def update(self, key: str, state: BaseModel) -> None:
+    def update(self, key: str, state: object) -> None:
         """Have a key hold this state as it is now, once the turn completes.
 
-        Where the store redacts, that is what its `redact=` makes of the state, for the turn, too.
+        Where the store redacts, the turn, too, sees what `redact=` makes of the state.
+
+        Args:
+            state: a pydantic model, a dataclass, or data that the log holds: see `foldlog.values`.
 
         Raises:
             PayloadError: a part cannot be held. InvalidId: the key is empty.
-            RedactionFailed: `redact=` failed, or made something of it that is not of its model.
+            RedactionFailed: `redact=` failed, or made something of it that is not of its type.
             ShareRefused: the token is read-only. Other refusals come when the turn completes.
         """
-        redaction = self._backend.redaction
-        if isinstance(key, ShareToken):  # which is a secret, and leads to whatever it leads to
+        redaction = self._ledger.redaction
+        if isinstance(key, ShareToken):  # which is a secret, and opens any key of anybody
             self._set(key, written(state, "state", redaction))
         else:
             self._set(key, written(state, key, redaction, {"scope": self.scope, "key": key}))
@@ -106,7 +132,8 @@ class TurnStateContext:
     def reset(self, key: str) -> None:
         """Go back to what the key held when the turn began."""
         self._check()
-        self._updates.pop(self._known_address(key), None)
+        place = self._place(key)
+        self._updates = {k: v for k, v in self._updates.items() if self._place(k) != place}
 
     async def get_entry(self, key: str, model: type[T]) -> AgentStateEntry[T] | None:
         """Return a key with its version: 0 for what this turn has written. Errors as `get`."""
@@ -114,11 +141,22 @@ class TurnStateContext:
         stored = await self._stored(address)
         if stored is None:
             return None
-        version = 0 if address in self._updates else await self.version_of(key)
+        version = 0 if self._updated(address) else await self.version_of(key)
         return AgentStateEntry(*address, model, version, read(stored, model, *address))
 
+    async def keys(self) -> list[str]:
+        """Return the keys under which the agent has state, as the turn sees it. Errors as `get`."""
+        keys = dict.fromkeys((await self._load(self.scope)).entries)
+        for key, state in self._updates.items():
+            place = self._place(key)
+            if isinstance(place, _Address) and place.scope == self.scope:
+                keys.pop(place.key, None)
+                if state is not None:
+                    keys[place.key] = None
+        return list(keys)
+
     async def version_of(self, key: str) -> int:
-        """Return the log position at which a key was written, as the turn has loaded it.
+        """Return the version at which a key was written, as the turn has loaded it.
 
         0 where nothing is stored. Errors as `get`.
         """
@@ -140,7 +178,8 @@ class TurnStateContext:
             ttl: seconds until the token expires. None: it does not.
 
         Raises:
-            InvalidId: the key is empty, or a token. PayloadError: the time is not positive.
+            InvalidId: the key is empty. PayloadError: the time is not positive.
+            ShareRefused: the key is a token.
         """
         self._check()
         if isinstance(key, ShareToken):
@@ -148,13 +187,17 @@ class TurnStateContext:
         if ttl is not None and not ttl > 0:
             raise PayloadError("ttl", f"{ttl!r:.40} is not a positive number of seconds")
         token = ShareToken.new()
-        self._shares[token.digest] = Shared(
-            self.scope, checked_id(key, "key"), writable, float(ttl or 0)
-        )
+        shared = Shared(self.scope, checked_id(key, "key"), writable, float(ttl or 0))
+        self._shares[token.digest] = shared
         return token
 
     async def complete(self, label: str = "") -> None:
         """Store what has changed, all at once. A turn that has changed nothing stores nothing.
+
+        Updates that follow are another turn, on the state as it is then.
+
+        Args:
+            label: what the turn is, for readers of its history; in place of that of `turn`.
 
         Raises:
             AppendConflict: somebody has written since. Nothing was stored.
@@ -164,105 +207,103 @@ class TurnStateContext:
             AppendUnknown: it may have been.
         """
         self._check()
-        for token in [update.token for update in self._updates.values()]:
-            if token is not None:
-                # Since the turn has used it, it may have been revoked, or have expired.
-                self._opened.pop(token, None)
-                await self._address(token)
-        by_scope: dict[str, list[Change]] = {}
-        for address, update in self._updates.items():
-            assert isinstance(address, _Address), "tokens were resolved above"
-            change = await self._change(address, update.state)
-            if change is not None:
-                by_scope.setdefault(address.scope, []).append(change)
-        if self._expected is not None and (by_scope or self._shares):
-            await self._load(self.scope)  # which looks where the agent stands, also if none is its
-        writes = [
-            Write(scope, loaded.version, changes, is_first=not loaded.entries)
-            for scope, changes in by_scope.items()
-            for loaded in [self._loaded[scope]]
-        ]
+        writes = await self._writes()
+        if self._expected is not None and (writes or self._shares):
+            await self._load(self.scope)  # also where only another's state is updated
         if writes or self._shares:
-            if label:
-                about = {"scope": self.scope}
-                given = {"label": label}
-                redaction = self._backend.redaction
-                label = redaction.alike("AgentStates.turn", TURNED, about, given)["label"]
-            versions = await self._backend.commit(writes, list(self._shares.items()), label)
+            label = self._redacted(label or self._label)
+            versions = await self._ledger.commit(writes, list(self._shares.items()), label)
             self._version = versions.get(self.scope, self._version)
             self._expected = None
-        # What is updated after this is another turn, on what stands then.
-        self._loaded, self._opened, self._updates, self._shares = {}, {}, {}, {}
+        self._begin()
 
     def end(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Let go of everything that was not completed. Idempotent."""
         self._ended = True
-        self._loaded, self._opened, self._updates, self._shares = {}, {}, {}, {}
+        self._begin()
+
+    async def _writes(self) -> list[Write]:
+        states: dict[_Address, Written | None] = {}
+        for key, state in self._updates.items():
+            if isinstance(key, ShareToken):  # it may have been revoked, or have expired, since
+                self._opened.pop(key, None)
+            address = await self._address(key)
+            states.pop(address, None)
+            states[address] = state
+        changes: dict[str, list[Change]] = {}
+        for address, state in states.items():
+            change = change_of(await self._before(address), state, address.key)
+            if change is not None:
+                changes.setdefault(address.scope, []).append(change)
+        return [
+            Write(scope, loaded.version, made, is_first=not loaded.entries)
+            for scope, made in changes.items()
+            for loaded in [self._loaded[scope]]
+        ]
+
+    def _redacted(self, label: str) -> str:
+        if not label:
+            return label
+        about, given = {"scope": self.scope}, {"label": label}
+        found = self._ledger.redaction.alike("AgentStates.turn", TURNED, about, given)
+        return str(found["label"])
 
     def _set(self, key: str, state: Written | None) -> None:
         self._check()
-        address = self._known_address(key)
-        if isinstance(key, ShareToken) and key in self._opened:
-            _check_writable(self._opened[key])
-        self._updates.pop(address, None)  # so that the last one is the last
-        self._updates[address] = _Update(state, key if isinstance(key, ShareToken) else None)
+        place = self._place(key)
+        if isinstance(key, ShareToken):
+            if key in self._opened:
+                _check_writable(self._opened[key])
+        else:
+            place = _Address(self.scope, checked_id(key, "key"))
+        self._updates = {k: v for k, v in self._updates.items() if self._place(k) != place}
+        self._updates[key] = state
 
-    def _known_address(self, key: str) -> _Address | ShareToken:
-        """The address that a key or a token leads to, as far as that is known without looking."""
+    def _place(self, key: str) -> _Address | ShareToken:
+        """Where a key or a token leads, as far as that is known without looking."""
         if not isinstance(key, ShareToken):
-            return _Address(self.scope, checked_id(key, "key"))
+            return _Address(self.scope, key)
         shared = self._opened.get(key)
         return key if shared is None else _Address(shared.scope, shared.key)
 
     async def _address(self, key: str) -> _Address:
         self._check()
-        if isinstance(key, ShareToken) and key not in self._opened:
-            digest = key.digest
-            shared = self._shares.get(digest) or await self._backend.opened_by(digest)
+        if not isinstance(key, ShareToken):
+            return _Address(self.scope, checked_id(key, "key"))
+        if key not in self._opened:
+            shared = self._shares.get(key.digest) or await self._ledger.opened_by(key.digest)
             if shared is None:
                 raise ShareRefused("it is unknown, was revoked or has expired")
             if key in self._updates:
                 _check_writable(shared)
-                self._updates = _renamed(self._updates, key, _Address(shared.scope, shared.key))
             self._opened[key] = shared
-        address = self._known_address(key)
-        assert isinstance(address, _Address), "it was looked up above"
-        return address
+        return _Address(self._opened[key].scope, self._opened[key].key)
+
+    def _updated(self, address: _Address) -> list[Written | None]:
+        """The updates of an address, the one that stands first."""
+        return [v for k, v in reversed(self._updates.items()) if self._place(k) == address]
+
+    async def _stored(self, address: _Address) -> Written | None:
+        updated = self._updated(address)
+        return updated[0] if updated else await self._before(address)
+
+    async def _before(self, address: _Address) -> Written | None:
+        entry = (await self._load(address.scope)).entries.get(address.key)
+        return None if entry is None else stored_in(entry, *address)
 
     async def _load(self, scope: str) -> Loaded:
         loaded = self._loaded.get(scope)
         if loaded is None:
-            loaded = await self._backend.load(scope, self._consistency)
+            loaded = await self._ledger.load(scope, self._consistency)
             if scope == self.scope:
                 if self._expected not in (None, loaded.version):
                     # A view that lags is no conflict: the log itself is asked.
-                    loaded = await self._backend.load(scope, "strong")
+                    loaded = await self._ledger.load(scope, "strong")
                 if self._expected is not None and self._expected != loaded.version:
                     raise AppendConflict(scope, self._expected, loaded.version)
                 self._version = loaded.version
             loaded = self._loaded.setdefault(scope, loaded)
         return loaded
-
-    async def _stored(self, address: _Address) -> Written | None:
-        if address in self._updates:
-            return self._updates[address].state
-        entry = (await self._load(address.scope)).entries.get(address.key)
-        return None if entry is None else stored_in(entry, *address)
-
-    async def _change(self, address: _Address, state: Written | None) -> Change | None:
-        """What is to be stored of an update; None if it changes nothing."""
-        entry = (await self._load(address.scope)).entries.get(address.key)
-        if state is None:
-            return None if entry is None else Change(address.key, gone=True)
-        before = None if entry is None else stored_in(entry, *address)
-        if state == before:
-            return None
-        old = None if before is None else _native.decode(before.raw)
-        # Where only the model's name or version differs, the value is said once more.
-        delta = difference(old, _native.decode(state.raw)) or [1, {}, []]
-        return Change(
-            address.key, msgspec.Raw(_encode(delta)), state.type, state.schema, state.private
-        )
 
     def _check(self) -> None:
         if self._ended:
@@ -270,11 +311,12 @@ class TurnStateContext:
 
 
 class TypedStateContext(Generic[T]):
-    """The states of one model in a turn. Ends with the turn."""
+    """The states of one model in a turn. Ends with the turn. Methods as TurnStateContext's."""
 
     def __init__(self, turn: TurnStateContext, model: type[T]) -> None:
         self._turn = turn
         self._model = model
+        self.delete, self.reset, self.share = turn.delete, turn.reset, turn.share
 
     async def get(self, key: str) -> T:
         """See `TurnStateContext.get`."""
@@ -283,22 +325,6 @@ class TypedStateContext(Generic[T]):
     def update(self, key: str, state: T) -> None:
         """See `TurnStateContext.update`."""
         self._turn.update(key, state)
-
-    def reset(self, key: str) -> None:
-        """See `TurnStateContext.reset`."""
-        self._turn.reset(key)
-
-
-def _renamed(
-    updates: dict[_Address | ShareToken, _Update], token: ShareToken, address: _Address
-) -> dict[_Address | ShareToken, _Update]:
-    """Updates in their order, with an address for a token: of two of one key the later stands."""
-    renamed: dict[_Address | ShareToken, _Update] = {}
-    for key, update in updates.items():
-        place = address if key == token else key
-        renamed.pop(place, None)
-        renamed[place] = update
-    return renamed
 
 
 def _check_writable(shared: Shared) -> None:
@@ -309,5 +335,5 @@ def _check_writable(shared: Shared) -> None:
 def _initial(model: type[T], address: _Address) -> T:
     try:
         return model()
-    except ValidationError as error:
-        raise StateAbsent(*address, model.__name__) from error
+    except (TypeError, ValidationError) as error:
+        raise StateAbsent(*address, getattr(model, "__name__", str(model))) from error

@@ -33,9 +33,9 @@ class Store(BaseStore):
     @functools.cached_property
     def agents(self) -> StoreAgents:
         """State that agents manage by turns: see `foldlog.agents`."""
-        from foldlog.agents.opening import agents
+        from foldlog.agents import StoreAgents
 
-        return agents(self)
+        return StoreAgents(self)
 
     @functools.cached_property
     def recovery(self) -> StateBackend:

@@ -311,7 +311,7 @@ class Primitives(Core):
         there was appended, and what is not there can only come while its subject ends where it
         did.
         """
-        attempts = _Attempts(timeout)
+        attempts = Attempts(timeout)
         consistency: Consistency = "session"
         while True:
             read = [
@@ -348,7 +348,7 @@ class Primitives(Core):
                 found = zip(decided.items(), seqs, strict=False)
                 return {key: Stored(each.value, seq) for (key, each), seq in found}
 
-    async def _append_decided(self, appends: Sequence[Append], attempts: _Attempts) -> list[int]:
+    async def _append_decided(self, appends: Sequence[Append], attempts: Attempts) -> list[int]:
         """Append; where an outcome is unknown, read back, and append again what is not there."""
         doubt: AppendUnknown | None = None
         while True:
@@ -434,7 +434,7 @@ class Primitives(Core):
         return Item(each.id, each.type, record, each.ts, each.recorded_at)
 
 
-class _Attempts:
+class Attempts:
     """Attempts at one decision, with a pause between two of them, until time is up."""
 
     def __init__(self, seconds: float) -> None:

@@ -82,7 +82,7 @@ async def seen(store: foldlog.Store) -> dict[str, list[str]]:
 
 async def test_a_processs_steps_are_saved_after_every_message(store: foldlog.Store) -> None:
     await run(ProcessStates(store, "p", MODELS), "a", restored=False)
-    versions = await store.agents.versions("process/p")
+    versions = await store.agents.history("process/p")
     assert [version.label for version in versions] == ["First told", "Second told"]
     assert await seen(store) == {"First": ["a"], "Second": ["a!"]}
 

@@ -57,7 +57,7 @@ class Checkpoints:
         """
         return [
             Checkpoint(found.version, found.ts, found.label, found.keys)
-            for found in await self._states.versions(_SCOPE)
+            for found in await self._states.history(_SCOPE)
         ]
 
     async def compare(self, old: Checkpoint, new: Checkpoint) -> tuple[KeyChange, ...]:
