@@ -6,16 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.envelope import Recorded, draft, upsert_id
 from foldlog.errors import FoldlogError, LogCorrupt
-from foldlog.log.port import Append
 from foldlog.recovery import codecs
 from foldlog.recovery.codecs import Encoded
-from foldlog.recovery.ledger import Ledger
 from foldlog.recovery.snapshots import artifacts_of
+from foldlog.recovery.writing import listed_states, read_state
 from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
-from foldlog.store.payloads import dump
-from foldlog.store.restoring import load, restoring
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
 from foldlog_projections.blobs import Claim
@@ -40,8 +37,8 @@ class ArtifactBackend:
     `store.atomic()`.
     """
 
-    def __init__(self, ledger: Ledger, blobs: BlobStore, codec: str | None = None) -> None:
-        self._ledger = ledger
+    def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:
+        self._store = store
         self._blobs = blobs
         self._codec = codec
 
@@ -59,7 +56,7 @@ class ArtifactBackend:
         Raises:
             ConfigurationError: there is no such codec.
         """
-        return type(self)(self._ledger, self._blobs, codecs.checked(codec))
+        return type(self)(self._store, self._blobs, codecs.checked(codec))
 
     def artifact_id(self, artifact: Any) -> str:
         """Return the id that follows from an artifact's content, as it would be stored.
@@ -146,7 +143,7 @@ class ArtifactBackend:
         Raises:
             LogUnavailable, LogCorrupt: they could not be read.
         """
-        keys = await self._ledger.journal.keys(stateartifacts.kind)
+        keys = await self._store.keys(stateartifacts.kind)
         return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
 
     async def get_size(self, artifact_id: str) -> int | None:
@@ -191,44 +188,38 @@ class ArtifactBackend:
 
     async def _referred_to(self) -> set[str]:
         referred: set[str] = set()
-        for listed in await self._ledger.listed():
-            referred |= artifacts_of(await self._ledger.read(listed.state_id))
+        for listed in await listed_states(self._store):
+            referred |= artifacts_of(await read_state(self._store, listed.state_id))
         return referred
 
     def _encoded(self, method: str, artifact: Any, artifact_id: str | None = None) -> Encoded:
         about = {"artifact_id": artifact_id, "codec": self._codec}
-        redaction, called = self._ledger.journal.redaction, f"ArtifactBackend.{method}"
-        redacted = redaction.value(called, stateartifacts.NAMED, about, artifact=artifact)
+        redacted = self._store.redaction.value(
+            f"ArtifactBackend.{method}", stateartifacts.NAMED, about, artifact=artifact
+        )
         return codecs.encode(redacted, self._codec)
 
     async def _save(self, artifact_id: str, encoded: Encoded) -> None:
         # The content first, then that the artifact leads there. What is cut short leaves a claim
         # that leads nowhere, never an artifact without bytes; and so does what gives way. Both
         # are for `collect_garbage`: nobody else can tell them from a save that is under way.
-        before = await self._named(artifact_id)
         new = Named(await digest(encoded.data), encoded.codec)
         await self._blobs.claim(_claim(artifact_id), encoded.data, new.sha256)
-        if new != before:
-            subject = self._ledger.journal.subject(stateartifacts.kind, artifact_id)
-            body = dump(new)
-            named = draft(stateartifacts.NAMED, body, id=upsert_id(body))
-            [seq] = await self._ledger.journal.forked_log.append([Append(subject, (named,))])
-            self._ledger.journal.hot_views.acked(subject, seq)
+
+        def name(before: Any) -> list[Named]:
+            return [] if before == new else [new]
+
+        await self._store.decide(stateartifacts.kind(artifact_id), name)
 
     async def _named(self, artifact_id: str) -> Named | None:
-        folded = await self._ledger.journal.read(
-            stateartifacts.kind, artifact_id, consistency="strong"
+        named: Named | None = await self._store.view(
+            stateartifacts.kind(artifact_id), consistency="strong"
         )
-        return None if folded.state is None else _lead(folded.state)
+        return named
 
 
 def _claim(artifact_id: str) -> Claim:
     return Claim(stateartifacts.kind.name, (), artifact_id)
-
-
-@restoring
-def _lead(item: Recorded) -> Named:
-    return load(Named, item.payload)
 
 
 def _decoded(artifact_id: str, encoded: Encoded, opted_in: str | None) -> Any:

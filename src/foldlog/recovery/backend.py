@@ -16,7 +16,6 @@ from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.execution import Execution
-from foldlog.recovery.ledger import Entry, Ledger
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import (
     AutoCheckpointConfig,
@@ -29,7 +28,10 @@ from foldlog.recovery.publishing import EventBus
 from foldlog.recovery.results import PLAIN_DATA, StepRedaction
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
+from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
 from foldlog.store.payloads import encode
+from foldlog.store.primitives import Primitives
+from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain
 from foldlog_projections import states
@@ -47,15 +49,15 @@ class StateBackend:
     """
 
     def __init__(
-        self, ledger: Ledger, artifacts: ArtifactBackend, migrations: Migrations | None = None
+        self, store: Primitives, artifacts: ArtifactBackend, migrations: Migrations | None = None
     ) -> None:
         self.artifacts = artifacts
-        self._ledger = ledger
+        self._store = store
         self._migrations = migrations
 
     def with_migrations(self, migrations: Migrations) -> StateBackend:
         """Return the same states, each taken to today's version when it is loaded."""
-        return type(self)(self._ledger, self.artifacts, migrations)
+        return type(self)(self._store, self.artifacts, migrations)
 
     async def save_state(self, snapshot: StateSnapshot) -> bool:
         """Make this the snapshot of its state; what changed is appended. Returns True.
@@ -85,14 +87,14 @@ class StateBackend:
             InvalidId: the id is empty. IncompatibleState: see `Migrations.migrate`.
             LogUnavailable, LogCorrupt: it could not be read.
         """
-        snapshot = restored(state_id, await self._ledger.read(state_id))
+        snapshot = restored(state_id, await read_state(self._store, state_id))
         if snapshot is None or self._migrations is None:
             return snapshot
         return self._migrations.migrate(snapshot)
 
     async def exists(self, state_id: str) -> bool:
         """Return whether there is such a state. Errors as `load_state`."""
-        return (await self._ledger.read(state_id)).value is not None
+        return (await read_state(self._store, state_id)).value is not None
 
     async def watch(self, state_id: str) -> AsyncGenerator[StateSnapshot]:
         """Yield the snapshot as it is now, then whenever it has changed. Use it with `aclosing`.
@@ -100,7 +102,7 @@ class StateBackend:
         Several changes at a time may be one. A state that is not there, or was deleted, is waited
         for. It ends when the store is closed (StoreClosed). Others as `load_state`.
         """
-        advances = self._ledger.journal.advances(states.kind(state_id))
+        advances = self._store.advances(states.kind(state_id))
         async with aclosing(advances):
             async for _ in advances:
                 snapshot = await self.load_state(state_id)
@@ -129,7 +131,7 @@ class StateBackend:
             raise PayloadError("limit", f"{limit} is negative")
         wanted = [
             listed.state_id
-            for listed in await self._ledger.listed()
+            for listed in await listed_states(self._store)
             if set(tags or ()) <= set(listed.tags)
             and status in (None, listed.status)
             and pipeline_name in (None, listed.pipeline_name)
@@ -153,7 +155,7 @@ class StateBackend:
             InvalidId: the id is empty.
             LogUnavailable, AppendUnknown: it may still be there; deleting again is safe.
         """
-        return (await self._ledger.remove(state_id)).value is not None
+        return (await remove_state(self._store, state_id)).value is not None
 
     def execution(
         self,
@@ -198,7 +200,7 @@ class StateBackend:
         state_id = str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id")
         owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
         return Execution(
-            Tenure(self._ledger, state_id, owner, metadata, version, self._migrations),
+            Tenure(self._store, state_id, owner, metadata, version, self._migrations),
             artifacts or self.artifacts,
             event_bus,
             replay_mode=replay_mode,
@@ -216,31 +218,31 @@ class StateBackend:
             PayloadError: the value cannot be held. RedactionFailed: `redact=` failed. Others as
                 `save_state`.
         """
-        redaction = StepRedaction(self._ledger.journal.redaction, state_id)
+        redaction = StepRedaction(self._store.redaction, state_id)
         given = as_plain(value, "value")
         data = redaction.data("StateBackend.answer", states.DONE, address, result=given)
         result = msgspec.Raw(codec.encode(data, "value"))
         answered = encode(states.kind, Done(address, 0.0, result, type=PLAIN_DATA))
 
-        def decide(state: State, head: int) -> Entry | None:
+        def decide(state: State, head: int) -> Writing | None:
             step = state.steps.get(address)
-            return Entry([answered]) if step is not None and step.phase == "waiting" else None
+            return Writing([answered]) if step is not None and step.phase == "waiting" else None
 
-        return await self._ledger.write(state_id, decide)
+        return await write_state(self._store, state_id, decide)
 
     async def _save(self, snapshot: StateSnapshot, method: str, *, existing: bool) -> bool:
-        value = valued(snapshot, self._ledger.journal.redaction, method)
+        value = valued(snapshot, self._store.redaction, method)
 
-        def decide(state: State, head: int) -> Entry | None:
+        def decide(state: State, head: int) -> Writing | None:
             if existing and state.value is None:
                 return None
-            return Entry(saving(state, value), listing(state, value))
+            return Writing(saving(state, value), listing(state, value))
 
-        return await self._ledger.write(value["state_id"], decide)
+        return await write_state(self._store, value["state_id"], decide)
 
     async def _written(self, state_ids: Sequence[str]) -> dict[str, tuple[float, int]]:
         """When each state was written last; those that are gone are left out."""
-        journal = self._ledger.journal
+        journal = self._store
         times: dict[str, tuple[float, int]] = {}
         for start in range(0, len(state_ids), _AT_ONCE):
             some = state_ids[start : start + _AT_ONCE]

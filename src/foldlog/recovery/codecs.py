@@ -15,10 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import ConfigurationError, PayloadError
-
-CODECS: Final = ("bytes", "text", "msgpack", "json", "pickle")
-_SUITED: Final[dict[type, str]] = {bytes: "bytes", str: "text"}
+from foldlog.errors import ConfigurationError, FoldlogError, PayloadError
 
 
 class Encoded(NamedTuple):
@@ -40,11 +37,14 @@ def encode(artifact: Any, name: str | None = None) -> Encoded:
         PayloadError: that codec cannot hold it.
         ConfigurationError: there is no such codec.
     """
-    if name is None:
-        name = (
-            "bytes" if type(artifact) is bytes else "text" if type(artifact) is str else "msgpack"
-        )
-    return Encoded(name, _write[checked(name)](artifact))
+    name = checked(name or _SUITED.get(type(artifact), "msgpack"))
+    try:
+        return Encoded(name, _CODECS[name][0](artifact))
+    except FoldlogError:
+        raise
+    except Exception as fault:  # a pickle's `__reduce__` is the caller's code
+        reason = f"{name} cannot hold it: {type(fault).__name__}: {fault}"
+        raise PayloadError("artifact", reason) from fault
 
 
 def decode(encoded: Encoded, opted_in: str | None) -> Any:
@@ -61,7 +61,7 @@ def decode(encoded: Encoded, opted_in: str | None) -> Any:
             "this artifact is a pickle, which can run code when it is read: if you trust whoever "
             'saved it, read it with artifacts.with_codec("pickle")'
         )
-    return _read[checked(encoded.codec)](encoded.data)
+    return _CODECS[checked(encoded.codec)][1](encoded.data)
 
 
 def checked(name: str) -> str:
@@ -70,56 +70,25 @@ def checked(name: str) -> str:
     Raises:
         ConfigurationError: there is none of that name.
     """
-    if name not in CODECS:
-        raise ConfigurationError(f"a codec is one of {', '.join(CODECS)}, not {name!r:.80}")
+    if name not in _CODECS:
+        raise ConfigurationError(f"a codec is one of {', '.join(_CODECS)}, not {name!r:.80}")
     return name
 
 
-def _write_bytes(artifact: Any) -> bytes:
-    if not isinstance(artifact, bytes | bytearray | memoryview):
-        raise PayloadError("artifact", f"bytes are needed, not {type(artifact).__qualname__}")
-    return bytes(artifact)
-
-
-def _write_text(artifact: Any) -> bytes:
-    if not isinstance(artifact, str):
-        raise PayloadError("artifact", f"text is needed, not {type(artifact).__qualname__}")
-    try:
-        return artifact.encode()
-    except UnicodeEncodeError as error:
-        raise PayloadError("artifact", f"a lone surrogate at character {error.start}") from None
-
-
-def _write_json(artifact: Any) -> bytes:
-    try:
-        data = msgspec.json.encode(artifact)
-        is_whole = bool(msgspec.json.decode(data) == artifact)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise PayloadError("artifact", f"no JSON: {error}") from error
-    if not is_whole:
-        raise PayloadError("artifact", "JSON would not give it back as it is")
+def _as_json(artifact: Any) -> bytes:
+    data = msgspec.json.encode(artifact)
+    if msgspec.json.decode(data) != artifact:
+        raise ValueError("it would not come back as it is")
     return data
 
 
-def _write_pickle(artifact: Any) -> bytes:
-    try:
-        return pickle.dumps(artifact, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception as fault:  # its `__reduce__` is the caller's code
-        raise PayloadError("artifact", f"no pickle: {type(fault).__name__}: {fault}") from fault
+_SUITED: Final[dict[type, str]] = {bytes: "bytes", str: "text"}
 
-
-_write: Final[dict[str, Callable[[Any], bytes]]] = {
-    "bytes": _write_bytes,
-    "text": _write_text,
-    "msgpack": lambda artifact: codec.encode(artifact, "artifact"),
-    "json": _write_json,
-    "pickle": _write_pickle,
-}
-
-_read: Final[dict[str, Callable[[bytes], Any]]] = {
-    "bytes": lambda data: data,
-    "text": lambda data: data.decode(),
-    "msgpack": codec.decode,
-    "json": msgspec.json.decode,
-    "pickle": pickle.loads,  # `decode` lets nobody come here who has not named it
+_CODECS: Final[dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]] = {
+    "bytes": (lambda artifact: bytes(memoryview(artifact)), bytes),
+    "text": (str.encode, bytes.decode),
+    "msgpack": (lambda artifact: codec.encode(artifact, "artifact"), codec.decode),
+    "json": (_as_json, msgspec.json.decode),
+    # `decode` lets nobody read one who has not named it.
+    "pickle": (lambda artifact: pickle.dumps(artifact, pickle.HIGHEST_PROTOCOL), pickle.loads),
 }

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import functools
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import ConfigurationError, PayloadError, RedactionFailed
+from foldlog.errors import ConfigurationError
 from foldlog.recovery.artifacts import ArtifactBackend
-from foldlog.recovery.errors import (
-    ExecutionPaused,
-    ResultMissing,
-    StepUnknown,
-    UnreadableResult,
-)
+from foldlog.recovery.errors import ExecutionPaused, StepUnknown
 from foldlog.recovery.models import (
     AutoCheckpointConfig,
     EventType,
@@ -30,41 +24,19 @@ from foldlog.recovery.models import (
     StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import EventBus, ExecutionEvent, publish
-from foldlog.recovery.replay import (
-    Decision,
-    consists_of,
-    decide,
-    finished,
-    is_done,
-    is_unknown,
-)
-from foldlog.recovery.results import (
-    PLAIN_DATA,
-    Result,
-    dump_result,
-    load_result,
-    message_of,
-    shortened,
-)
+from foldlog.recovery.publishing import EventBus
+from foldlog.recovery.replay import Decision, consists_of, decide, is_done, is_unknown
+from foldlog.recovery.results import PLAIN_DATA
 from foldlog.recovery.snapshots import with_steps
+from foldlog.recovery.stepping import Stepping, Work
 from foldlog.recovery.tenure import Tenure
-from foldlog.recovery.validation import Comparison, Validation
+from foldlog.recovery.validation import Validation
 from foldlog.subjects import checked_id
-from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
+from foldlog.values import as_plain, returned_type, type_codec
 from foldlog_projections import states
-from foldlog_projections.states import Done, Failed, Intended, Retracted, Step, Unrecorded, Waiting
+from foldlog_projections.states import Done, Retracted, Step, Waiting
 
 T = TypeVar("T")
-
-LARGE_RESULT: Final = 256 * 1024
-"""Bytes from which the result of a step becomes an artifact by itself."""
-
-_Used = set[tuple[str, str]]
-"""Steps by state id and address."""
-
-_within: ContextVar[_Used | None] = ContextVar("within", default=None)
-"""What was used in the step that the caller is in."""
 
 
 class Executions(Protocol):
@@ -101,12 +73,10 @@ class Execution:
     ) -> None:
         self._tenure = tenure
         self._artifacts = artifacts
-        self._event_bus = event_bus
         self._mode = replay_mode
         self._resume_from = resume_from_address
         self._auto_checkpoint = auto_checkpoint
-        self._comparison = Comparison()
-        self._used: _Used = set()
+        self._steps = Stepping(tenure, artifacts, event_bus, replay_mode, auto_checkpoint)
         self._phase = _Phase.NEW
 
     @classmethod
@@ -153,12 +123,12 @@ class Execution:
         """The steps that began and whose result is not on record: see `StepUnknown`."""
         steps = self._tenure.steps.values()
         unknown = (step.address for step in steps if is_unknown(step))
-        return tuple(each for each in unknown if (self.state_id, each) not in self._used)
+        return tuple(each for each in unknown if not self._steps.is_used(each))
 
     @property
     def validation(self) -> Validation:
         """What a VALIDATION has found so far."""
-        return self._comparison.found(self._tenure.steps)
+        return self._steps.comparison.found(self._tenure.steps)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._open().__await__()
@@ -219,8 +189,8 @@ class Execution:
         step = self._tenure.steps.get(address)
         if step is None or not is_done(step):
             return None
-        data = await self._data(step)
-        return data if returns is None else self._loaded(step, data, type_codec(returns))
+        data = await self._steps.data(step)
+        return data if returns is None else self._steps.load(step, data, type_codec(returns))
 
     async def run(
         self,
@@ -275,14 +245,15 @@ class Execution:
             recorded = await self._on_record(address)
             decision = decide(recorded, self._mode, repeatable=repeatable)
             if recorded is not None and decision is Decision.REUSE:
-                result: T = await self._replayed(recorded, declared)
+                result: T = await self._steps.replay(recorded, declared)
                 return result
             if recorded is not None and decision is Decision.UNKNOWN:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
-            work = _Work(address, str(event_type), artifact, is_held_whole, declared)
+            call = functools.partial(step, *args, **kwargs)
+            work = Work(address, str(event_type), artifact, is_held_whole, declared)
             if self._mode is ReplayMode.VALIDATION:
-                return await self._validate(work, recorded, lambda: step(*args, **kwargs))
-            return await self._execute(work, lambda: step(*args, **kwargs))
+                return await self._steps.validate(work, recorded, call)
+            return await self._steps.execute(work, call)
 
     async def ask(self, address: str, request: Any = None, *, returns: Any = None) -> Any:
         """Return what the user answered at this address; until then, stop the execution here.
@@ -307,7 +278,7 @@ class Execution:
             if recorded is None or not is_done(recorded):
                 recorded = await self._asked(address, request, recorded)
             declared = None if returns is None else type_codec(returns)
-            return await self._replayed(recorded, declared)
+            return await self._steps.replay(recorded, declared)
 
     async def confirm(self, address: str, result: Any = None) -> None:
         """Put on record that a step whose outcome was unknown has happened, and gave this.
@@ -389,26 +360,10 @@ class Execution:
 
     @contextmanager
     def _using(self, address: str) -> Iterator[None]:
-        """Have an address name one step: until it has failed, and what it consists of with it."""
-        step = (self.state_id, checked_id(address, "address"))
+        checked_id(address, "address")
         self._check_entered()
-        if step in self._used:
-            raise ConfigurationError(
-                f"a step {address!r:.80} has run in this execution, or is under way: give every "
-                "step an address of its own; get_event_result() reads a result again"
-            )
-        outer, inner = _within.get(), {step}
-        self._used.add(step)
-        token = _within.set(inner)
-        try:
+        with self._steps.using(address):
             yield
-        except BaseException:
-            self._used -= inner
-            raise
-        finally:
-            _within.reset(token)
-        if outer is not None:
-            outer |= inner
 
     async def _on_record(self, address: str) -> Step | None:
         recorded = self._tenure.steps.get(address)
@@ -435,7 +390,7 @@ class Execution:
                     return answered
             asked = ("waiting", bytes(waiting.request))
             if before is None or (before.phase, before.request) != asked:
-                await self._publish(address, EventType.USER, ExecutionStatus.AWAITING)
+                await self._steps.publish(address, EventType.USER, ExecutionStatus.AWAITING)
         raise ExecutionPaused(self.state_id, address, request)
 
     async def _settle(self, address: str, said: Done | Retracted) -> None:
@@ -451,148 +406,12 @@ class Execution:
             await self._tenure.refreshed(address)
         raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
 
-    async def _replayed(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
-        result = self._loaded(recorded, await self._data(recorded), declared)
-        await self._publish(
-            recorded.address,
-            recorded.event_type,
-            ExecutionStatus.RECOVERED,
-            result=result,
-            is_replayed=True,
-            skip_republish=self._mode is not ReplayMode.REPUBLISH_ALL,
-        )
-        return result
-
-    async def _data(self, recorded: Step) -> Any:
-        """The result of a step as it is on record."""
-        if not recorded.artifact_id:
-            return codec.decode(recorded.result)
-        data = await self._artifacts.load_artifact(recorded.artifact_id)
-        if data is None and not await self._artifacts.exists(recorded.artifact_id):
-            raise ResultMissing(self.state_id, recorded.address, recorded.artifact_id)
-        return data
-
-    def _loaded(self, recorded: Step, data: Any, declared: TypeCodec[Any] | None) -> Any:
-        """A result as the type that is declared; as it is, if it needs none."""
-        if not recorded.type or (recorded.type == PLAIN_DATA and declared is None):
-            return data
-        try:
-            return load_result(data, recorded.type, declared)
-        except ValueError as error:
-            raise UnreadableResult(
-                self.state_id, recorded.address, recorded.type, str(error)
-            ) from error
-
-    async def _execute(self, work: _Work, call: Callable[[], Awaitable[T]]) -> T:
-        # 1. That it is about to happen. 2. Its effect. 3. What became of it. Whatever is cut
-        # short between the first and the last leaves a step whose outcome is unknown.
-        address, event_type = work.address, work.event_type
-        await self._tenure.write(Intended(address, event_type))
-        try:
-            await self._publish(address, event_type, ExecutionStatus.STARTED)
-        except Exception:
-            await finished(self._tenure.write(Retracted(address)))  # it was not called
-            raise
-        began = time.perf_counter()
-        try:
-            value = await call()
-        except Exception as error:
-            seconds = time.perf_counter() - began
-            if consists_of(error, ExecutionPaused, StepUnknown):
-                # A step within stops the execution; it comes here again.
-                await finished(self._tenure.write(Retracted(address)))
-                raise
-            message = self._tenure.redaction.message(address, error)
-            failed = Failed(address, seconds, type(error).__qualname__, message)
-            await finished(self._tenure.write(failed))
-            await self._publish(
-                address,
-                event_type,
-                ExecutionStatus.FAILED,
-                message=shortened(message_of(error)),
-                execution_time=seconds,
-            )
-            raise
-        seconds = time.perf_counter() - began
-        result = await finished(self._record(work, seconds, value))
-        await self._publish(
-            address, event_type, ExecutionStatus.COMPLETED, result=value, execution_time=seconds
-        )
-        if result.fault:
-            raise UnreadableResult(self.state_id, address, result.type, result.fault)
-        return value
-
-    async def _record(self, work: _Work, seconds: float, value: Any) -> Result:
-        try:
-            result = self._result(work, value)
-            done = await self._done(work, seconds, result)
-        except (PayloadError, RedactionFailed) as error:
-            lost = Unrecorded(work.address, seconds, type(error).__qualname__)
-            await self._tenure.write(lost)
-            raise
-        is_artifact = bool(done.artifact_id)
-        if not self._auto_checkpoint.applies_to(work.event_type, is_artifact=is_artifact):
-            await self._tenure.write(done)
-            return result
-        try:
-            await self._tenure.write(done, status=StateStatus.RUNNING)
-        except (PayloadError, RedactionFailed):
-            # Of the storage: what the step gave is on record all the same.
-            await self._tenure.write(done)
-            raise
-        return result
-
-    def _result(self, work: _Work, value: Any) -> Result:
-        """What a step gave, redacted."""
-        found = Result(value) if work.is_held_whole else dump_result(value, work.declared)
-        data = self._tenure.redaction.result(work.address, found, work.declared)
-        return found._replace(data=data)
-
-    async def _done(self, work: _Work, seconds: float, result: Result) -> Done:
-        encoded = b"" if work.artifact else codec.encode(result.data, "result")
-        if work.artifact or len(encoded) > LARGE_RESULT:
-            artifact_id = await self._artifacts.add_artifact(result.data)
-            return Done(work.address, seconds, artifact_id=artifact_id, type=result.type)
-        return Done(work.address, seconds, msgspec.Raw(encoded), type=result.type)
-
-    async def _validate(
-        self, work: _Work, recorded: Step | None, call: Callable[[], Awaitable[T]]
-    ) -> T:
-        try:
-            value = await call()
-        except Exception as error:
-            if not consists_of(error, ExecutionPaused):
-                message = self._tenure.redaction.message(work.address, error)
-                kind = type(error).__qualname__
-                self._comparison.raised(work.address, recorded, kind, message)
-            raise
-        is_known = recorded is not None and is_done(recorded)
-        expected = await self._data(recorded) if recorded is not None and is_known else None
-        self._comparison.gave(work.address, recorded, expected, self._result(work, value).data)
-        return value
-
-    async def _publish(
-        self, address: str, event_type: str, status: ExecutionStatus, **fields: Any
-    ) -> None:
-        event = ExecutionEvent(self.state_id, address, event_type, status, **fields)
-        await publish(self._event_bus, event)
-
     def _check_entered(self) -> None:
         if self._phase not in (_Phase.OPEN, _Phase.ENTERED):
             raise ConfigurationError(
                 "an Execution is used within `async with`: before, it has no owner; "
                 "afterwards, how it ended is on record"
             )
-
-
-class _Work(NamedTuple):
-    """A step that is to be done. `is_held_whole`: the artifacts' codec takes any object."""
-
-    address: str
-    event_type: str
-    artifact: bool
-    is_held_whole: bool
-    declared: TypeCodec[Any] | None
 
 
 class _Phase(Enum):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, Field
 
 from foldlog import codec
 from foldlog.errors import ConfigurationError
+
+T = TypeVar("T", list[Any], dict[Any, Any])
 
 SCHEMA_VERSION: Final = "1.0.0"
 """The version of a snapshot whose maker does not give another."""
@@ -126,22 +129,19 @@ class StateSnapshot(BaseModel):
         shape is passed over.
         """
         events1, events2 = _events(snapshot1), _events(snapshot2)
-        storage1, storage2 = _storage(snapshot1), _storage(snapshot2)
-        keys = dict.fromkeys([*storage1, *storage2])
+        storages = (_inner(each, "storage", "data", dict) for each in (snapshot1, snapshot2))
+        storage1, storage2 = storages
+        refs1, refs2 = snapshot1.artifact_refs, snapshot2.artifact_refs
         return StateDiff(
             new_events=_beyond(events2, events1),
             removed_events=_beyond(events1, events2),
             changed_storage={
                 key: (storage1.get(key), storage2.get(key))
-                for key in keys
+                for key in dict.fromkeys([*storage1, *storage2])
                 if (key in storage1) != (key in storage2) or storage1[key] != storage2[key]
             },
-            new_artifacts=[
-                key for key in snapshot2.artifact_refs if key not in snapshot1.artifact_refs
-            ],
-            removed_artifacts=[
-                key for key in snapshot1.artifact_refs if key not in snapshot2.artifact_refs
-            ],
+            new_artifacts=[key for key in refs2 if key not in refs1],
+            removed_artifacts=[key for key in refs1 if key not in refs2],
         )
 
 
@@ -175,36 +175,26 @@ def _parsed(version: str) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
 
 
-def _inner(snapshot: StateSnapshot, outer: str, inner: str) -> Any:
+def _inner(snapshot: StateSnapshot, outer: str, inner: str, form: type[T]) -> T:
+    """A part of a snapshot's state; empty where it has another shape."""
     found = snapshot.execution_state.get(outer)
-    return found.get(inner) if isinstance(found, Mapping) else None
+    part = found.get(inner) if isinstance(found, Mapping) else None
+    return part if isinstance(part, form) else form()
 
 
 def _events(snapshot: StateSnapshot) -> list[dict[str, Any]]:
-    events = _inner(snapshot, "history", "events")
-    return (
-        [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
-    )
-
-
-def _storage(snapshot: StateSnapshot) -> Mapping[str, Any]:
-    data = _inner(snapshot, "storage", "data")
-    return data if isinstance(data, Mapping) else {}
+    events: list[Any] = _inner(snapshot, "history", "events", list)
+    return [event for event in events if isinstance(event, dict)]
 
 
 def _beyond(events: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events of which `others` has fewer, in order."""
-    counts: dict[bytes, int] = {}
-    for digest in _digests(others):
-        counts[digest] = counts.get(digest, 0) + 1
+    left = Counter(codec.encode(event, "history.events") for event in others)
     beyond = []
-    for event, digest in zip(events, _digests(events), strict=True):
-        if counts.get(digest, 0):
-            counts[digest] -= 1
+    for event in events:
+        content = codec.encode(event, "history.events")
+        if left[content]:
+            left[content] -= 1
         else:
             beyond.append(event)
     return beyond
-
-
-def _digests(events: list[dict[str, Any]]) -> Iterator[bytes]:
-    return (codec.encode(event, "history.events") for event in events)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
-from foldlog.recovery.ledger import Ledger
 from foldlog.store.blobs import BlobStore
 from foldlog.store.primitives import Primitives
 
 
-def recovery(journal: Primitives, blobs: BlobStore) -> StateBackend:
+def recovery(store: Primitives, blobs: BlobStore) -> StateBackend:
     """Return the StateBackend over a store's log and blobs."""
-    ledger = Ledger(journal)
-    return StateBackend(ledger, ArtifactBackend(ledger, blobs))
+    return StateBackend(store, ArtifactBackend(store, blobs))

@@ -12,12 +12,13 @@ import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
-from foldlog.recovery.ledger import Entry, Ledger
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
 from foldlog.recovery.results import StepRedaction
 from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
+from foldlog.recovery.writing import Writing, read_state, write_state
 from foldlog.store.payloads import encode
+from foldlog.store.primitives import Primitives
 from foldlog_projections import states
 from foldlog_projections.states import Owned, Rewound, State, Step
 
@@ -33,7 +34,7 @@ class Tenure:
 
     def __init__(
         self,
-        ledger: Ledger,
+        store: Primitives,
         state_id: str,
         owner: str,
         metadata: StateMetadata | None,
@@ -41,10 +42,10 @@ class Tenure:
         migrations: Migrations | None,
     ) -> None:
         self.state_id: Final = state_id
-        self.redaction: Final = StepRedaction(ledger.journal.redaction, state_id)
+        self.redaction: Final = StepRedaction(store.redaction, state_id)
         self._migrations = migrations
         self.snapshot = self._new()
-        self._ledger = ledger
+        self._store = store
         self._owner = owner
         self._metadata = metadata
         self._version = version
@@ -69,10 +70,10 @@ class Tenure:
 
         Raises:
             ConfigurationError: there is no such step; or the state's history is not of steps.
-            IncompatibleState: see `Migrations.migrate`. Others as `Ledger.write`.
+            IncompatibleState: see `Migrations.migrate`. Others as `write_state`.
         """
 
-        def take_over(state: State, head: int) -> Entry:
+        def take_over(state: State, head: int) -> Writing:
             if resume_from is not None and resume_from not in {*state.steps, state.rewound} - {""}:
                 raise ConfigurationError(
                     f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
@@ -86,17 +87,17 @@ class Tenure:
             if self._version is not None:
                 self.snapshot.version = self._version
             value = self._value(StateStatus.RUNNING)
-            return Entry([*drafts, *saving(state, value)], listing(state, value))
+            return Writing([*drafts, *saving(state, value)], listing(state, value))
 
-        await self._ledger.write(self.state_id, take_over)
+        await write_state(self._store, self.state_id, take_over)
 
     async def look(self) -> None:
         """Look at the execution, and leave it to whoever has it.
 
         Raises:
-            ConfigurationError: there is none. Others as `Ledger.read`.
+            ConfigurationError: there is none. Others as `read_state`.
         """
-        state = await self._ledger.read(self.state_id)
+        state = await read_state(self._store, self.state_id)
         if not state.epoch:
             raise ConfigurationError(f"there is no execution {self.state_id!r:.80}")
         self._adopt(state, 0)
@@ -105,9 +106,9 @@ class Tenure:
         """Return a step as the log has it now: an append may have ended otherwise than was told,
         and an answer comes from elsewhere.
 
-        Errors as `Ledger.read`.
+        Errors as `read_state`.
         """
-        step = (await self._ledger.read(self.state_id)).steps.get(address)
+        step = (await read_state(self._store, self.state_id)).steps.get(address)
         if step is not None:
             self._state.steps[address] = step
         return step
@@ -127,21 +128,21 @@ class Tenure:
             AppendConflict: another owner has taken over. Nothing was appended.
             PayloadError: what is to be saved cannot be held. Nothing was appended.
             RedactionFailed: the store's `redact=` failed on it. Nothing was appended.
-            Others as `Ledger.write`.
+            Others as `write_state`.
         """
         async with self._turn:
             drafts = _drafts(*records)
             value = None if status is None else self._value(status)
 
-            def decide(state: State, head: int) -> Entry | None:
+            def decide(state: State, head: int) -> Writing | None:
                 self._check_owner(state, head)
                 if not when(state):
                     return None
                 if value is None:
-                    return Entry(drafts)
-                return Entry([*drafts, *saving(state, value)], listing(state, value))
+                    return Writing(drafts)
+                return Writing([*drafts, *saving(state, value)], listing(state, value))
 
-            written = await self._ledger.write(self.state_id, decide)
+            written = await write_state(self._store, self.state_id, decide)
             if written:
                 self._fold(drafts)
             return written
@@ -155,13 +156,13 @@ class Tenure:
         async with self._turn:
             self.snapshot.artifact_refs |= ref
 
-            def decide(state: State, head: int) -> Entry:
+            def decide(state: State, head: int) -> Writing:
                 self._check_owner(state, head)
                 saved = cast(dict[str, Any], state.value)  # there is one since its owner began
                 refs = saved["artifact_refs"] | ref
-                return Entry(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
+                return Writing(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
 
-            await self._ledger.write(self.state_id, decide)
+            await write_state(self._store, self.state_id, decide)
 
     def _fold(self, drafts: Iterable[Draft]) -> None:
         """Fold what is appended into the owner's own copy of the state."""
@@ -183,7 +184,7 @@ class Tenure:
 
     def _check_owner(self, state: State, head: int) -> None:
         if state.tenure != self._state.tenure:
-            subject = self._ledger.journal.subject(states.kind, self.state_id)
+            subject = self._store.subject(states.kind, self.state_id)
             raise AppendConflict(subject.name, self._head, head)
         self._head = head
 
@@ -201,7 +202,7 @@ class Tenure:
     def _value(self, status: StateStatus) -> dict[str, Any]:
         self.snapshot.status = status
         self.snapshot.updated_at = now()
-        value = valued(self.snapshot, self._ledger.journal.redaction, _CHECKPOINT)
+        value = valued(self.snapshot, self._store.redaction, _CHECKPOINT)
         storage = value["execution_state"].get("storage")
         if not isinstance(storage, dict) or not isinstance(storage.get("data"), dict):
             raise RedactionFailed(states.SAVED, _CHECKPOINT, "storage has to stay a mapping")

@@ -1,0 +1,72 @@
+"""Reading and writing states: decide on what stands there, then append if it still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from foldlog.envelope import Draft
+from foldlog.kind import Key
+from foldlog.store.payloads import encode
+from foldlog.store.primitives import At, Decided, Primitives
+from foldlog_projections import statelist, states
+from foldlog_projections.statelist import Listed
+from foldlog_projections.states import State
+
+
+class Writing(NamedTuple):
+    """What is to be appended to a state, and how it is listed from then on, if that changes."""
+
+    drafts: list[Draft]
+    listed: Listed | None = None
+
+
+Decide = Callable[[State, int], Writing | None]
+"""Given a state and the sequence at which it ends: what to append. No I/O; it changes nothing of
+the state and keeps nothing of it. What it raises, the writer gets.
+"""
+
+
+async def read_state(store: Primitives, state_id: str) -> State:
+    """Return a state as of now. Use it before the next await; never change it.
+
+    Raises:
+        InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+    """
+    return (await store.read(states.kind, state_id, consistency="strong")).state
+
+
+async def write_state(store: Primitives, state_id: str, decide: Decide) -> bool:
+    """Append what `decide` says, and return whether it said anything.
+
+    State and list change in the same moment, at once, also inside `store.atomic()`.
+
+    Raises:
+        InvalidId: the id is empty.
+        AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+    """
+    key = states.kind(state_id)
+    index = _list_on(store, store.subject(states.kind, state_id).shard)
+
+    def decision(at: At) -> dict[Key[Any], Decided]:
+        writing = decide(at.folded.state, at.head)
+        if writing is None:
+            return {}
+        decided: dict[Key[Any], Decided] = {key: Decided(writing.drafts)}
+        if writing.listed is not None:
+            decided[index] = Decided([encode(statelist.kind, writing.listed)])
+        return decided
+
+    return bool(await store.decide_drafts([key], decision))
+
+
+async def listed_states(store: Primitives) -> list[Listed]:
+    """Return all states with what they are found by, as of now. Errors as `read_state`."""
+    lists = [_list_on(store, shard) for shard in range(store.forked_log.namespace.shards)]
+    states_by_id = await store.views(lists, consistency="strong")
+    return [listed for each in states_by_id for listed in each.values()]
+
+
+def _list_on(store: Primitives, shard: int) -> Key[Any]:
+    """The list on `shard`: a state and its entry are one append, on one shard."""
+    return statelist.kind(store.forked_log.namespace.key_on(shard, statelist.kind.name))
