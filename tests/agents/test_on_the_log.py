@@ -173,6 +173,15 @@ async def test_state_that_is_not_persisted_is_shared_in_the_process_alone(
     assert await create(Cart, "board").scopes() == []
 
 
+async def test_the_managers_of_a_store_are_listed(store: foldlog.Store) -> None:
+    repository = store.agents.repository
+    assert await repository.managers() == []
+    for name in ("run 2", "run/1"):
+        async with repository.create_manager(Cart, name).turn("shop/1") as ctx:
+            ctx.update("cart", Cart())
+    assert await repository.managers() == ["run 2", "run/1"]
+
+
 async def test_a_rebuild_finds_the_same(store: foldlog.Store) -> None:
     for total in range(5):
         await put(store, Cart(total=total, items=["x"] * total))

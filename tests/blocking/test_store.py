@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import queue
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import foldlog
 from foldlog import StateUpdate, TaskStatus, UpdateType
+from foldlog.agents import TurnStateContext
 from foldlog.blocking import BlockingStore, connect
 from foldlog.scoped import Scope
 from foldlog.sessions import UnknownTask
@@ -116,8 +122,141 @@ def test_errors_are_those_of_the_call(store: BlockingStore) -> None:
 
 
 def test_what_cannot_be_opened_is_said_at_once(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     with pytest.raises(foldlog.LogUnavailable):
         connect("nats://127.0.0.1:9", timeout=0.2)
+    assert set(threading.enumerate()) <= before
+
+
+PUBLIC = [
+    name
+    for name, method in inspect.getmembers(foldlog.Store, inspect.isfunction)
+    if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_method_of_a_store_blocks(store: BlockingStore, name: str) -> None:
+    method = getattr(store, name)
+    assert not inspect.iscoroutinefunction(method)
+    assert inspect.getdoc(method) == inspect.getdoc(getattr(foldlog.Store, name)) or name == "close"
+
+
+def test_a_kind_of_ones_own(embedded_path: Path) -> None:
+    class Asked(msgspec.Struct, frozen=True):
+        id: str
+
+    asked = foldlog.Kind(
+        "asked", keys=("session_id",), records={"asked": Asked}, fold=foldlog.last_by("id")
+    )
+    with connect(path=embedded_path, namespace=fresh_namespace(), kinds=[asked]) as store:
+        store.append(asked("s"), Asked("one"))
+        store.decide(asked("s"), lambda state: [Asked("two")] if "one" in state else [])
+        assert list(store.view(asked("s"))) == ["one", "two"]
+        assert [item.record.id for item in store.items(asked("s"))] == ["one", "two"]
+        assert store.keys(asked) == [asked("s")]
+        watching = store.watch(asked("s"))
+        assert [next(watching).record.id for _ in range(2)] == ["one", "two"]
+        watching.close()
+
+
+def test_turns_of_agents_block(store: BlockingStore) -> None:
+    with store.agents.turn("shop/1", label="first") as ctx:
+        ctx.update("cart", {"apple": 1})
+        assert ctx.get("cart", dict) == {"apple": 1}
+        assert store.agents.get_agent_state("shop/1", "cart", dict) is None
+    with pytest.raises(ZeroDivisionError):
+        _fail_inside_a_turn(store)
+    entry = store.agents.get_agent_state("shop/1", "cart", dict)
+    assert (entry.state, entry.version) == ({"apple": 1}, ctx.version)
+    ctx = store.agents.turn("shop/1")
+    ctx.delete("cart")
+    ctx.complete("second")
+
+    async def body(ctx: TurnStateContext) -> int:
+        ctx.update("count", 1 + await ctx.get("count", int))
+        return 7
+
+    assert store.agents.run_turn("shop/1", body) == 7
+    assert [v.label for v in store.agents.history("shop/1")] == ["first", "second", ""]
+    changes = store.agents.watch("shop/1", since=0)
+    assert next(changes).changes[0].after == {"apple": 1}
+    changes.close()
+    manager = store.agents.repository.create_manager(dict, "other")
+    assert manager.scopes() == []
+
+
+def _fail_inside_a_turn(store: BlockingStore) -> None:
+    with store.agents.turn("shop/1") as ctx:
+        ctx.update("cart", {"pear": 1})
+        raise ZeroDivisionError
+
+
+def test_files_block(store: BlockingStore) -> None:
+    ref = store.artifact_store.put_text("hello")
+    assert store.artifact_store.get(ref.id) == b"hello"
+
+
+def test_close_ends_the_watchers_of_other_threads(store: BlockingStore) -> None:
+    store.save_update(update("a"))
+    seen: queue.Queue[str] = queue.Queue()
+
+    def watch() -> None:
+        try:
+            for each in store.watch_updates("s"):
+                seen.put(each.update_id)
+        except foldlog.StoreClosed:
+            seen.put("closed")
+
+    watchers = [threading.Thread(target=watch) for _ in range(3)]
+    for watcher in watchers:
+        watcher.start()
+    assert [seen.get(timeout=30) for _ in watchers] == ["a"] * 3
+    store.close()
+    for watcher in watchers:
+        watcher.join(30)
+    assert [seen.get_nowait() for _ in watchers] == ["closed"] * 3
+
+
+def test_ctrl_c_ends_the_call_and_leaves_the_store(store: BlockingStore) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    began, ended = threading.Event(), threading.Event()
+
+    async def step() -> None:
+        try:
+            began.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupt() -> None:
+        began.wait(30)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    execution = store.recovery.execution("job")
+    with pytest.raises(KeyboardInterrupt):
+        _run(execution, step)
+    other.join()
+    assert ended.wait(30)
+    store.save_update(update("a"))
+    assert ids(store) == ["a"]
+
+
+def _run(execution: Any, step: Callable[[], Awaitable[None]]) -> None:
+    with execution as run:
+        run.run("step", step)
+
+
+def test_a_callback_that_calls_the_store_is_refused(store: BlockingStore) -> None:
+    def decision(state: object) -> list[Any]:
+        store.position()
+        return []
+
+    with pytest.raises(foldlog.ConfigurationError, match="own thread"):
+        store.decide(foldlog.kinds.tasks("s"), decision)
 
 
 def test_many_threads_share_one(store: BlockingStore) -> None:

@@ -15,6 +15,7 @@ from foldlog.store.options import StoreOptions
 from foldlog.store.primitives import Primitives
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
+from foldlog_projections import agentlist
 
 R = TypeVar("R")
 
@@ -51,6 +52,14 @@ class LogStateRepository:
         if not persisted:
             return self._transient.create_manager(runtime_state_type, name)
         return AgentStates(Ledger(self._journal, checked_id(name, "name")), runtime_state_type)
+
+    async def managers(self) -> list[str]:
+        """Return the names of the managers whose agents have had state, sorted.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log could not be read.
+        """
+        return [key.keys[0] for key in await self._journal.keys(agentlist.kind)]
 
 
 class StoreAgents(AgentStates[NoRuntimeState]):

@@ -29,6 +29,8 @@ class StoreThread:
         self,
         use: Callable[[Store], Coroutine[Any, Any, T]],
         context: contextvars.Context | None = None,
+        *,
+        until_closed: bool = False,
     ) -> T:
         """Do something with the open store, and return what that gives.
 
@@ -36,6 +38,8 @@ class StoreThread:
 
         Args:
             context: in which it is done. None: in a copy of the caller's.
+            until_closed: it may wait for ever, and ends when the store closes: `close` does not
+                wait for it.
 
         Raises:
             StoreClosed: it was closed. ConfigurationError: `use` would wait for itself.
@@ -45,7 +49,7 @@ class StoreThread:
         content, outcome = self._thread.content, Future[T]()
 
         def begin() -> None:
-            task = asyncio.create_task(content.use(use), context=context)
+            task = asyncio.create_task(content.use(use, until_closed), context=context)
             task.add_done_callback(functools.partial(_hand_on, outcome))
             outcome.add_done_callback(functools.partial(_give_up, task))
 
@@ -72,12 +76,16 @@ class _Opened:
         self._store: Store | None = None
         self._opening = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
+        self._waiting: set[asyncio.Task[Any]] = set()
+        """The calls that end when the store closes."""
 
-    async def use(self, use: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        call = asyncio.current_task()
+    async def use(
+        self, use: Callable[[Store], Coroutine[Any, Any, T]], until_closed: bool = False
+    ) -> T:
+        calls, call = self._waiting if until_closed else self._calls, asyncio.current_task()
         if call is not None:
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            calls.add(call)
+            call.add_done_callback(calls.discard)
         async with self._opening:
             if self._store is None:
                 self._store = await self._open()
@@ -88,6 +96,8 @@ class _Opened:
             await asyncio.wait(self._calls)
         if self._store is not None:
             await self._store.close()
+        if self._waiting:
+            await asyncio.wait(self._waiting)
 
 
 def _hand_on(outcome: Future[T], task: asyncio.Task[T]) -> None:

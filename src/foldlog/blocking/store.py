@@ -7,8 +7,8 @@
         with store.session("trip") as session:
             session.spawn_task(task_id="flights")
 
-Watchers are iterators, what is entered by `async with` is entered by `with`, and facades and
-sessions are wrapped alike. Values are what they are.
+Watchers are iterators, which raise StoreClosed when the store closes; what is entered by
+`async with` is entered by `with`; facades and sessions are wrapped alike. Values are what they are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import functools
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import foldlog
 from foldlog.blocking.bridge import StoreThread
+from foldlog.errors import StoreClosed
 from foldlog.opening import Store
 
 T = TypeVar("T")
@@ -111,10 +112,11 @@ class Blocking(Generic[T]):
                 await aclose()
 
         try:
-            while (found := self._thread.call(take))[0]:
+            while (found := self._thread.call(take, until_closed=True))[0]:
                 yield found[1]
         finally:
-            self._thread.call(close)
+            with suppress(StoreClosed):  # which has closed it
+                self._thread.call(close)
 
     @contextmanager
     def _entered(self, block: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
@@ -187,7 +189,11 @@ def connect(
     async def opened(store: Store) -> None:
         return None
 
-    thread.call(opened)
+    try:
+        thread.call(opened)
+    except BaseException:
+        thread.close()
+        raise
     return BlockingStore(thread)
 
 
