@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 import foldlog
 from foldlog import kinds
+from foldlog.agents import ShareRefused
 from foldlog.envelope import draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Stored
+from foldlog.scoped import Scope
+from foldlog.sessions import ConversationTurn, ShortTermMemoryConfig
 from foldlog.subjects import Subject
 from tests.conftest import OpenStore
 from tests.support.build import binding, update
 
 MEMORY = "acme:ann:trip"
+AGENT = Scope.agent("work", "writer")
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -31,6 +36,45 @@ async def fill(store: foldlog.Store) -> None:
     await store.save_memory_state(MEMORY, {"seat": "12A"})
     await store.save_planner_state("token", {"step": 1}, session_id="trip")
     await store.save_remote_binding(binding(trace_id="far", task_id="t"), session_id="trip")
+
+
+class Draft(pydantic.BaseModel):
+    text: str = ""
+
+
+async def fill_facades(store: foldlog.Store) -> None:
+    """As `fill`, by the facades."""
+    async with store.recovery.execution("run", session_id="trip") as run:
+        await run.run("plan", plan)
+    snapshot = await store.recovery.load_state("run")
+    assert snapshot is not None
+    copied = snapshot.model_copy(update={"state_id": "copy"})
+    await store.recovery.save_state(copied, session_id="trip")
+    manager = store.agents.repository.create_manager(Draft, session_id="trip")
+    async with manager.turn("writer/1") as turn:
+        turn.update("draft", Draft(text="Once"))
+        turn.share("draft")
+    await store.scoped.write(AGENT, "goal", "rest", session_id="trip")
+    await store.scoped.write(AGENT, "long", "x" * 300_000, session_id="trip")
+    await store.scoped.write_many(AGENT, {"many": 1}, session_id="trip")
+    await store.scoped.write(AGENT, "other", "stays")
+
+
+async def plan() -> str:
+    return "walk"
+
+
+async def facade_contents(store: foldlog.Store) -> dict[str, Any]:
+    found = {
+        "states": await store.recovery.list_states(),
+        "scopes": await store.agents.scopes(),
+        "draft": await store.agents.get_agent_state("writer/1", "draft", Draft),
+        "keys": await store.scoped.list(AGENT, consistency="strong"),
+        "goal": await store.scoped.read(AGENT, "goal", consistency="strong"),
+        "history": await store.scoped.history(AGENT, "long"),
+        "search": await store.scoped.search(AGENT, "rest", 5),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 async def contents(store: foldlog.Store) -> list[Any]:
@@ -59,6 +103,64 @@ async def test_what_belongs_to_a_session_goes_with_it(
         assert await reader.load_memory_state("acme:bob:other") == {"seat": "1C"}
         assert await reader.load_memory_state("profile") == {"name": "Ann"}
         assert await reader.sessions() == ["other"]
+
+
+@pytest.mark.parametrize("erases", [False, True], ids=["clear", "erase"])
+async def test_what_the_facades_keep_for_a_session_goes_with_it(
+    store: foldlog.Store, reopen: OpenStore, erases: bool
+) -> None:
+    await fill_facades(store)
+    assert len(await facade_contents(store)) == 7
+    other = await reopen()
+    if erases:
+        erased = await other.erase_session("trip")
+        assert erased.readable == ()
+        assert {"agentstates", "scoped", "states"} <= erased.removed.keys()
+    else:
+        await other.clear_session("trip")
+    for reader in (other, store, await reopen()):
+        assert await facade_contents(reader) == {"keys": ["other"]}
+    assert await store.scoped.read(AGENT, "other") == "stays"
+    await fill_facades(store)
+    assert len(await facade_contents(store)) == 7
+
+
+async def test_each_facade_deletes_what_it_keeps(store: foldlog.Store, reopen: OpenStore) -> None:
+    await fill_facades(store)
+    other = await reopen()
+    await other.agents.clear("writer/1")
+    assert await other.recovery.delete_state("run")
+    assert await other.recovery.delete_state("copy")
+    await other.scoped.clear(AGENT, "goal")
+    for reader in (other, store):
+        left = await facade_contents(reader)
+        assert left.keys() == {"keys", "history"}
+        assert left["keys"] == ["long", "many", "other"]
+        assert await reader.scoped.history(AGENT, "goal") == []
+
+
+async def test_a_token_to_what_was_deleted_opens_nothing_again(store: foldlog.Store) -> None:
+    async with store.agents.turn("writer/1") as turn:
+        turn.update("draft", Draft(text="first"))
+        token = turn.share("draft")
+    await store.agents.clear("writer/1")
+    async with store.agents.turn("writer/1") as turn:
+        turn.update("draft", Draft(text="second"))
+    with pytest.raises(ShareRefused):
+        await store.agents.get_agent_state("reader/1", token, Draft)
+
+
+async def test_a_sessions_memory_deletes_itself(store: foldlog.Store, reopen: OpenStore) -> None:
+    config = ShortTermMemoryConfig(strategy="truncation")
+    async with store.session("trip") as session:
+        memory = await session.memory(config, key=MEMORY)
+        await memory.add_turn(ConversationTurn("hello", "hi", ts=1.0))
+        assert await (await reopen()).load_memory_state(MEMORY) is not None
+        await memory.delete()
+        assert memory.state.turns == ()
+        assert await (await reopen()).load_memory_state(MEMORY) is None
+        await memory.add_turn(ConversationTurn("hello", "hi", ts=1.0))
+    assert await (await reopen()).load_memory_state(MEMORY) is not None
 
 
 async def test_a_session_that_goes_on_after_it_was_erased_is_erased_again(
@@ -197,7 +299,7 @@ async def test_what_cannot_be_read_stops_neither_erasing_nor_listing(
     await fill(store)
     await store.save_update(update("u", "trip"))
     await store.save_event(foldlog.StoredEvent("session:trip", 1.0, "x", None, None, {}))
-    await store.scoped.write(foldlog.scoped.Scope.session("trip"), "k", 1)
+    await store.scoped.write(Scope.session("trip"), "k", 1)
     keys = {
         "memory": (MEMORY,),
         "events": ("session:trip",),

@@ -14,9 +14,11 @@ import msgspec
 from foldlog.envelope import CLEARED, Draft, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.kind import Key
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import At, Decided, Primitives
+from foldlog.store.primitives import At, Decided
 from foldlog.store.redaction import Redaction
+from foldlog.store.removal import remove_agent_scope
 from foldlog.store.restoring import load
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
@@ -69,11 +71,15 @@ class Ledger:
 
     All its subjects begin with the manager's name, so that they are on one shard, and a turn may
     change several scopes at once.
+
+    Args:
+        session_id: the session that every scope written from here belongs to; None: to none.
     """
 
-    def __init__(self, journal: Primitives, name: str) -> None:
+    def __init__(self, journal: Ownership, name: str, session_id: str | None = None) -> None:
         self._journal = journal
         self._name = name
+        self._session_id = session_id
 
     @property
     def redaction(self) -> Redaction:
@@ -106,6 +112,7 @@ class Ledger:
             AppendUnknown: it may have been.
         """
         states = {self._key(write.scope): self._drafts(write, label) for write in writes}
+        await self._journal.add_belongings(self._session_id, *states)
         index: dict[Key[Any], list[Draft]] = {
             self._share(digest): [encode(agentshares.kind, shared)] for digest, shared in shares
         }
@@ -122,6 +129,10 @@ class Ledger:
 
         stored = await self._journal.decide_drafts(list(states), decision)
         return {write.scope: stored[self._key(write.scope)].seq for write in writes}
+
+    async def remove(self, scope: str) -> None:
+        """Empty a scope. Errors as `remove_agent_scope`."""
+        await remove_agent_scope(self._journal, self._name, scope)
 
     async def opened_by(self, digest: str) -> Shared | None:
         """Return what a token opens; None if it is unknown, revoked or has expired.

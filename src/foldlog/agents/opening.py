@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from foldlog.agents.ledger import Ledger
 from foldlog.agents.manager import AgentStates
+from foldlog.errors import ConfigurationError
 from foldlog.log.memory import MemoryLog
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import Ownership
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import agentlist
@@ -27,7 +28,7 @@ class NoRuntimeState(BaseModel):
 class LogStateRepository:
     """Managers over a store's log. Two of one name have the same states, in any process."""
 
-    def __init__(self, journal: Primitives) -> None:
+    def __init__(self, journal: Ownership) -> None:
         self._journal = journal
 
     @functools.cached_property
@@ -35,7 +36,12 @@ class LogStateRepository:
         return InMemoryStateRepository()
 
     def create_manager(
-        self, runtime_state_type: type[R], name: str = "default", *, persisted: bool = True
+        self,
+        runtime_state_type: type[R],
+        name: str = "default",
+        *,
+        persisted: bool = True,
+        session_id: str | None = None,
     ) -> AgentStates[R]:
         """Return the manager of a runtime: it lives as long as the store.
 
@@ -45,13 +51,21 @@ class LogStateRepository:
         Args:
             persisted: False for state that the agents of this process share and that ends with
                 the store: nothing of it reaches the log.
+            session_id: the session that each scope belongs to, and is cleared with, from its first
+                turn by this manager on. None: to none.
 
         Raises:
-            InvalidId: the name is empty.
+            InvalidId: the name or the session id is empty.
+            ConfigurationError: what is not persisted belongs to no session.
         """
         if not persisted:
+            if session_id is not None:
+                raise ConfigurationError("what is not persisted belongs to no session")
             return self._transient.create_manager(runtime_state_type, name)
-        return AgentStates(Ledger(self._journal, checked_id(name, "name")), runtime_state_type)
+        if session_id is not None:
+            checked_id(session_id, "session_id")
+        ledger = Ledger(self._journal, checked_id(name, "name"), session_id)
+        return AgentStates(ledger, runtime_state_type)
 
     async def managers(self) -> list[str]:
         """Return the names of the managers whose agents have had state, sorted.
@@ -65,7 +79,7 @@ class LogStateRepository:
 class StoreAgents(AgentStates[NoRuntimeState]):
     """`store.agents`: the manager named "default", and the repository of others."""
 
-    def __init__(self, journal: Primitives) -> None:
+    def __init__(self, journal: Ownership) -> None:
         super().__init__(Ledger(journal, "default"), NoRuntimeState)
         self.repository = LogStateRepository(journal)
 

@@ -29,8 +29,8 @@ from foldlog.recovery.results import PLAIN_DATA, StepRedaction
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import Primitives
 from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain
@@ -49,7 +49,7 @@ class StateBackend:
     """
 
     def __init__(
-        self, store: Primitives, artifacts: ArtifactBackend, migrations: Migrations | None = None
+        self, store: Ownership, artifacts: ArtifactBackend, migrations: Migrations | None = None
     ) -> None:
         self.artifacts = artifacts
         self._store = store
@@ -59,7 +59,7 @@ class StateBackend:
         """Return the same states, each taken to today's version when it is loaded."""
         return type(self)(self._store, self.artifacts, migrations)
 
-    async def save_state(self, snapshot: StateSnapshot) -> bool:
+    async def save_state(self, snapshot: StateSnapshot, *, session_id: str | None = None) -> bool:
         """Make this the snapshot of its state; what changed is appended. Returns True.
 
         Of several who save the same state at a time, the last one stands. Of a state that an
@@ -67,6 +67,7 @@ class StateBackend:
 
         Args:
             snapshot: or another library's object with the same fields and a `model_dump`.
+            session_id: the session that the state belongs to, and is cleared with.
 
         Raises:
             PayloadError: a part cannot be held; `.path` says which. InvalidId: the id is empty.
@@ -74,11 +75,11 @@ class StateBackend:
             In each case nothing was saved.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
         """
-        return await self._save(snapshot, "StateBackend.save_state", existing=False)
+        return await self._save(snapshot, "StateBackend.save_state", session_id, existing=False)
 
     async def update_state(self, snapshot: StateSnapshot) -> bool:
         """As `save_state`, if there is such a state; else return False."""
-        return await self._save(snapshot, "StateBackend.update_state", existing=True)
+        return await self._save(snapshot, "StateBackend.update_state", None, existing=True)
 
     async def load_state(self, state_id: str) -> StateSnapshot | None:
         """Return the snapshot as of now, or None if there is no such state.
@@ -169,6 +170,7 @@ class StateBackend:
         auto_checkpoint_config: AutoCheckpointConfig | None = None,
         artifacts: ArtifactBackend | None = None,
         owner: str | None = None,
+        session_id: str | None = None,
     ) -> Execution:
         """Return an execution to be entered: `async with store.recovery.execution(...) as run:`.
 
@@ -188,6 +190,8 @@ class StateBackend:
             artifacts: where its artifacts go; None: `store.recovery.artifacts`. Another one of its
                 `with_codec`, for artifacts that foldlog's own codec cannot hold.
             owner: who takes it over, for whoever reads the log. None: host and process.
+            session_id: the session that it belongs to, and is cleared with. Its artifacts stay
+                until `collect_garbage`.
 
         Raises:
             InvalidId: the state id is empty. ConfigurationError: options that exclude each other.
@@ -200,7 +204,7 @@ class StateBackend:
         state_id = str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id")
         owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
         return Execution(
-            Tenure(self._store, state_id, owner, metadata, version, self._migrations),
+            Tenure(self._store, state_id, owner, metadata, version, self._migrations, session_id),
             artifacts or self.artifacts,
             event_bus,
             replay_mode=replay_mode,
@@ -230,7 +234,9 @@ class StateBackend:
 
         return await write_state(self._store, state_id, decide)
 
-    async def _save(self, snapshot: StateSnapshot, method: str, *, existing: bool) -> bool:
+    async def _save(
+        self, snapshot: StateSnapshot, method: str, session_id: str | None, *, existing: bool
+    ) -> bool:
         value = valued(snapshot, self._store.redaction, method)
 
         def decide(state: State, head: int) -> Writing | None:
@@ -238,6 +244,7 @@ class StateBackend:
                 return None
             return Writing(saving(state, value), listing(state, value))
 
+        await self._store.add_belongings(session_id, states.kind(value["state_id"]))
         return await write_state(self._store, value["state_id"], decide)
 
     async def _written(self, state_ids: Sequence[str]) -> dict[str, tuple[float, int]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
 from foldlog.store.blobs import BlobStore
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import Ownership
 
 
-def recovery(store: Primitives, blobs: BlobStore) -> StateBackend:
+def recovery(store: Ownership, blobs: BlobStore) -> StateBackend:
     """Return the StateBackend over a store's log and blobs."""
     return StateBackend(store, ArtifactBackend(store, blobs))

@@ -17,8 +17,8 @@ from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot
 from foldlog.recovery.results import StepRedaction
 from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
 from foldlog.recovery.writing import Writing, read_state, write_state
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import Primitives
 from foldlog_projections import states
 from foldlog_projections.states import Owned, Rewound, State, Step
 
@@ -34,18 +34,20 @@ class Tenure:
 
     def __init__(
         self,
-        store: Primitives,
+        store: Ownership,
         state_id: str,
         owner: str,
         metadata: StateMetadata | None,
         version: str | None,
         migrations: Migrations | None,
+        session_id: str | None,
     ) -> None:
         self.state_id: Final = state_id
         self.redaction: Final = StepRedaction(store.redaction, state_id)
         self._migrations = migrations
         self.snapshot = self._new()
         self._store = store
+        self._session_id = session_id
         self._owner = owner
         self._metadata = metadata
         self._version = version
@@ -89,6 +91,7 @@ class Tenure:
             value = self._value(StateStatus.RUNNING)
             return Writing([*drafts, *saving(state, value)], listing(state, value))
 
+        await self._store.add_belongings(self._session_id, states.kind(self.state_id))
         await write_state(self._store, self.state_id, take_over)
 
     async def look(self) -> None:

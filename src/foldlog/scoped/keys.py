@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from typing import Any, Final
@@ -29,9 +37,10 @@ from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.primitives import At, Decided, Primitives
+from foldlog.store.ownership import Ownership
+from foldlog.store.primitives import At, Decided
 from foldlog.store.restoring import restoring
-from foldlog.store.scopes import claim_of, clear_scope
+from foldlog.store.scopes import claim_of, clear_key, clear_scope
 from foldlog.subjects import Subject
 from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped, scopes
@@ -51,7 +60,7 @@ Moment = Position | LogPosition | dt.datetime
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Primitives, blobs: BlobStore, cache: Cache) -> None:
+    def __init__(self, journal: Ownership, blobs: BlobStore, cache: Cache) -> None:
         self.journal = journal
         self.cache = cache
         self._blobs = blobs
@@ -228,9 +237,21 @@ class Keys:
                 await self._blobs.release(sha256, claim)
             raise
 
-    async def clear(self, scope: Scope) -> None:
-        """Erase a scope. Errors as `clear_scope`."""
-        await clear_scope(self.journal, self._blobs, checked_scope(scope).subject_key)
+    async def add_belongings(
+        self, session_id: str | None, written: Iterable[tuple[Scope, str]]
+    ) -> None:
+        """Have keys belong to a session if one is named. Errors as `Store.belong`."""
+        keys = [scoped.kind(checked_scope(scope).subject_key, key) for scope, key in written]
+        await self.journal.add_belongings(session_id, *keys)
+
+    async def clear(self, scope: Scope, key: str | None = None) -> None:
+        """Erase a scope, or one key of it. Errors as `clear_scope`."""
+        name = checked_scope(scope).subject_key
+        if key is None:
+            await clear_scope(self.journal, self._blobs, name)
+        else:
+            await clear_key(self.journal, self._blobs, name, key)
+            self.cache.drop(self.subject(scope, key))
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:
         """Append changes, all or nothing.

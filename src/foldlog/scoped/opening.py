@@ -11,11 +11,11 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.store import ScopedStore
 from foldlog.scoped.transient import Transient
 from foldlog.store.blobs import BlobStore
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import Ownership
 
 
 def scoped(
-    journal: Primitives, blobs: BlobStore, *, max_bytes: int, directory: Path | None
+    journal: Ownership, blobs: BlobStore, *, max_bytes: int, directory: Path | None
 ) -> ScopedStore:
     """Return the ScopedStore over a store's log.
 

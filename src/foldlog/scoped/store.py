@@ -85,7 +85,13 @@ class ScopedStore(ScopedReader):
         return type(self)(self._keys, self._transient, self._searches)
 
     async def write(
-        self, scope: Scope, key: str, value: Any, *, expected: Expected = Expect.ANYTHING
+        self,
+        scope: Scope,
+        key: str,
+        value: Any,
+        *,
+        expected: Expected = Expect.ANYTHING,
+        session_id: str | None = None,
     ) -> str:
         """Write a value; what was there gives way, hints included. Returns the version.
 
@@ -94,11 +100,15 @@ class ScopedStore(ScopedReader):
         Args:
             expected: the version that the key must be at, as `entry` tells it; None if it must
                 not be there.
+            session_id: the session that the key belongs to, and is cleared with. The keys of
+                `Scope.session(id)` need none.
 
         Raises:
             VersionConflict: it is not. Nothing was written. Others as every write.
         """
-        return await self.write_hinted(scope, key, value, StoreOptions(), expected=expected)
+        return await self.write_hinted(
+            scope, key, value, StoreOptions(), expected=expected, session_id=session_id
+        )
 
     async def write_hinted(
         self,
@@ -108,6 +118,7 @@ class ScopedStore(ScopedReader):
         options: StoreOptions,
         *,
         expected: Expected = Expect.ANYTHING,
+        session_id: str | None = None,
     ) -> str:
         """As `write`, with hints: see `StoreOptions`. A transient value has the version ""."""
         options = checked_options(options)
@@ -119,6 +130,7 @@ class ScopedStore(ScopedReader):
             self._transient.put(checked_scope(scope), key, body, options)
             return ""
         self._keys.subject(scope, key)  # refuses what is none
+        await self._keys.add_belongings(session_id, [(scope, key)])
         async with self._keys.storing() as store:
             version = records.new_version()
             blob = await store(scope, key, version, body)
@@ -131,23 +143,34 @@ class ScopedStore(ScopedReader):
         return change.indexed.id
 
     async def write_many(
-        self, scope: Scope, values: Mapping[str, Any], options: StoreOptions | None = None
+        self,
+        scope: Scope,
+        values: Mapping[str, Any],
+        options: StoreOptions | None = None,
+        *,
+        session_id: str | None = None,
     ) -> dict[str, str]:
         """Write several values, all or none, with the same hints; return their versions.
 
-        A server takes somewhat less than a thousand in one append.
+        A server takes somewhat less than a thousand in one append. `session_id` as for `write`.
         """
         hints = StoreOptions() if options is None else options
         if not isinstance(values, Mapping):
             raise PayloadError("values", f"{values!r:.80} is not a mapping")
         effects = [Effect.WriteMemory(scope, key, value, hints) for key, value in values.items()]
-        return dict(zip(values, await self.apply(effects), strict=True))
+        versions = await self.apply(effects, session_id=session_id)
+        return dict(zip(values, versions, strict=True))
 
-    async def apply(self, effects: Iterable[AnyEffect]) -> list[str]:
+    async def apply(
+        self, effects: Iterable[AnyEffect], *, session_id: str | None = None
+    ) -> list[str]:
         """Apply effects in order, all or none; return the version that each has made.
 
         Versions of links, and of transient values, are "". Effects in several scopes need a
         namespace with one shard, or scopes that share theirs.
+
+        Args:
+            session_id: the session that the keys which are written belong to; see `write`.
 
         Raises:
             ConfigurationError: they do not share a shard. Nothing was written. Others as every
@@ -164,6 +187,8 @@ class ScopedStore(ScopedReader):
                 if change is not None
             ]
             if scoped_changes:
+                written = [(scope, change.key) for scope, change in scoped_changes if change.key]
+                await self._keys.add_belongings(session_id, written)
                 await self._keys.append(scoped_changes)
         for (effect, body), change in zip(checked, changes, strict=True):
             if isinstance(effect, Effect.DeleteMemory):
@@ -221,8 +246,8 @@ class ScopedStore(ScopedReader):
             ended += len(await self._keys.decide(scope, some, _deletions))
             passed.update(keys[key] for key in some)
 
-    async def clear(self, scope: Scope) -> None:
-        """Erase a scope: its keys, links, values and all their history.
+    async def clear(self, scope: Scope, key: str | None = None) -> None:
+        """Erase a scope: its keys, links, values and all their history; or only one key of it.
 
         What is written meanwhile may be erased or stay; while others write without a pause, this
         does not end. Search indexes forget it, too: those of
@@ -231,8 +256,13 @@ class ScopedStore(ScopedReader):
         Raises:
             LogUnavailable, AppendUnknown, SearchFailed: some may remain; clearing again is safe.
         """
-        await self._keys.clear(scope)
-        await self.forget(scope)
+        await self._keys.clear(scope, key)
+        if key is None:
+            await self.forget(scope)
+            return
+        self._transient.drop(scope, key)
+        for search in self._searches:
+            await search.forget(scope)
 
     async def forget(self, scope: Scope | None) -> None:
         """Let go of what is kept of a scope beside the log, here and in the files of search

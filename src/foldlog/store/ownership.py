@@ -37,10 +37,18 @@ class Ownership(Primitives):
             LogUnavailable, LogCorrupt, AppendUnknown: it may not belong yet; repeating is safe.
         """
         self._subject(key)  # refuses an unknown kind
-        owner = belongings.kind(checked_id(session_id, "session_id"))
-        if _entry(key) not in (await self.read(owner.kind, session_id)).state:
-            subject, drafts = self._listing(session_id, key)
-            await self.append_atomically([Append(subject, tuple(drafts))])
+        await self.add_belongings(session_id, key)
+
+    async def add_belongings(self, session_id: str | None, *keys: Key[Any]) -> None:
+        """Have views belong to a session if one is named: as `belong`, which may degrade."""
+        if session_id is None:
+            return
+        checked_id(session_id, "session_id")
+        listed = (await self.read(belongings.kind, session_id)).state
+        appends = [self._listing(session_id, key) for key in keys if _entry(key) not in listed]
+        if appends:
+            drafts = tuple(draft for _, drafts in appends for draft in drafts)
+            await self.append_atomically([Append(appends[0][0], drafts)])
 
     async def append_of_session(
         self, session_id: str | None, key: Key[Any], *appends: tuple[Subject, Sequence[Draft]]

@@ -15,7 +15,7 @@ from foldlog.sessions.memory.config import ShortTermMemoryConfig
 from foldlog.sessions.memory.health import MemoryHealth
 from foldlog.sessions.memory.machine import Attempt, Moved
 from foldlog.sessions.memory.state import ConversationTurn, MemoryState, Summarizer
-from foldlog.store.memory import Memory
+from foldlog.store.store import BaseStore
 from foldlog_projections import memory as projection
 
 OnHealth = Callable[[MemoryHealth, MemoryHealth], Awaitable[None]]
@@ -38,7 +38,7 @@ class ShortTermMemory:
     def __init__(
         self,
         config: ShortTermMemoryConfig,
-        store: Memory,
+        store: BaseStore,
         key: str,
         *,
         summarizer: Summarizer | None = None,
@@ -121,6 +121,18 @@ class ShortTermMemory:
                 await asyncio.wait([self._attempt])
             if self.health is MemoryHealth.DEGRADED:
                 return
+
+    async def delete(self) -> None:
+        """Forget everything, and delete what was saved with its history. It stays usable.
+
+        Errors as `Store.delete`.
+        """
+        async with self._turn:
+            if self._attempt is not None:
+                self._attempt.cancel()
+                await asyncio.wait([self._attempt])
+            await self._store.delete(projection.kind(self.key))
+            self._state = MemoryState()
 
     async def close(self) -> None:
         """Give up what is under way; what is saved stays, and whoever opens it next goes on."""
