@@ -128,7 +128,7 @@ async def test_what_the_facades_keep_for_a_session_goes_with_it(
 async def test_each_facade_deletes_what_it_keeps(store: foldlog.Store, reopen: OpenStore) -> None:
     await fill_facades(store)
     other = await reopen()
-    await other.agents.clear("writer/1")
+    await other.agents.delete("writer/1")
     assert await other.recovery.delete_state("run")
     assert await other.recovery.delete_state("copy")
     await other.scoped.clear(AGENT, "goal")
@@ -143,7 +143,7 @@ async def test_a_token_to_what_was_deleted_opens_nothing_again(store: foldlog.St
     async with store.agents.turn("writer/1") as turn:
         turn.update("draft", Draft(text="first"))
         token = turn.share("draft")
-    await store.agents.clear("writer/1")
+    await store.agents.delete("writer/1")
     async with store.agents.turn("writer/1") as turn:
         turn.update("draft", Draft(text="second"))
     with pytest.raises(ShareRefused):

@@ -59,7 +59,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
-        *("health", "position"),
+        *("health", "position", "belong", "delete"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
@@ -88,7 +88,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     },
     AgentStates: {
         *("get_agent_state", "get_agent_states", "runtime_state", "scopes", "watch", "history"),
-        *("compare", "dump_state", "revoke", "clear"),
+        *("compare", "dump_state", "revoke", "clear", "delete"),
     },
     TurnStateContext: {
         *("get", "get_entry", "keys", "version_of", "of", "delete", "reset", "share", "end"),
@@ -97,9 +97,9 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     Session: {
         *("refresh", "get_task", "list_tasks", "inbox", "memory", "wait_for_group", "close"),
         *("start_task", "start_next_task", "prioritize_task", "seal_group", "acknowledge"),
-        *("reject_pending_patch",),
+        *("reject_pending_patch", "hydrate"),
     },
-    ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "close"},
+    ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "delete", "close"},
 }
 """What a caller hands no content to: ids, names, times, numbers at most."""
 

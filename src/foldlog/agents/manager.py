@@ -151,13 +151,13 @@ class AgentStates(Generic[R]):
         """Return the scopes that have had state, the runtime's included."""
         return await self._ledger.scopes()
 
-    async def clear(self, scope: Scope) -> None:
-        """Erase a scope: its keys and all their history. Tokens that open it open nothing.
+    async def delete(self, scope: Scope) -> None:
+        """Delete a scope with all its history. Tokens that open it open nothing.
 
         Raises:
-            LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
+            LogUnavailable, AppendUnknown: some may remain; deleting again is safe.
         """
-        await self._backend.remove(scope_text(scope))
+        await self._ledger.remove(scope_text(scope))
 
     async def revoke(self, token: ShareToken) -> None:
         """Have a token open nothing, from when this returns. Whoever has the token may revoke it.
