@@ -262,7 +262,7 @@ class ScopedStore(ScopedReader):
             return
         self._transient.drop(scope, key)
         for search in self._searches:
-            await search.forget(scope)
+            await search.indexes.forget(scope)
 
     async def forget(self, scope: Scope | None) -> None:
         """Let go of what is kept of a scope beside the log, here and in the files of search
