@@ -28,7 +28,7 @@ async def everything_else(store: Store) -> None:
 async def _saves(store: Store) -> None:
     await store.save_remote_binding(binding(router_session_id="router"))
     await store.mark_binding_terminal(trace_id="trace", context_id="ctx", task_id="task")
-    await store.save_planner_state("taken", {"n": 1})
+    await store.save_planner_state("taken", {"n": 1}, session_id="rest")
     assert await store.load_planner_state("taken")
     kept = await store.artifact_store.put_text("a", scope=ArtifactScope(session_id="deleting"))
     assert await store.artifact_store.delete(kept.id)
@@ -68,6 +68,7 @@ async def _agents(store: Store) -> None:
         ctx.update("note", Note())
         token = ctx.share("note")
     await store.agents.revoke(token)
+    await store.agents.delete("agent/rest")
 
 
 async def _session(session: Session) -> None:
