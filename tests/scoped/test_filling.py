@@ -48,7 +48,7 @@ async def documents(store: foldlog.Store) -> list[tuple[Any, ...]]:
     """What the index of the scope holds, made anew."""
     scoped = store.scoped.with_search()
     await scoped.search(ONE, "word", 1)
-    [(index, _)] = scoped._indexes._open.values()
+    [(index, *_)] = scoped._indexes._open.values()
     query = (
         "SELECT e.key, e.version, e.tier, e.kind, e.salience, e.expires_at, t.body, t.parts"
         " FROM entries AS e JOIN texts AS t ON t.rowid = e.id WHERE e.taken = e.version"

@@ -135,7 +135,7 @@ async def test_a_search_that_was_given_up_leaves_its_index_to_the_next(
     with pytest.raises(asyncio.CancelledError):
         await slow
     again = asyncio.create_task(keys(store.scoped, ONE, "word"))
-    index, _ = store.scoped._indexes._open[ONE]
+    index, *_ = store.scoped._indexes._open[ONE]
     assert index.lock.locked()
     await asyncio.sleep(0)
     opened.set()

@@ -85,7 +85,7 @@ ON CONFLICT DO UPDATE SET metadata = excluded.metadata
 """
 _UNLINK: Final = "DELETE FROM links WHERE from_key = ? AND to_key = ? AND relation = ?"
 _LIVING: Final = "(expires_at = 0 OR expires_at > :now)"
-_RANGE: Final = "key >= :first AND (:after IS NULL OR key < :after)"
+_RANGE: Final = "key >= :first AND key < :after"
 _EDGES: Final = """
 SELECT to_key, relation, metadata FROM links WHERE from_key = :key AND NOT EXISTS (
     SELECT 1 FROM entries WHERE key IN (:key, to_key) AND expires_at > 0 AND expires_at <= :now
@@ -355,11 +355,11 @@ def _decoded(envelope: Recorded) -> Any:
     return record
 
 
-def _range(prefix: str) -> dict[str, str | None]:
-    """The first string with a prefix, and the first one after all of them, if there is any."""
+def _range(prefix: str) -> dict[str, str | bytes]:
+    """The first string with a prefix, and what comes after all of them."""
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
-        return {"first": prefix, "after": None}
+        return {"first": prefix, "after": b""}  # to SQLite any text comes before any bytes
     following = ord(stem[-1]) + 1
     following = 0xE000 if following == 0xD800 else following  # no character is a surrogate
     return {"first": prefix, "after": stem[:-1] + chr(following)}

@@ -43,10 +43,13 @@ The extended codes, of which FTS5 has one of its own, have them in their last by
 
 
 class _Opened(NamedTuple):
-    """An open index, and how far it went when it was last compared with the log."""
+    """An open index, and how far it went when it was last looked at. `is_proven`: it is of this
+    log.
+    """
 
     at_hand: Index
     reached: Synced
+    is_proven: bool = True
 
 
 class Indexes:
@@ -127,19 +130,19 @@ class Indexes:
         if self._closed and scope not in self._open:
             raise StoreClosed
         name = scope.subject_key
-        _, head = await self._store.read_at(scopes.kind, name, consistency=consistency)
+        folded, head = await self._store.read_at(scopes.kind, name, consistency=consistency)
+        last = "" if folded.state is None else folded.state.id
         opened = self._open.get(scope)
         if opened is not None and is_kept and opened.at_hand.path is None and self._place:
             await self._close(scope)
             opened = None
         if opened is None:
-            index = await asyncio.to_thread(self._opened, scope, is_kept)
-            opened = self._open[scope] = _Opened(index, Synced())
+            opened = self._open[scope] = await asyncio.to_thread(self._opened, scope, is_kept)
         self._open.move_to_end(scope)
-        index, reached = opened
-        if reached.seq != head:
+        index, reached, is_proven = opened
+        if reached.seq != head or not (is_proven or reached.id == last):
             reached = await self._read_on(scope, index)
-            self._open[scope] = _Opened(index, reached)
+        self._open[scope] = _Opened(index, reached)
         if reached.changes >= _LARGE and index.path is None and self._place is not None:
             return await self.current(scope, "eventual", is_kept=True)
         return index
@@ -216,10 +219,11 @@ class Indexes:
         except (sqlite3.Error, OSError) as error:
             raise SearchFailed(f"the search index cannot be wiped: {error}") from error
 
-    def _opened(self, scope: Scope, is_kept: bool) -> Index:
+    def _opened(self, scope: Scope, is_kept: bool) -> _Opened:
         """On a thread: an index in its file, if it has one or is to have one."""
         path = self._path(scope)
-        return Index(path if path is not None and (is_kept or path.exists()) else None)
+        index = Index(path if path is not None and (is_kept or path.exists()) else None)
+        return _Opened(index, index.synced(), is_proven=False)
 
     def _wipe(self, scope: Scope | None) -> None:
         """On a thread: what there is on disk, whether or not this process has opened it."""
