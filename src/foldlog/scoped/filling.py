@@ -6,26 +6,30 @@ While a page goes into the index, on a thread, the next one is on its way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
 
-from foldlog.envelope import Recorded
 from foldlog.errors import FoldlogError
+from foldlog.log.port import Stored
 from foldlog.scoped import records, texts
 from foldlog.scoped.index import Index
 from foldlog.scoped.indexes import on
 from foldlog.scoped.keys import Keys, decoded
-from foldlog.scoped.records import Held
 from foldlog.scoped.scope import Scope
 from foldlog.scoped.text import text_of
 from foldlog.scoped.texts import Document
+
+T = TypeVar("T")
 
 OnProgress = Callable[[int, int], None]
 """Called with how many values were taken in, and of how many."""
 
 _ASKED: Final = 64
 """So many keys lacking, or fewer, are asked for one by one whatever their scope holds."""
+
+_BATCH: Final = 4 * 1024 * 1024
+"""Characters of text that are taken in at once: large batches make few pieces to merge."""
 
 _AT_ONCE: Final = 64
 """Keys that are asked for side by side."""
@@ -50,14 +54,12 @@ async def fill(
             on_progress(total - len(left), total)
 
     if total > _ASKED:
-        async with aclosing(keys.lasts(scope)) as pages:
-            async for page in pages:
-                taken = await on(index, _take, filter(None, map(records.hinted, page)), left)
-                for key in taken:
-                    left.pop(key, None)
+        async with aclosing(_ahead(_batches(keys, scope, left.copy()))) as batches:
+            async for batch in batches:
+                await on(index, texts.take, batch)
+                for each in batch:
+                    left.pop(each.key, None)
                 tell()
-                if not left:
-                    break
     rest = list(left)
     for start in range(0, len(rest), _AT_ONCE):
         asked = rest[start : start + _AT_ONCE]
@@ -66,6 +68,46 @@ async def fill(
             del left[key]
         tell()
     return total > 0
+
+
+async def _batches(
+    keys: Keys, scope: Scope, wanted: dict[str, str]
+) -> AsyncGenerator[list[Document]]:
+    """Yield what a walk through a scope brings of wanted versions, and take it off the wanted.
+
+    Values that stand elsewhere are left: a page can lead to more of them than memory holds.
+    """
+    batch, size = list[Document](), 0
+    async with aclosing(keys.lasts(scope)) as pages:
+        async for page in pages:
+            found = await asyncio.to_thread(_decoded, page, wanted)
+            for each in found:
+                del wanted[each.key]
+                size += len(each.body)
+            batch += found
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+            if not wanted:
+                break
+    yield batch
+
+
+async def _ahead(source: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """Yield what a generator does; while one item is used, the next one is made."""
+
+    async def make() -> T | None:
+        return await anext(source, None)
+
+    making = asyncio.create_task(make(), name="foldlog fill")
+    try:
+        while (item := await making) is not None:
+            making = asyncio.create_task(make(), name="foldlog fill")
+            yield item
+    finally:
+        making.cancel()
+        await asyncio.gather(making, return_exceptions=True)
+        await source.aclose()
 
 
 async def _documents(keys: Keys, scope: Scope, asked: list[str]) -> list[Document]:
@@ -86,22 +128,15 @@ async def _documents(keys: Keys, scope: Scope, asked: list[str]) -> list[Documen
     return found
 
 
-def _take(
-    index: Index, found: Iterable[tuple[str, Recorded]], wanted: Mapping[str, str]
-) -> list[str]:
-    """On a thread: decode what is wanted of the found, and have the index take it in; its keys.
-
-    Values that stand elsewhere are left: a page can lead to more of them than memory holds.
-    """
-    documents: list[Document] = []
-    for key, envelope in found:
+def _decoded(page: list[Stored], wanted: Mapping[str, str]) -> list[Document]:
+    """On a thread: the texts of what is wanted of a page."""
+    documents: dict[str, Document] = {}
+    for key, envelope in filter(None, map(records.hinted, page)):
         if wanted.get(key) == envelope.id:
-            held: Held = records.read(envelope)
+            held = records.read(envelope)
             if held.written is None or not held.written.blob:
-                documents.append(Document(key, held.version, text_of(records.value(held))))
-    if documents:
-        texts.take(index, documents)
-    return [each.key for each in documents]
+                documents[key] = Document(key, held.version, text_of(records.value(held)))
+    return list(documents.values())
 
 
 def _first(errors: BaseExceptionGroup[FoldlogError]) -> BaseException:

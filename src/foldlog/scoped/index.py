@@ -56,10 +56,16 @@ CREATE VIRTUAL TABLE texts USING fts5(
     key, body, parts,
     tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
+INSERT INTO texts (texts, rank) VALUES ('automerge', 0);
+INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432);
 CREATE TABLE vectors (
-    id INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (id, model)
+    id INTEGER NOT NULL, model TEXT NOT NULL, version TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY (id, model)
 ) WITHOUT ROWID
 """
+"""FTS5 gathers up to 32 MB before it writes, and merges what it wrote only where 16 pieces are of
+one size: a large scope is taken in twice as fast, and searched as fast."""
+
 _NAMES: Final = ("entries", "links", "newest", "synced", "texts", "vectors")
 
 _NEWEST: Final = """

@@ -21,7 +21,7 @@ _SNIPPET_TOKENS: Final = 16
 
 _TAKEN: Final = """
 CREATE TEMP TABLE IF NOT EXISTS taken (
-    key TEXT NOT NULL UNIQUE, version TEXT NOT NULL, body TEXT NOT NULL, parts TEXT NOT NULL
+    key TEXT NOT NULL, version TEXT NOT NULL, body TEXT NOT NULL, parts TEXT NOT NULL
 )
 """
 _ARE: Final = "taken AS t CROSS JOIN entries AS e ON e.key = t.key AND e.version = t.version"
@@ -31,7 +31,6 @@ _TAKE_IN: Final = (
     INSERT OR REPLACE INTO texts (rowid, key, body, parts)
     SELECT e.id, t.key, t.body, t.parts FROM {_ARE} ORDER BY e.id
     """,
-    f"DELETE FROM vectors WHERE id IN (SELECT e.id FROM {_ARE})",
     f"UPDATE entries SET taken = version WHERE id IN (SELECT e.id FROM {_ARE})",
     "DELETE FROM taken",
 )
@@ -52,7 +51,7 @@ ORDER BY score DESC, salience DESC, e.key LIMIT :limit
 _LACKING: Final = """
 SELECT t.rowid, e.version, t.key || char(10) || t.body
 FROM texts AS t JOIN entries AS e ON e.id = t.rowid WHERE t.rowid > ? AND e.taken = e.version
-AND NOT EXISTS (SELECT 1 FROM vectors WHERE model = ? AND id = t.rowid)
+AND NOT EXISTS (SELECT 1 FROM vectors WHERE id = t.rowid AND model = ? AND version = e.version)
 ORDER BY t.rowid LIMIT ?
 """
 
@@ -91,7 +90,7 @@ def take(index: Index, documents: Iterable[Document]) -> None:
     index.database.execute(_TAKEN)
     with index.transaction():
         rows = ((*each, parts_of(f"{each.key}\n{each.body}")) for each in documents)
-        index.database.executemany("INSERT OR REPLACE INTO taken VALUES (?, ?, ?, ?)", rows)
+        index.database.executemany("INSERT INTO taken VALUES (?, ?, ?, ?)", rows)
         for statement in _TAKE_IN:
             index.database.execute(statement)
 
@@ -146,8 +145,8 @@ def put_vectors(index: Index, model: str, vectors: Iterable[tuple[int, str, byte
     """
     with index.transaction():
         index.database.executemany(
-            "INSERT OR REPLACE INTO vectors (model, id, vector)"
-            " SELECT ?, id, ? FROM entries WHERE id = ? AND version = ? AND taken = version",
+            "INSERT OR REPLACE INTO vectors (model, id, version, vector)"
+            " SELECT ?, id, version, ? FROM entries WHERE id = ? AND version = ?",
             ((model, vector, id, version) for id, version, vector in vectors),
         )
 
@@ -156,7 +155,7 @@ def vectors_of(index: Index, model: str, which: Filter) -> sqlite3.Cursor:
     """The documents' keys, saliences and vectors."""
     return index.database.execute(
         f"SELECT e.key, {_SALIENCE}, v.vector FROM vectors AS v JOIN entries AS e USING (id)"
-        f" WHERE v.model = :model AND {_FILTER}",
+        f" WHERE v.model = :model AND v.version = e.version AND {_FILTER}",
         {"model": model, **which._asdict()},
     )
 
