@@ -33,6 +33,7 @@ _MODULES = (
     "traces",
     "trajectory",
     "updates",
+    "waiting",
 )
 KINDS: tuple[Kind[Any], ...] = tuple(
     import_module(f"foldlog_projections.{name}").kind for name in _MODULES

@@ -35,6 +35,12 @@ class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: str | None = None
 
 
+class PausedTask(TaskSaved, frozen=True, omit_defaults=True):
+    """`task.saved` of a paused task: it says since when, ISO 8601."""
+
+    paused_at: str = ""
+
+
 SAVED: Final = "task.saved"
 CHANGED: Final = "task.changed"
 
@@ -52,6 +58,7 @@ class Changed(msgspec.Struct, frozen=True):
     error: Content[str | msgspec.UnsetType] = msgspec.UNSET
     result: Content[Any | msgspec.UnsetType] = msgspec.UNSET
     progress: Content[Any | msgspec.UnsetType] = msgspec.UNSET
+    paused_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 _fields: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])

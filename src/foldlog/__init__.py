@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from foldlog.errors import (
+    AlreadyAnswered as AlreadyAnswered,
     AppendConflict as AppendConflict,
     AppendFailed as AppendFailed,
     AppendUnknown as AppendUnknown,
@@ -33,6 +34,7 @@ from foldlog.errors import (
     LogUnavailable as LogUnavailable,
     MissingCapability as MissingCapability,
     MissingUpcaster as MissingUpcaster,
+    NotWaiting as NotWaiting,
     PastErased as PastErased,
     PayloadError as PayloadError,
     PayloadTooLarge as PayloadTooLarge,
@@ -45,6 +47,7 @@ from foldlog.errors import (
     StoreClosed as StoreClosed,
     UnknownMoment as UnknownMoment,
     UnsupportedServer as UnsupportedServer,
+    WaitingExpired as WaitingExpired,
 )
 
 if TYPE_CHECKING:
@@ -110,9 +113,9 @@ _HOMES = {
     "foldlog.envelope": "Position",
     "foldlog.kind": "Content Fold Key Kind content_digest field_id fresh_id",
     "foldlog.models": """
-        ArtifactRef ArtifactRetentionConfig ArtifactScope PlannerEvent RemoteBinding StateUpdate
-        SteeringEvent SteeringEventType StoredEvent TaskContextSnapshot TaskState TaskStatus
-        TaskType Trajectory TrajectoryStep UpdateType
+        Answered ArtifactRef ArtifactRetentionConfig ArtifactScope PlannerEvent RemoteBinding
+        StateUpdate SteeringEvent SteeringEventType StoredEvent TaskContextSnapshot TaskState
+        TaskStatus TaskType Trajectory TrajectoryStep UpdateType Waiting WaitingKind
     """,
     "foldlog.opening": "Connecting Past Store connect memory_store",
     "foldlog.position": "LogPosition",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 
@@ -112,6 +113,32 @@ class AppendConflict(AppendFailed):
         found = "it has moved on" if actual is None else f"it ends at {actual}"
         super().__init__(f"{subject} was expected to end at sequence {expected}, {found}")
         self.subject, self.expected, self.actual = subject, expected, actual
+
+
+class AlreadyAnswered(AppendConflict):
+    """Not committed: somebody else answered what waited. `decision` is what was decided."""
+
+    def __init__(self, id: str, decision: str) -> None:
+        AppendFailed.__init__(self, f"{id} was answered before: {decision}")
+        self.subject, self.expected, self.actual = id, 0, None
+        self.id, self.decision = id, decision
+
+
+class NotWaiting(FoldlogError, LookupError):
+    """Nothing of that id waits for an answer, nor has anybody answered it."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"nothing waits as {id!r:.200}: store.waiting() lists what does")
+        self.id = id
+
+
+class WaitingExpired(FoldlogError):
+    """What waited has expired, and takes no answer. `until` is when, in Unix seconds."""
+
+    def __init__(self, id: str, until: float) -> None:
+        when = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
+        super().__init__(f"{id} expired at {when}: it has to be asked again")
+        self.id, self.until = id, until
 
 
 class AppendUnknown(FoldlogError):

@@ -126,6 +126,11 @@ async def _answering(store: foldlog.Store) -> None:
     assert await store.recovery.answer("asked", "question", LEAKY)
 
 
+async def _answering_what_waits(store: foldlog.Store) -> None:
+    [id] = [item.id for item in await store.waiting() if item.state_id == "awaited"]
+    await store.answer(id, LEAKY)
+
+
 _STATE, _DONE, _ARTIFACT = {"state.saved"}, {"step.done"}, {"stateartifact.named"}
 RECOVERY: dict[str, Case] = {
     "StateBackend.save_state": Case(
@@ -142,6 +147,12 @@ RECOVERY: dict[str, Case] = {
         _DONE,
         _answering,
         prepare=lambda s: _asking(s, "a question", "asked"),
+    ),
+    "Store.answer": Case(
+        "StateBackend.answer",
+        _DONE,
+        _answering_what_waits,
+        prepare=lambda s: _asking(s, "a question", "awaited"),
     ),
     "StateBackend.execution": Case(
         "Execution.save_checkpoint",

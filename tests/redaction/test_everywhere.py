@@ -59,7 +59,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
-        *("health", "position", "belong", "delete"),
+        *("health", "position", "belong", "delete", "waiting"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),

@@ -46,6 +46,7 @@ PAYLOADS = {
     "traces": {"trace_id": "t", "content": "c"},
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
     "updates": {"task_id": "t"},
+    "waiting": {"id": "task/s/t/1"},
 }
 TYPES = {"blobs": "blob.claimed", "lineage": "session.forked", "session": "steering.acknowledged"}
 """Of the others it is the first type of the kind's records."""

@@ -16,8 +16,10 @@ from foldlog.models.tasks import (
     TaskType,
     UpdateType,
 )
+from foldlog.models.waiting import Answered, Waiting, WaitingKind
 
 __all__ = [
+    "Answered",
     "ArtifactRef",
     "ArtifactRetentionConfig",
     "ArtifactScope",
@@ -34,4 +36,6 @@ __all__ = [
     "Trajectory",
     "TrajectoryStep",
     "UpdateType",
+    "Waiting",
+    "WaitingKind",
 ]

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
+from foldlog.models import WaitingKind
 from foldlog.position import LogPosition
 from foldlog.store.core import Backend
 from foldlog.store.moments import When, named
 from foldlog.store.options import StoreOptions
+from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
+from foldlog.store.waiting import Inbox, Source
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
@@ -22,7 +25,7 @@ if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade,
     from foldlog.sessions import Session, TaskTelemetrySink
 
 
-class Store(BaseStore):
+class Store(Inbox, BaseStore):
     """Agent state over one log: the StateStore of PenguiFlow's specification 2.11, and more.
 
     Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
@@ -96,6 +99,18 @@ class Store(BaseStore):
         """
         self.hot_views.check()
         return Past(self.backend, self._options, when)
+
+    def waiting_source(self, kind: WaitingKind) -> Source:
+        """Where things of a kind wait."""
+        if kind is WaitingKind.PAUSE:
+            return PauseSource(self)
+        if kind is WaitingKind.QUESTION:
+            from foldlog.recovery.opening import questions
+
+            return questions(self)
+        from foldlog.sessions.waiting import PatchSource, TaskSource
+
+        return PatchSource(self) if kind is WaitingKind.PATCH else TaskSource(self)
 
     async def _forget_scope(self, scope: str | None) -> None:
         if "scoped" in vars(self) or self.backend.server is not None:

@@ -10,9 +10,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-import msgspec
-
-from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.execution import Execution
@@ -25,17 +22,15 @@ from foldlog.recovery.models import (
     StateStatus,
 )
 from foldlog.recovery.publishing import EventBus
-from foldlog.recovery.results import PLAIN_DATA, StepRedaction
+from foldlog.recovery.questions import Questions
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
 from foldlog.store.ownership import Ownership
-from foldlog.store.payloads import encode
 from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
-from foldlog.values import as_plain
 from foldlog_projections import states
-from foldlog_projections.states import Done, State
+from foldlog_projections.states import State
 
 _AT_ONCE: Final = 64
 """States looked at side by side."""
@@ -53,6 +48,7 @@ class StateBackend:
     ) -> None:
         self.artifacts = artifacts
         self._store = store
+        self._questions = Questions(store)
         self._migrations = migrations
 
     def with_migrations(self, migrations: Migrations) -> StateBackend:
@@ -222,17 +218,9 @@ class StateBackend:
             PayloadError: the value cannot be held. RedactionFailed: `redact=` failed. Others as
                 `save_state`.
         """
-        redaction = StepRedaction(self._store.redaction, state_id)
-        given = as_plain(value, "value")
-        data = redaction.data("StateBackend.answer", states.DONE, address, result=given)
-        result = msgspec.Raw(codec.encode(data, "value"))
-        answered = encode(states.kind, Done(address, 0.0, result, type=PLAIN_DATA))
-
-        def decide(state: State, head: int) -> Writing | None:
-            step = state.steps.get(address)
-            return Writing([answered]) if step is not None and step.phase == "waiting" else None
-
-        return await write_state(self._store, state_id, decide)
+        return await self._questions.settle(
+            state_id, address, value, lambda step: step is not None and step.phase == "waiting"
+        )
 
     async def _save(
         self, snapshot: StateSnapshot, method: str, session_id: str | None, *, existing: bool

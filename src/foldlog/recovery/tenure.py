@@ -14,6 +14,7 @@ from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
+from foldlog.recovery.questions import begun
 from foldlog.recovery.results import StepRedaction
 from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
 from foldlog.recovery.writing import Writing, read_state, write_state
@@ -141,9 +142,10 @@ class Tenure:
                 self._check_owner(state, head)
                 if not when(state):
                     return None
+                asked = begun(self.state_id, state, drafts)
                 if value is None:
-                    return Writing(drafts)
-                return Writing([*drafts, *saving(state, value)], listing(state, value))
+                    return Writing(drafts, waiting=asked)
+                return Writing([*drafts, *saving(state, value)], listing(state, value), asked)
 
             written = await write_state(self._store, self.state_id, decide)
             if written:

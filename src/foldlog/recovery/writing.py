@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from foldlog.envelope import Draft
 from foldlog.kind import Key
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided, Primitives
+from foldlog.store.waiting import list_key
 from foldlog_projections import statelist, states
 from foldlog_projections.statelist import Listed
 from foldlog_projections.states import State
 
 
 class Writing(NamedTuple):
-    """What is to be appended to a state, and how it is listed from then on, if that changes."""
+    """What is to be appended to a state, and how it is listed from then on, if that changes.
+
+    `waiting` says that it waits for a person from now on, or does no more.
+    """
 
     drafts: list[Draft]
     listed: Listed | None = None
+    waiting: Sequence[Draft] = ()
 
 
 Decide = Callable[[State, int], Writing | None]
@@ -46,7 +51,8 @@ async def write_state(store: Primitives, state_id: str, decide: Decide) -> bool:
         AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
     """
     key = states.kind(state_id)
-    index = _list_on(store, store.subject(states.kind, state_id).shard)
+    shard = store.subject(states.kind, state_id).shard
+    index = _list_on(store, shard)
 
     def decision(at: At) -> dict[Key[Any], Decided]:
         writing = decide(at.folded.state, at.head)
@@ -55,6 +61,8 @@ async def write_state(store: Primitives, state_id: str, decide: Decide) -> bool:
         decided: dict[Key[Any], Decided] = {key: Decided(writing.drafts)}
         if writing.listed is not None:
             decided[index] = Decided([encode(statelist.kind, writing.listed)])
+        if writing.waiting:
+            decided[list_key(store, shard)] = Decided(writing.waiting)
         return decided
 
     return bool(await store.decide_drafts([key], decision))

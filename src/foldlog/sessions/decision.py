@@ -25,10 +25,14 @@ from foldlog_projections.tasks import Changed
 
 @dataclass(slots=True)
 class Decision:
-    """A decision on `state`: functions add to it what is appended, all of it or nothing."""
+    """A decision on `state`: functions add to it what is appended, all of it or nothing.
+
+    `waiting` has the records that say what waits for a person from now on, or does no more.
+    """
 
     state: SessionState
     drafts: dict[Kind[Any], list[Draft]] = field(default_factory=dict)
+    waiting: list[Draft] = field(default_factory=list)
     telemetry: list[TaskTelemetryEvent] = field(default_factory=list)
 
     @property

@@ -20,12 +20,13 @@ import msgspec
 
 from foldlog.models import StateUpdate, TaskState, TaskStatus, TaskType
 from foldlog.sessions import groups
-from foldlog.sessions.decision import Decision
+from foldlog.sessions.decision import Decision, now
 from foldlog.sessions.errors import IllegalTransition
 from foldlog.sessions.state import SessionState, TaskBrief, brief_of
 from foldlog.sessions.telemetry import EventType, Outcome
 from foldlog.store.payloads import drafting, encode
-from foldlog.store.tasks import TASKS
+from foldlog.store.tasks import TASKS, waits_as
+from foldlog.store.waiting import began, ended
 from foldlog_projections import tasks
 
 _ENDS: Final = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
@@ -166,6 +167,12 @@ def _move(
     if status not in NEXT[task.status]:  # staying where it is is no way either
         raise IllegalTransition(task_id, task.status, status)
     fields = {name: value for name, value in fields.items() if value is not None}
+    if status is TaskStatus.PAUSED:
+        fields["paused_at"] = now()
+        ref = waits_as(made.session_id, task_id, fields["paused_at"])
+        made.waiting.append(began(ref, made.session_id))
+    elif task.status is TaskStatus.PAUSED:
+        made.waiting.append(ended(waits_as(made.session_id, task_id, task.paused_at)))
     made.change_task(task_id, status=status.value, **fields)
     made.status_changed(task, status, reason)
     if status in FINAL:

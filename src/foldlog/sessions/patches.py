@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from foldlog import codec
-from foldlog.models import UpdateType
+from foldlog.models import UpdateType, WaitingKind
 from foldlog.sessions.context import changed, has_diverged, merged
 from foldlog.sessions.decision import Decision, now
 from foldlog.sessions.models import ContextPatch, MergeStrategy, PendingContextPatch
 from foldlog.store.payloads import drafting
+from foldlog.store.waiting import Ref, began, ended
 from foldlog_projections import session
 from foldlog_projections.session import APPLIED, REJECTED, PatchDecided, PatchQueued
 
@@ -39,6 +40,7 @@ def approve(made: Decision, patch_id: str, strategy: MergeStrategy) -> bool:
     if strategy is MergeStrategy.HUMAN_GATED:
         strategy = MergeStrategy.APPEND  # it was asked for and given: it does not wait again
     _apply(made, patch_id, PendingContextPatch.restored(queued).patch, strategy)
+    made.waiting.append(ended(waits_as(made.session_id, queued)))
     body = f"Context patch {patch_id} applied"
     made.notify(queued.task_id, "info", "Context updated", body, patch_id=patch_id)
     return True
@@ -50,15 +52,23 @@ def reject(made: Decision, patch_id: str) -> bool:
     if queued is None:
         return False
     made.record(session.DECIDED, PatchDecided(patch_id, REJECTED))
+    made.waiting.append(ended(waits_as(made.session_id, queued)))
     body = f"Context patch {patch_id} rejected"
     made.notify(queued.task_id, "warning", "Context patch rejected", body, patch_id=patch_id)
     return True
 
 
+def waits_as(session_id: str, queued: PatchQueued) -> Ref:
+    """What a patch that waits is called in the list of all that waits for a person."""
+    return Ref.at(WaitingKind.PATCH, queued.queued_at, session_id, queued.patch_id)
+
+
 def _queue(made: Decision, patch_id: str, patch: ContextPatch) -> None:
     patch = _judge(made, patch)
     body = msgspec.Raw(codec.encode(dict(patch), "patch"))
-    made.record(session.QUEUED, PatchQueued(patch_id, patch.task_id, body, now()))
+    queued = PatchQueued(patch_id, patch.task_id, body, now())
+    made.record(session.QUEUED, queued)
+    made.waiting.append(began(waits_as(made.session_id, queued), made.session_id))
     content = {
         "type": "context_patch_approval",
         "patch_id": patch_id,

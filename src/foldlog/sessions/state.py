@@ -39,6 +39,7 @@ class TaskBrief(msgspec.Struct, frozen=True, gc=False):
     trace_id: str | None = None
     description: str | None = None
     mode: str | None = None
+    paused_at: str = ""
 
     @property
     def parent_id(self) -> str:

@@ -14,6 +14,7 @@ from foldlog.sessions.state import SessionState, read_session
 from foldlog.sessions.telemetry import TaskTelemetrySink
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
+from foldlog.store.waiting import list_key
 from foldlog.views import Consistency
 from foldlog_projections import session, tasks
 from foldlog_projections.session import State
@@ -60,7 +61,11 @@ class SessionWriter:
             if decide(found) is False:
                 return {}
             made = found
-            return {kind(self.session_id): Decided(each) for kind, each in made.drafts.items()}
+            decided = {kind(self.session_id): Decided(each) for kind, each in made.drafts.items()}
+            if made.waiting:
+                shard = self._store.subject(session.kind, self.session_id).shard
+                decided[list_key(self._store, shard)] = Decided(made.waiting)
+            return decided
 
         kinds: list[Kind[Any]] = [tasks.kind, session.kind]
         if once is not None:

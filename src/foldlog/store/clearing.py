@@ -20,6 +20,7 @@ from foldlog.store.operation import nothing, operation
 from foldlog.store.removal import Removal
 from foldlog.store.scopes import contents, scope_of_session
 from foldlog.store.tombstones import bury, clear_view
+from foldlog.store.waiting import forget_views
 from foldlog.subjects import Subject
 from foldlog_projections import (
     belongings,
@@ -71,6 +72,7 @@ class Clearing(Removal):
         late = [*self._views_of_traces(session_id, names), *self._views_of(belonging)]
         kept = await self._inherited_views(session_id, origin)
         await self._remove_all([key for key in late if key not in {*views, *kept}])
+        await forget_views(self, [*views, *late])
         for scope in {key.keys[0] for key in views if key.kind in (scoped.kind, scopes.kind)}:
             await self._forget_scope(scope)
         if origin is not None:

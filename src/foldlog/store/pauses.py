@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from foldlog.envelope import Recorded
+from foldlog.errors import AlreadyAnswered, NotWaiting, WaitingExpired
+from foldlog.kind import Key
+from foldlog.models import Answered, Waiting, WaitingKind
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import Ownership
-from foldlog.store.payloads import mapping
+from foldlog.store.payloads import encode, mapping
+from foldlog.store.primitives import At, Decided
 from foldlog.store.restoring import restore
+from foldlog.store.waiting import Ref, began, ended, list_key, on_list, text_in
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
@@ -32,8 +37,10 @@ class Pauses(Ownership):
         """
         record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
         key = pauses.kind(token)
-        saved = self.drafts("save_planner_state", key, record)
-        await self.append_of_session(session_id, key, saved)
+        saved = subject, [draft] = self.drafts("save_planner_state", key, record)
+        waits = on_list(self, subject.shard, began(_waits_as(token, draft.ts), session_id))
+        async with self._gather_appends():
+            await self.append_of_session(session_id, key, saved, waits)
 
     @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
@@ -48,22 +55,91 @@ class Pauses(Ownership):
             LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
         """
         if self.past is not None:
-            folded = await self.read(pauses.kind, token, consistency="strong")
-            return self._waiting(folded.state)
+            pause: Pause = (await self.read(pauses.kind, token, consistency="strong")).state
+            waits = pause.waiting
+            if waits is None or self.has_expired(waits):
+                return None
+            saved: dict[str, Any] = restore(PauseSaved, waits).payload
+            return saved
+        return await self.consume(
+            token, lambda pause: pause.waiting is not None and not self.has_expired(pause.waiting)
+        )
+
+    async def consume(self, token: str, agrees: Callable[[Pause], bool]) -> dict[str, Any] | None:
+        """Consume what waits and return its state; None, if `agrees` says no. It may raise.
+
+        Errors as `load_planner_state`.
+        """
+        key = pauses.kind(token)
+        index = list_key(self, self.subject(key.kind, token).shard)
         taken: dict[str, Any] | None = None
 
-        def consume(pause: Pause) -> Sequence[msgspec.Struct]:
+        def decide(at: At) -> dict[Key[Any], Decided]:
             nonlocal taken
-            taken = self._waiting(pause)
-            return [PauseConsumed(pause.waiting.id)] if pause.waiting and taken is not None else []
+            taken, waits = None, at.folded.state.waiting
+            if not agrees(at.folded.state):
+                return {}
+            taken = restore(PauseSaved, waits).payload
+            return {
+                key: Decided([encode(key.kind, PauseConsumed(waits.id))]),
+                index: Decided([ended(_waits_as(token, waits.ts))]),
+            }
 
-        await self.decide(pauses.kind(token), consume)
+        await self.decide_drafts([key], decide)
         return taken
 
-    def _waiting(self, pause: Pause) -> dict[str, Any] | None:
-        """What can be resumed now, if there is anything."""
-        if pause.waiting is None:
+    def expires_at(self, waits: Recorded) -> float:
+        """When a save that waits expires, in Unix seconds."""
+        return waits.recorded_at + restore(PauseSaved, waits).ttl
+
+    def has_expired(self, waits: Recorded) -> bool:
+        """Whether a save that waits has expired."""
+        return self.expires_at(waits) <= self.now()
+
+
+class PauseSource:
+    """Pauses, as the list of all that waits for a person knows them."""
+
+    def __init__(self, store: Pauses) -> None:
+        self._store = store
+
+    async def look(self, ref: Ref) -> Waiting | None:
+        """See `Source.look`."""
+        [token] = ref.keys
+        folded = await self._store.read(pauses.kind, token, consistency="strong")
+        waits = folded.state.waiting
+        if waits is None or _waits_as(token, waits.ts) != ref or self._store.has_expired(waits):
             return None
-        saved = restore(PauseSaved, pause.waiting)
-        expired = pause.waiting.recorded_at + saved.ttl <= self.now()
-        return None if expired else saved.payload
+        until = dt.datetime.fromtimestamp(self._store.expires_at(waits), dt.UTC)
+        payload = restore(PauseSaved, waits).payload
+        about = payload.get("tool_context")
+        return Waiting(
+            ref.id,
+            ref.kind,
+            {name: payload[name] for name in ("reason", "payload") if name in payload},
+            ref.since_time,
+            session_id=text_in(about, "session_id"),
+            trace_id=text_in(about, "trace_id"),
+            task_id=text_in(about, "task_id"),
+            until=until,
+            by=text_in(about, "user_id"),
+        )
+
+    async def answer(self, ref: Ref, answer: Any) -> Answered:
+        """See `Source.answer`."""
+        [token] = ref.keys
+
+        def agrees(pause: Pause) -> bool:
+            waits = pause.waiting
+            if waits is None or _waits_as(token, waits.ts) != ref:
+                raise AlreadyAnswered(ref.id, "consumed") if pause.spent else NotWaiting(ref.id)
+            if self._store.has_expired(waits):
+                raise WaitingExpired(ref.id, self._store.expires_at(waits))
+            return True
+
+        return Answered(ref.id, ref.kind, "consumed", await self._store.consume(token, agrees))
+
+
+def _waits_as(token: str, ts: float) -> Ref:
+    """What a pause that was saved then is called in the list of all that waits."""
+    return Ref.at(WaitingKind.PAUSE, ts, token)

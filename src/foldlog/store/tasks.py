@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from pydantic import BaseModel
 
 from foldlog.errors import PayloadError, RedactionFailed
-from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
+from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType, WaitingKind
 from foldlog.store.lineages import as_of_session
 from foldlog.store.mapper import ID, TIME, Field, Mapper, member_of
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import drafting, encode
 from foldlog.store.primitives import Primitives
+from foldlog.store.waiting import Ref, began, on_list
 from foldlog.views import Consistency
 from foldlog_projections import tasks
 from foldlog_projections.tasks import TaskSaved
@@ -53,7 +55,14 @@ class Tasks(Primitives):
         subject = self.subject(tasks.kind, record.session_id)
         redacted = self.redacted("save_task", tasks.kind(record.session_id), record)
         check_context("save_task", redacted.context_snapshot, state.context_snapshot)
-        await self.append_drafts((subject, [encode(tasks.kind, redacted)]))
+        if redacted.status != TaskStatus.PAUSED:
+            await self.append_drafts((subject, [encode(tasks.kind, redacted)]))
+            return
+        paused = tasks.PausedTask(**msgspec.structs.asdict(redacted), paused_at=redacted.updated_at)
+        draft = encode(tasks.kind, paused, type=tasks.SAVED)
+        ref = waits_as(record.session_id, record.task_id, redacted.updated_at)
+        waits = on_list(self, subject.shard, began(ref, record.session_id))
+        await self.append_drafts((subject, [draft]), waits, atomic=True)
 
     @operation(list)
     async def list_tasks(
@@ -65,6 +74,11 @@ class Tasks(Primitives):
         """
         folded = await self.read(tasks.kind, session_id, consistency=consistency)
         return as_of_session(TASKS.restore_all(folded.state.values()), session_id)
+
+
+def waits_as(session_id: str, task_id: str, paused_at: str) -> Ref:
+    """What a paused task is called in the list of all that waits for a person."""
+    return Ref.at(WaitingKind.TASK, paused_at, session_id, task_id)
 
 
 @drafting("context_snapshot")

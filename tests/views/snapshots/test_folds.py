@@ -34,6 +34,8 @@ PAYLOADS: dict[str, Any] = {
     "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
     "agentlist": lambda n: {"scope": f"a/{n % 5}"},
     "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
+    "waiting": lambda n: {"id": f"task/s/t/{n}", "ids": [f"task/s/t/{n - 2}"]},
+    "belongings": lambda n: {"kind": "pauses", "keys": [f"k{n % 5}"]},
     "blobs": lambda n: {"claim": ["f", ["k"], f"{n % 5}"], "copy": f"{n}", "size": n},
     "statelist": lambda n: {"state_id": f"s{n % 5}", "status": f"{n}"},
     "states": lambda n: {"delta": [0, {f"k{n % 3}": n}]},
@@ -46,6 +48,7 @@ TYPES = {
     "scopes": ["scope.written", "scope.deleted"],
     "blobs": ["blob.begun", "blob.claimed", "blob.released"],
     "session": ["steering.acknowledged"],
+    "waiting": ["waiting.began", "waiting.ended"],
 }
 
 

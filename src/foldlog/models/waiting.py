@@ -1,0 +1,60 @@
+"""What waits for a person, and what an answer came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class WaitingKind(StrEnum):
+    """What waits: a planner's pause, a context patch, a paused task, or an execution's question."""
+
+    PAUSE = "pause"
+    PATCH = "patch"
+    TASK = "task"
+    QUESTION = "question"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One thing that waits for a person: `store.answer(id, ...)` decides about it.
+
+    Attributes:
+        id: names it and the moment since which it waits; also a cursor.
+        asked: what is asked, as its source holds it. The caller's own copy.
+        session_id, trace_id, task_id: what it belongs to, as far as the source says.
+        state_id: the execution that asks; None for all others.
+        since: when it began to wait.
+        until: when it expires; None: never.
+        by: the `user_id` of the tool context in which it was asked, for whom it is meant. None:
+            anybody. The store checks no identity.
+    """
+
+    id: str
+    kind: WaitingKind
+    asked: Any
+    since: datetime
+    session_id: str | None = None
+    trace_id: str | None = None
+    task_id: str | None = None
+    state_id: str | None = None
+    until: datetime | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an answer came to.
+
+    Attributes:
+        decision: "applied" or "rejected" for a patch, "resumed" or "cancelled" for a task,
+            "answered" for a question, "consumed" for a pause.
+        state: the planner's state of a pause, from which whoever answered goes on; else None.
+    """
+
+    id: str
+    kind: WaitingKind
+    decision: str
+    state: dict[str, Any] | None = None

@@ -1,0 +1,294 @@
+"""What waits for a person: one list over all sessions, and one way to answer.
+
+The list holds ids. Each names its source, which says what is asked and whether it still waits, and
+which alone decides. What begins to wait is listed by the append that makes it wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol, Self
+from urllib.parse import quote, unquote
+
+from foldlog.envelope import Draft
+from foldlog.errors import AppendFailed, AppendUnknown, InvalidId, LogUnavailable
+from foldlog.kind import Key
+from foldlog.log.port import Append
+from foldlog.models import Answered, Waiting, WaitingKind
+from foldlog.store.core import Core
+from foldlog.store.cursor import checked_cursor, checked_limit
+from foldlog.store.operation import operation
+from foldlog.store.payloads import encode
+from foldlog.store.primitives import Primitives
+from foldlog.subjects import Subject, checked_id
+from foldlog.views import Consistency
+from foldlog_projections import pauses, session, states, tasks, waiting
+
+_log: Final = logging.getLogger("foldlog")
+
+_RETRY_SECONDS: Final = 1.0
+_VIEWS: Final = {
+    WaitingKind.PAUSE: pauses.kind.name,
+    WaitingKind.PATCH: session.kind.name,
+    WaitingKind.TASK: tasks.kind.name,
+    WaitingKind.QUESTION: states.kind.name,
+}
+"""The kind of view in which each waits; the first key of a reference is the view's."""
+
+_AT_ONCE: Final = 64
+"""Sources that are read side by side."""
+
+
+_Listed = dict[str, str | None]
+
+
+class Ref(NamedTuple):
+    """What an id says: where something waits, and since when, in Unix seconds.
+
+    With the time, an answer to an earlier question never decides a later one at the same place.
+    """
+
+    kind: WaitingKind
+    keys: tuple[str, ...]
+    since: float
+
+    @property
+    def id(self) -> str:
+        """`patch/trip-1/fares/19ab3f52c10`: kind, keys, milliseconds."""
+        keys = (quote(key, safe=":", errors="strict") for key in self.keys)
+        return "/".join((self.kind, *keys, f"{round(self.since * 1000):x}"))
+
+    @classmethod
+    def at(cls, kind: WaitingKind, since: float | str, *keys: str) -> Self:
+        """What waits there since a time: Unix seconds, or ISO 8601."""
+        if isinstance(since, str):
+            since = dt.datetime.fromisoformat(since).timestamp()
+        return cls(kind, keys, round(since * 1000) / 1000)
+
+    @classmethod
+    def of(cls, id: str) -> Self:
+        """What an id says.
+
+        Raises:
+            InvalidId: it is none of `Waiting.id`.
+        """
+        parts = checked_id(id).split("/")
+        try:
+            kind = WaitingKind(parts[0])
+            keys = [unquote(part, errors="strict") for part in parts[1:-1]]
+            if len(keys) != (1 if kind is WaitingKind.PAUSE else 2):
+                raise ValueError(id)
+            return cls(kind, tuple(keys), int(parts[-1], 16) / 1000)
+        except ValueError:
+            raise InvalidId("id", id, "it is like patch/trip-1/fares/19ab3f52c10") from None
+
+    @property
+    def since_time(self) -> dt.datetime:
+        """Since when, in UTC."""
+        return dt.datetime.fromtimestamp(self.since, dt.UTC)
+
+
+class Source(Protocol):
+    """Where things of one kind wait."""
+
+    async def look(self, ref: Ref) -> Waiting | None:
+        """What waits there now, strongly consistent; None, if it does not, or has expired."""
+        ...
+
+    async def answer(self, ref: Ref, answer: Any) -> Answered:
+        """Decide about it, once. Errors as `Inbox.answer`."""
+        ...
+
+
+class Inbox(Primitives):
+    """What waits for a person, over all sessions."""
+
+    def waiting_source(self, kind: WaitingKind) -> Source:
+        """Where things of a kind wait."""
+        raise NotImplementedError
+
+    @operation(list)
+    async def waiting(
+        self, *, session_id: str | None = None, after: str | None = None, limit: int = 500
+    ) -> list[Waiting]:
+        """Return a page of what waits for a person, oldest first. Strongly consistent.
+
+        Args:
+            session_id: only what goes with that session.
+            after: the id of an item: the page begins behind it, also if it waits no more. None:
+                with the oldest.
+            limit: how many at most.
+
+        Raises:
+            InvalidId, PayloadError: `after` is no id of an item, or `limit` no number.
+            LogUnavailable, LogCorrupt: the log could not be read.
+        """
+        checked_limit(limit)
+        checked_cursor(after, "after")
+        behind = None if after is None else _place(Ref.of(after).id)
+        listed = await self._listed("strong", session_id)
+        ids = sorted((id for id in listed if behind is None or _place(id) > behind), key=_place)
+        found: list[Waiting] = []
+        for start in range(0, len(ids), _AT_ONCE):
+            if len(found) >= limit:
+                break
+            found += await self._look(ids[start : start + _AT_ONCE], listed)
+        return found[:limit]
+
+    async def watch_waiting(self, *, session_id: str | None = None) -> AsyncGenerator[Waiting]:
+        """Yield what waits for a person, oldest first, then whatever begins to wait.
+
+        An outage of the log is waited out. What was answered before its turn is left out.
+
+        Args:
+            session_id: only what goes with that session.
+
+        Raises:
+            LogCorrupt, StoreClosed: the log cannot be read any more.
+        """
+        told = set[str]()
+        async with aclosing(self._changes()) as changes:
+            async for _ in changes:
+                listed = await self._listed("session", session_id)
+                new = sorted(listed.keys() - told, key=_place)
+                told = set(listed)
+                for start in range(0, len(new), _AT_ONCE):
+                    for item in await self._look_patiently(new[start : start + _AT_ONCE], listed):
+                        yield item
+
+    @operation(writes=True)
+    async def answer(self, id: str, answer: Any = True) -> Answered:
+        """Answer what waits; of all who do, in whatever process, exactly one decides.
+
+        Args:
+            id: of an item of `waiting`.
+            answer: of a question, whatever its execution is to get. Of a patch or a task, True to
+                approve or False to reject: the patch is applied or dropped, the task goes on or is
+                cancelled. Of a pause it is not used: the pause is consumed, and its state returned
+                for whoever answers to go on from.
+
+        Raises:
+            AlreadyAnswered: somebody else was first; it says what was decided.
+            WaitingExpired: it has expired. NotWaiting: nothing of that id ever waited, or what it
+                belonged to was removed. InvalidId: it is no id of an item.
+            PayloadError: the answer cannot be held, or is no True or False. RedactionFailed: see
+                `connect(redact=)`. MergeRefused: see `apply_pending_patch`.
+                In all these cases nothing was appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Answering again is
+                safe.
+        """
+        ref = Ref.of(id)
+        return await self.waiting_source(ref.kind).answer(ref, answer)
+
+    async def _listed(self, consistency: Consistency, session_id: str | None) -> _Listed:
+        """The ids that are listed, and the session that each goes with."""
+        folds = await asyncio.gather(
+            *(self.read(key.kind, *key.keys, consistency=consistency) for key in _lists(self))
+        )
+        return {
+            id: owner
+            for folded in folds
+            for id, owner in folded.state.items()
+            if session_id in (None, owner)
+        }
+
+    async def _look(self, ids: Sequence[str], listed: _Listed) -> list[Waiting]:
+        """Those that wait; what waits no more is taken off the list."""
+        refs = [Ref.of(id) for id in ids]
+        looked = await asyncio.gather(*(self.waiting_source(ref.kind).look(ref) for ref in refs))
+        over = [ref for ref, item in zip(refs, looked, strict=True) if item is None]
+        if over and self.past is None:
+            await take_off(self, over)
+        found = [item for item in looked if item is not None]
+        return [replace(each, session_id=listed[each.id] or each.session_id) for each in found]
+
+    async def _look_patiently(self, ids: Sequence[str], listed: _Listed) -> list[Waiting]:
+        """As `_look`, however long the log is away."""
+        while True:
+            try:
+                return await self._look(ids, listed)
+            except LogUnavailable as error:
+                _log.info("watching what waits: %s; waiting for the log", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _changes(self) -> AsyncGenerator[None]:
+        """Yield now, and whenever the list of a shard has changed."""
+        lists = [self.advances(key) for key in _lists(self)]
+        coming = {asyncio.ensure_future(anext(each, None)): each for each in lists}
+        try:
+            while coming:
+                changed, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
+                for each in changed:
+                    advances = coming.pop(each)
+                    if each.result() is not None:
+                        coming[asyncio.ensure_future(anext(advances, None))] = advances
+                yield
+        finally:
+            for each in coming:
+                each.cancel()
+            await asyncio.gather(*coming, return_exceptions=True)
+            for advances in lists:
+                await advances.aclose()
+
+
+def began(ref: Ref, session_id: str | None = None) -> Draft:
+    """The record that lists what begins to wait; `session_id` is the session it goes with."""
+    return encode(waiting.kind, waiting.Began(ref.id, session_id))
+
+
+def ended(*refs: Ref) -> Draft:
+    """The record that takes what waits no more off the list."""
+    return encode(waiting.kind, waiting.Ended(tuple(ref.id for ref in refs)))
+
+
+def on_list(store: Core, shard: int, draft: Draft) -> tuple[Subject, list[Draft]]:
+    """One of these records with the subject of the shard's list: what `append_drafts` takes."""
+    key = list_key(store, shard)
+    return store.subject(key.kind, *key.keys), [draft]
+
+
+def text_in(fields: Any, name: str) -> str | None:
+    """A text that a mapping of the user's holds under a name; None if it does not."""
+    value = fields.get(name) if isinstance(fields, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+async def take_off(store: Core, over: Iterable[Ref]) -> None:
+    """Take what waits no more off the lists. Where that fails, the next reader does it."""
+    by_shard: dict[int, list[Ref]] = {}
+    for ref in over:
+        by_shard.setdefault(store.subject(waiting.kind, ref.keys[0]).shard, []).append(ref)
+    for shard, refs in by_shard.items():
+        subject, drafts = on_list(store, shard, ended(*refs))
+        try:
+            await store.append_atomically([Append(subject, tuple(drafts))])
+        except (AppendFailed, AppendUnknown, LogUnavailable) as error:
+            _log.debug("the list of what waits was not tidied: %s", error)
+
+
+async def forget_views(store: Core, views: Iterable[Key[Any]]) -> None:
+    """Take off the lists what waited in views that were removed. Errors as `Core.read`."""
+    removed = {(key.kind.name, key.keys) for key in views}
+    for key in _lists(store):
+        folded = await store.read(key.kind, *key.keys, consistency="strong")
+        refs = map(Ref.of, folded.state)
+        await take_off(store, [ref for ref in refs if (_VIEWS[ref.kind], ref.keys[:1]) in removed])
+
+
+def list_key(store: Core, shard: int) -> Key[_Listed]:
+    """The list of a shard."""
+    return waiting.kind(store.forked_log.namespace.key_on(shard, waiting.kind.name))
+
+
+def _lists(store: Core) -> list[Key[dict[str, str | None]]]:
+    return [list_key(store, shard) for shard in range(store.forked_log.namespace.shards)]
+
+
+def _place(id: str) -> tuple[int, str]:
+    """Where an id stands in the list: by time."""
+    return int(id.rpartition("/")[2], 16), id
