@@ -9,7 +9,6 @@ from foldlog.agents.models import (
     RUNTIME_SCOPE,
     AgentAddress,
     AgentStateEntry,
-    Difference,
     KeyChange,
     ShareToken,
     StateChange,
@@ -23,6 +22,7 @@ from foldlog.agents.protocols import (
     StateRepository,
 )
 from foldlog.agents.turns import TurnStateContext, TypedStateContext
+from foldlog.differences import Difference
 
 __all__ = [
     "RUNTIME_SCOPE",

@@ -12,7 +12,6 @@ from foldlog.agents.ledger import Commit, Ledger, Write
 from foldlog.agents.models import (
     RUNTIME_SCOPE,
     AgentStateEntry,
-    Difference,
     KeyChange,
     Scope,
     ShareToken,
@@ -293,6 +292,5 @@ def _changes(commit: Commit) -> tuple[KeyChange, ...]:
         entry = after or before
         old, new = plain(before), plain(after)
         found = differences({} if old is None else old, {} if new is None else new, "state")
-        diff = tuple(Difference(*difference) for difference in found)
-        changes.append(KeyChange(key, entry.type if entry else "", old, new, diff))
+        changes.append(KeyChange(key, entry.type if entry else "", old, new, tuple(found)))
     return tuple(changes)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from foldlog.differences import Difference
 from foldlog.errors import InvalidId
 from foldlog.subjects import checked_id
 
@@ -82,17 +83,6 @@ class AgentStateEntry(Generic[T]):
     type_: type[T]
     version: int
     state: T
-
-
-class Difference(NamedTuple):
-    """Where two values differ: the path, as in `state.items[2].price`, and either side.
-
-    A side that has nothing there is `foldlog.recovery.ABSENT`.
-    """
-
-    path: str
-    before: Any
-    after: Any
 
 
 class KeyChange(NamedTuple):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from urllib.parse import quote
 
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
@@ -20,7 +22,7 @@ from foldlog.store.waiting import Inbox, Source
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
-    from foldlog.recovery import StateBackend
+    from foldlog.recovery import Execution, StateBackend
     from foldlog.scoped import ScopedStore
     from foldlog.sessions import Session, TaskTelemetrySink
 
@@ -83,6 +85,30 @@ class Store(Inbox, BaseStore):
             return session
 
         return Opening(open_)
+
+    def task_execution(
+        self, session_id: str, task_id: str, **options: Any
+    ) -> AbstractAsyncContextManager[Execution]:
+        """Do a session's task as an execution: `async with store.task_execution(...) as run:`.
+
+        The task follows the execution. It is spawned and started, or resumed, when the block
+        begins; paused where `ask` stops the execution; completed when the block ends, unless your
+        code has ended it. Where the block raises anything else it stays RUNNING, so that the next
+        attempt goes on; `session.fail_task` gives it up. The execution belongs to the session; its
+        state id is `<session>/<task>`, each part percent-encoded.
+
+        Args:
+            options: as `store.recovery.execution`.
+
+        Raises (when entered):
+            IllegalTransition: the task has failed or was cancelled.
+            Others as `session.spawn_task` and `store.recovery.execution`.
+        """
+        from foldlog.opening.tasks import task_execution
+
+        state_id = "/".join(quote(part, safe="") for part in (session_id, task_id))
+        execution = self.recovery.execution(state_id, **options)
+        return task_execution(self, self.session(session_id), execution, task_id)
 
     def at(self, when: When) -> Past:
         """Return this store as it was at a moment, read-only: see `Past`.

@@ -32,7 +32,7 @@ from foldlog.recovery.stepping import Stepping, Work
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.validation import Validation
 from foldlog.subjects import checked_id
-from foldlog.values import as_plain, returned_type, type_codec
+from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
 from foldlog_projections import states
 from foldlog_projections.states import Done, Retracted, Step, Waiting
 
@@ -239,16 +239,16 @@ class Execution:
                 its outcome is unknown. What it raises itself, after that is on record.
         """
         with self._using(address):
-            is_held_whole = artifact and self._artifacts.codec is not None
-            type_ = returned_type(step) if returns is None else returns
-            declared = None if is_held_whole else type_codec(type_)
             recorded = await self._on_record(address)
             decision = decide(recorded, self._mode, repeatable=repeatable)
             if recorded is not None and decision is Decision.REUSE:
+                declared = _declared(step, returns) if recorded.type else None
                 result: T = await self._steps.replay(recorded, declared)
                 return result
             if recorded is not None and decision is Decision.UNKNOWN:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
+            is_held_whole = artifact and self._artifacts.codec is not None
+            declared = None if is_held_whole else _declared(step, returns)
             call = functools.partial(step, *args, **kwargs)
             work = Work(address, str(event_type), artifact, is_held_whole, declared)
             if self._mode is ReplayMode.VALIDATION:
@@ -412,6 +412,10 @@ class Execution:
                 "an Execution is used within `async with`: before, it has no owner; "
                 "afterwards, how it ended is on record"
             )
+
+
+def _declared(step: Callable[..., Any], returns: Any) -> TypeCodec[Any] | None:
+    return type_codec(returned_type(step) if returns is None else returns)
 
 
 class _Phase(Enum):

@@ -1,0 +1,49 @@
+"""A session's task and the execution that does it, kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from foldlog.models import TaskStatus
+from foldlog.recovery import Execution, ExecutionPaused
+from foldlog.recovery.replay import consists_of
+from foldlog.sessions import IllegalTransition, Session
+from foldlog.store.ownership import Ownership
+from foldlog_projections import states
+
+_ENDED = (TaskStatus.COMPLETE, TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+
+@asynccontextmanager
+async def task_execution(
+    store: Ownership,
+    opening: AbstractAsyncContextManager[Session],
+    execution: Execution,
+    task_id: str,
+) -> AsyncIterator[Execution]:
+    """Do a task as an execution: see `Store.task_execution`."""
+    async with opening as session:
+        task = await session.spawn_task(task_id=task_id)
+        match task.status:
+            case TaskStatus.PENDING:
+                await session.start_task(task_id)
+            case TaskStatus.PAUSED:
+                await session.resume_task(task_id)
+            case TaskStatus.FAILED | TaskStatus.CANCELLED:
+                raise IllegalTransition(task_id, task.status, TaskStatus.RUNNING)
+        await store.belong(session.session_id, states.kind(execution.state_id))
+        try:
+            async with execution:
+                yield execution
+        except Exception as error:
+            await session.refresh()
+            is_running = session.get_task(task_id).status is TaskStatus.RUNNING
+            if is_running and consists_of(error, ExecutionPaused):
+                await session.pause_task(task_id)
+            raise
+        await session.refresh()
+        if session.get_task(task_id).status is TaskStatus.PAUSED:
+            await session.resume_task(task_id)  # somebody paused what was about to end
+        if session.get_task(task_id).status not in _ENDED:
+            await session.complete_task(task_id)
