@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import MagenticOneGroupChat, RoundRobinGroupChat
-from autogen_core import SingleThreadedAgentRuntime
+from autogen_core import CancellationToken, SingleThreadedAgentRuntime
 
 import foldlog
 from foldlog.errors import AppendConflict, ConfigurationError, LogUnavailable
@@ -106,6 +107,81 @@ async def test_messages_are_heard_while_the_team_runs(store: foldlog.Store) -> N
     assert heard[0] == "a poem"
     assert heard[-1] == "result"
     assert recorded[0] < recorded[-1] == 8
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_team_that_was_cancelled_runs_again(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, number: int, is_stored: bool
+) -> None:
+    token, original, appends = CancellationToken(), store.log.append, list[Any]()
+
+    async def append(given: Any, **options: Any) -> Any:
+        appends.append(given)
+        if len(appends) == number and not is_stored:
+            token.cancel()
+            await asyncio.sleep(0)
+        seqs = await original(given, **options)
+        if len(appends) == number and is_stored:
+            token.cancel()
+            await asyncio.sleep(0)
+        return seqs
+
+    async with attached(store) as checkpoints:
+        monkeypatch.setattr(store.log, "append", append)
+        with pytest.raises(asyncio.CancelledError):
+            await checkpoints.run(task="a poem", cancellation_token=token)
+        monkeypatch.undo()
+        result = await checkpoints.run(task="once more")
+        assert result.stop_reason
+        assert lines_of(await checkpoints.transcript())[0] == ["user", "once more"]
+    assert [c.label for c in await checkpoints.list()][-1] == "ended"
+
+
+async def test_a_run_that_has_ended_gives_its_result_again(store: foldlog.Store) -> None:
+    said = await whole_run(store)
+    asked = list[str]()
+
+    async def halt(where: str, what: str) -> None:
+        asked.append(what)
+
+    async with attached(store, halt=halt) as checkpoints:
+        before = await checkpoints.list()
+        assert await checkpoints.restore() == before[-1]
+        again = await checkpoints.run()
+        assert (lines_of([m.dump() for m in again.messages]), again.stop_reason) == (said, LAST)
+        assert await checkpoints.list() == before
+        assert not asked
+        assert await checkpoints.result() == again
+
+
+async def test_tasks_are_taken_as_the_team_takes_them(store: foldlog.Store) -> None:
+    async with attached(store) as checkpoints:
+        for task in ([], ["text"], 7):
+            with pytest.raises(ValueError, match=r"[Tt]ask"):
+                await checkpoints.run(task=task)
+        assert await checkpoints.list() == []
+        result = await checkpoints.run(
+            task=TextMessage(content="a poem", source="user"), output_task_messages=False
+        )
+        assert lines_of([m.dump() for m in result.messages])[0][0] == "poet"
+
+
+async def test_a_team_that_was_refused_runs_without_checkpoints(store: foldlog.Store) -> None:
+    runtime = SingleThreadedAgentRuntime()
+    poet, critic = (
+        AssistantAgent(name, model_client=Replay(name, LINES[name], no_halt)) for name in LINES
+    )
+    inner = RoundRobinGroupChat([poet], max_turns=1, runtime=runtime, name="inner")
+    team = RoundRobinGroupChat([inner, critic], max_turns=2, runtime=runtime, name="outer")
+    with pytest.raises(ConfigurationError, match="has a manager"):
+        await TeamCheckpoints.attach(store, "r", team, runtime)
+    runtime.start()
+    async with asyncio.timeout(30):
+        result = await team.run(task="a poem")
+    await runtime.stop_when_idle()
+    assert result.stop_reason == "Maximum number of turns 2 reached."
+    assert await TeamCheckpoints(store, "r").list() == []
 
 
 async def test_a_second_process_cannot_run_the_team(store: foldlog.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -48,6 +49,7 @@ class Checkpoints:
             NoRuntimeState, name=f"autogen/{run_id}"
         )
         self._version = 0
+        self._last_save: asyncio.Task[None] | None = None
 
     async def list(self) -> list[Checkpoint]:
         """Return the checkpoints, in order. It reads the history of the run.
@@ -95,9 +97,23 @@ class Checkpoints:
             AppendConflict: another process writes the checkpoints of this run. Others as
                 `TurnStateContext.complete`.
         """
+        previous = self._last_save
+        self._last_save = asyncio.create_task(self._append(previous, states, label, gone or set()))
+        # It ends also where its caller is cancelled: the next one has to know the version.
+        await asyncio.shield(self._last_save)
+
+    async def _append(
+        self,
+        previous: asyncio.Task[None] | None,
+        states: Mapping[str, Mapping[str, Any]],
+        label: str,
+        gone: set[str],
+    ) -> None:
+        if previous is not None:
+            await asyncio.wait([previous])
         async with self._states.turn(_SCOPE, label=label, expected=self._version) as ctx:
             for key, state in states.items():
                 ctx.update(key, Saved(state=dict(state)))
-            for key in gone or ():
+            for key in gone:
                 ctx.delete(key)
         self._version = self._version if ctx.version is None else ctx.version

@@ -25,6 +25,12 @@ def messages() -> Any:
     return _imported("autogen_agentchat.messages")
 
 
+@cache
+def base() -> Any:
+    """The module autogen_agentchat.base. Errors as `core`."""
+    return _imported("autogen_agentchat.base")
+
+
 def _imported(name: str) -> Any:
     try:
         return import_module(name)

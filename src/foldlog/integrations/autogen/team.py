@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from foldlog.errors import ConfigurationError, FoldlogError
 from foldlog.integrations.autogen.checkpoints import Checkpoint, Checkpoints
 from foldlog.integrations.autogen.hooks import Hooks, observed_factory
-from foldlog.integrations.autogen.installed import core, messages
+from foldlog.integrations.autogen.installed import base, core, messages
 from foldlog.opening import Store
 
 _AGENT: Final = "agent:"
@@ -49,6 +49,8 @@ class TeamCheckpoints(Checkpoints):
         self._idle.set()
         self._is_first = True
         self._run: dict[str, Any] = {}
+        self._is_restored = False
+        self._observed: list[Hooks] = []
         self._managers = 0
         self._failure: FoldlogError | None = None
 
@@ -87,6 +89,8 @@ class TeamCheckpoints(Checkpoints):
         finally:
             hooks.remove()
         if self._managers != 1:
+            for observed in self._observed:
+                observed.remove()
             raise ConfigurationError(
                 "a team is attached before it first runs, with the runtime that it was given, and "
                 "has a manager that selects speakers"
@@ -108,7 +112,7 @@ class TeamCheckpoints(Checkpoints):
             return None
         if _RUN not in states:
             raise ConfigurationError(f"run {self.run_id!r:.80} is not a team's")
-        self._run = states[_RUN]
+        self._run, self._is_restored = states[_RUN], True
         agents = {
             key.removeprefix(_AGENT): state
             for key, state in states.items()
@@ -127,39 +131,71 @@ class TeamCheckpoints(Checkpoints):
         run = states.get(_RUN)
         return [] if run is None else _thread_of(states.values())[run["began"] :]
 
-    async def run(self, *, task: Any = None, cancellation_token: Any = None) -> Any:
+    async def result(self) -> Any:
+        """Return the TaskResult of the run on record, with all of its messages; None until it ends.
+
+        Errors as `list`.
+        """
+        run = (await self.load()).get(_RUN)
+        if run is None or not run["ended"]:
+            return None
+        said = self._messages(await self.transcript())
+        return base().TaskResult(messages=said, stop_reason=run["stop_reason"])
+
+    async def run(
+        self,
+        *,
+        task: Any = None,
+        cancellation_token: Any = None,
+        output_task_messages: bool = True,
+    ) -> Any:
         """Run the team and return its TaskResult, as `team.run` does: see `run_stream`."""
         result: Any = None
         async with aclosing(
-            self.run_stream(task=task, cancellation_token=cancellation_token)
+            self.run_stream(
+                task=task,
+                cancellation_token=cancellation_token,
+                output_task_messages=output_task_messages,
+            )
         ) as stream:
             async for result in stream:  # noqa: B007 - the last one is the result
                 pass
         return result
 
     async def run_stream(
-        self, *, task: Any = None, cancellation_token: Any = None
+        self,
+        *,
+        task: Any = None,
+        cancellation_token: Any = None,
+        output_task_messages: bool = True,
     ) -> AsyncGenerator[Any]:
         """Run the team, and yield what `team.run_stream` does.
 
         With a task, a new run begins. Without one, the run that was restored goes on; if that had
-        ended, the team is run once more, as AutoGen does.
+        ended, its recorded `result` is all that comes.
 
         Raises:
             AppendConflict: another process runs this team. LogUnavailable, AppendUnknown: a
                 checkpoint could not be saved. The team has stopped: restart, and restore.
             Others as `team.run_stream`.
         """
-        given: list[Any] = []
-        if task is not None or not self._run or self._run["ended"]:
-            given = _given(task)
+        given = _given(task)
+        is_restored, self._is_restored = self._is_restored, False
+        if not given and is_restored and self._run["ended"]:
+            yield await self.result()
+            return
+        if given or not self._run or self._run["ended"]:
             await self._begin(given)
         elif not self._run["lengths"]:
             given = self._messages(self._run["task"])  # it was killed before its first turn ended
         self._is_first = True
         try:
             async with aclosing(
-                self._team.run_stream(task=given or None, cancellation_token=cancellation_token)
+                self._team.run_stream(
+                    task=given or None,
+                    cancellation_token=cancellation_token,
+                    output_task_messages=output_task_messages,
+                )
             ) as stream:
                 async for message in stream:
                     if hasattr(message, "stop_reason"):
@@ -189,8 +225,6 @@ class TeamCheckpoints(Checkpoints):
             self._observe_participant(agent)
 
     def _observe_manager(self, manager: Any) -> None:
-        select = manager.select_speaker
-
         async def select_speaker(thread: Sequence[Any]) -> Any:
             # Before the first turn nothing is new: the run's beginning is on record.
             if not self._is_first:
@@ -198,11 +232,11 @@ class TeamCheckpoints(Checkpoints):
             self._is_first = False
             return await select(thread)
 
-        vars(manager)["select_speaker"] = select_speaker
+        hooks = Hooks(manager, select_speaker=select_speaker)
+        select = hooks.original("select_speaker")
+        self._observed.append(hooks)
 
     def _observe_participant(self, participant: Any) -> None:
-        original = participant.on_message
-
         async def on_message(message: Any, ctx: Any) -> Any:
             self._at_work += 1
             self._idle.clear()
@@ -213,7 +247,9 @@ class TeamCheckpoints(Checkpoints):
                 if not self._at_work:
                     self._idle.set()
 
-        vars(participant)["on_message"] = on_message
+        hooks = Hooks(participant, on_message=on_message)
+        original = hooks.original("on_message")
+        self._observed.append(hooks)
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -251,9 +287,8 @@ class TeamCheckpoints(Checkpoints):
     async def _save_team(self, state: Any, run: dict[str, Any], label: str) -> None:
         team = {key: value for key, value in state.items() if key != "agent_states"}
         agents = {f"{_AGENT}{name}": kept for name, kept in state["agent_states"].items()}
-        run = {**run, "team": team}
-        await self._save({**agents, _RUN: run}, label)
-        self._run = run
+        self._run = {**run, "team": team}
+        await self._save({**agents, _RUN: self._run}, label)
 
     async def _remind_condition(self) -> None:
         """Show the condition the turns of the run again, as the team had shown them to it."""
@@ -273,12 +308,17 @@ class TeamCheckpoints(Checkpoints):
 
 
 def _given(task: Any) -> list[Any]:
-    """A task as messages, of which the team would have made some itself."""
+    """A task as messages; none for None. Raises as `team.run_stream`, before anything is saved."""
     if task is None:
         return []
     if isinstance(task, str):
         return [messages().TextMessage(content=task, source="user")]
-    return list(task) if isinstance(task, Sequence) else [task]
+    given: list[Any] = task if isinstance(task, list) else [task]
+    if not given:
+        raise ValueError("Task list cannot be empty.")
+    if not all(isinstance(each, messages().BaseChatMessage) for each in given):
+        raise ValueError("A task is a string, a BaseChatMessage or a list of BaseChatMessage.")
+    return list(given)
 
 
 def _thread_of(states: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
