@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import foldlog
 from foldlog.cli.app import app
+from foldlog.recovery import ExecutionPaused
 from foldlog.sessions import Session
 
 Use = Callable[[Session], Awaitable[None]]
@@ -68,6 +69,20 @@ class Cli:
                 await use(opened)
 
         asyncio.run(used())
+
+    async def asked(self, state_id: str, address: str) -> Any:
+        """Have an execution ask; return the answer, or None while there is none."""
+        async with foldlog.connect(**self._place) as store:
+            try:
+                async with store.recovery.execution(state_id) as run:
+                    return await run.ask(address, "which?")
+            except ExecutionPaused:
+                return None
+
+    async def paused(self, token: str, state: dict[str, Any]) -> None:
+        """Have a planner wait."""
+        async with foldlog.connect(**self._place) as store:
+            await store.save_planner_state(token, state)
 
     def start_task(self, session_id: str, task_id: str, then: Use | None = None) -> None:
         """Have a task of a session run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ COMMANDS = [
     "tasks",
     "updates",
     "steer",
+    "waiting",
+    "answer",
     "watch",
     "erase",
     "rebuild",
@@ -251,6 +254,54 @@ def test_what_was_steered_can_be_watched(cli: Cli) -> None:
     assert '{"goal":"cheaper"}' in cli(*watch).stdout
 
 
+def test_what_waits_is_listed_and_answered(cli: Cli) -> None:
+    """One line each; the decision is printed, and a second one is refused by what the first was."""
+
+    async def pause(session: Session) -> None:
+        await session.pause_task("t", reason="Go on?")
+
+    cli.start_task("s", "t", pause)
+    [item] = cli("waiting", "--json").document
+    assert (item["session_id"], item["asked"]["reason"]) == ("s", "Go on?")
+    assert f"  {item['id']}  " in cli("waiting", "--session", "s").stdout
+    assert cli("waiting", "--session", "other").stdout == ""
+    assert cli("waiting", "--after", item["id"]).stdout == ""
+    assert cli("waiting", "--follow", "--limit", "1", "--json").records == [item]
+    assert item["id"] in cli("waiting", "--follow", "--limit", "1").stdout
+
+    assert cli("answer", item["id"], "approve").stdout == "resumed\n"
+    assert cli("tasks", "s", "--json").document[0]["status"] == "RUNNING"
+    again = cli("answer", item["id"], "reject")
+    assert (again.code, again.stdout) == (1, "")
+    assert "was answered before: the task is now RUNNING" in again.stderr
+    assert cli("waiting", "--json").document == []
+
+
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        (["approve"], True),
+        (["reject"], False),
+        (["--text", "7a"], "7a"),
+        (["--value", '{"seat": 7}'], {"seat": 7}),
+    ],
+)
+def test_a_question_is_answered_from_a_shell(cli: Cli, args: list[str], answer: Any) -> None:
+    """With yes, no, a text, or JSON."""
+    assert asyncio.run(cli.asked("run", "seat")) is None
+    [item] = cli("waiting", "--json").document
+    assert cli("answer", item["id"], *args, "--json").document["decision"] == "answered"
+    assert asyncio.run(cli.asked("run", "seat")) == answer
+
+
+def test_a_pause_that_is_answered_is_printed(cli: Cli) -> None:
+    """Nobody else can have it any more."""
+    asyncio.run(cli.paused("token", {"reason": "await_input"}))
+    [item] = cli("waiting", "--json").document
+    decision, state = cli("answer", item["id"], "approve").stdout.split("\n", 1)
+    assert (decision, json.loads(state)) == ("consumed", {"reason": "await_input"})
+
+
 def test_watching_updates_and_events(imported: Cli) -> None:
     """What is there comes first, in log order."""
     updates = imported("updates", "bike-repair-0", "--json").document
@@ -287,6 +338,11 @@ def test_a_payload_over_the_limits_is_cut_and_that_is_said(cli: Cli) -> None:
         ["steer", "s", "t", "CANCEL", "--payload", "[]"],
         ["watch", "t", "--kind", "events", "--since", "x"],
         ["watch", "t", "--kind", "weather"],
+        ["waiting", "--follow", "--after", "x"],
+        ["answer", "task/s/t/1f"],
+        ["answer", "task/s/t/1f", "perhaps"],
+        ["answer", "task/s/t/1f", "approve", "--text", "yes"],
+        ["answer", "task/s/t/1f", "--value", "{"],
         ["history", "t", "--tail", "-1"],
         ["history"],
         ["nonsense"],

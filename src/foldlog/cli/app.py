@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import foldlog
+from foldlog.cli.answer import answer
 from foldlog.cli.demo import demo
 from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
@@ -22,6 +23,7 @@ from foldlog.cli.tasks import tasks
 from foldlog.cli.traces import traces
 from foldlog.cli.updates import updates
 from foldlog.cli.verify import verify
+from foldlog.cli.waiting import waiting
 from foldlog.cli.watch import watch
 
 app = typer.Typer(
@@ -42,6 +44,8 @@ app.command("diff")(diff)
 app.command("tasks")(tasks)
 app.command("updates")(updates)
 app.command("steer")(steer)
+app.command("waiting")(waiting)
+app.command("answer")(answer)
 app.command("watch")(watch)
 app.command("erase")(erase)
 app.command("rebuild")(rebuild)

@@ -1,0 +1,57 @@
+"""`foldlog answer`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.options import Target
+from foldlog.cli.output import print_json
+
+
+class Verdict(StrEnum):
+    """What a person says to a patch or a task; to a question, yes or no."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+@command
+async def answer(
+    target: Target,
+    id: Annotated[str, typer.Argument(help="The id that `foldlog waiting` shows.")],
+    verdict: Annotated[
+        Verdict | None, typer.Argument(help="For a patch, a task, or a question of yes or no.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="What a question is answered with.")] = None,
+    value: Annotated[
+        str | None, typer.Option(help="What a question is answered with, as JSON.")
+    ] = None,
+) -> None:
+    """Answer what waits for a person, once, and print what that came to."""
+    given = _answer(verdict, text, value)
+    async with target.connect() as store:
+        answered = await store.answer(id, given)
+    if target.json:
+        print_json(answered)
+        return
+    typer.echo(answered.decision)
+    if answered.state is not None:
+        print_json(answered.state)
+
+
+def _answer(verdict: Verdict | None, text: str | None, value: str | None) -> Any:
+    if [verdict, text, value].count(None) != 2:
+        raise typer.BadParameter("approve, reject, --text or --value: give one of them")
+    if verdict is not None:
+        return verdict is Verdict.APPROVE
+    if value is None:
+        return text
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from error

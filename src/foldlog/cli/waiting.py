@@ -1,0 +1,61 @@
+"""`foldlog waiting`."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.jsonable import compact
+from foldlog.cli.lines import line
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, moment, print_json, print_json_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from foldlog.models import Waiting
+
+
+@command
+async def waiting(
+    target: Target,
+    session: Annotated[str | None, typer.Option(help="Only what goes with this session.")] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Those behind this id. Without: from the oldest.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with whatever begins to wait.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 500,
+) -> None:
+    """List what waits for a person, oldest first, one a line."""
+    if follow and after is not None:
+        raise typer.BadParameter("--follow and --after: following begins with the oldest")
+    out = console()
+    async with target.connect() as store:
+        if not follow:
+            found = await store.waiting(session_id=session, after=after, limit=limit)
+        else:
+            async with aclosing(store.watch_waiting(session_id=session)) as watched:
+                async for item in watched:
+                    if target.json:
+                        print_json_line(item)
+                    else:
+                        out.print(_line(item), soft_wrap=True)
+                    limit -= 1
+                    if not limit:
+                        break
+            return
+    if target.json:
+        print_json(found)
+        return
+    for item in found:
+        out.print(_line(item), soft_wrap=True)
+
+
+def _line(item: Waiting) -> Text:
+    """Since when, as what, for whom, and what is asked."""
+    return line(moment(item.since), item.id, item.by, compact(item.asked))
