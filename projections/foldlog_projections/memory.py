@@ -16,21 +16,32 @@ class MemorySaved(msgspec.Struct, frozen=True):
     state: Content[Any]
 
 
-_UNKNOWN: Final = "_"
-"""Stands for a part of a key that is not known."""
+UNKNOWN: Final = "_"
+"""Stands for a part of a key that is not known. A known one is never written so."""
 
 
 def session_of(key: str) -> str | None:
     """The session that a memory belongs to: the last part of `<tenant>:<user>:<session>`.
 
-    None for keys of fewer parts and for an unknown session. A colon and a percent sign inside a
-    part are escaped, as `foldlog.sessions.memory.isolation` does it.
+    None for keys of fewer parts and for an unknown session.
     """
     parts = key.split(":") if isinstance(key, str) else []
-    if len(parts) < 3 or parts[-1] in ("", _UNKNOWN):
+    if len(parts) < 3 or parts[-1] in ("", UNKNOWN):
         return None
     session = parts[-1]
-    return _UNKNOWN if session == "%5F" else session.replace("%3A", ":").replace("%25", "%")
+    return UNKNOWN if session == "%5F" else session.replace("%3A", ":").replace("%25", "%")
+
+
+def key_in(key: str, session_id: str) -> str:
+    """The key of the same tenant and user in another session."""
+    return f"{key.rpartition(':')[0]}:{escaped(session_id)}"
+
+
+def escaped(part: str) -> str:
+    """A part of a key: a colon in it is its own, and separates nothing."""
+    if part == UNKNOWN:
+        return "%5F"
+    return part.replace("%", "%25").replace(":", "%3A")
 
 
 kind = Kind(

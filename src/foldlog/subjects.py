@@ -32,7 +32,9 @@ MAX_ID_BYTES: Final = 16 * 1024
 """What an id may take as UTF-8: it stands in every envelope of a hashed subject."""
 
 _OF_SESSION: Final = "session:"
-"""What the trace of a session is called begins with this, which does not count."""
+"""What the trace and the scope of a session are called begins with this, which does not count:
+they live on the session's shard.
+"""
 
 _CACHED_SUBJECTS: Final = 4_096
 
@@ -102,7 +104,9 @@ class Namespace:
 
     def _build(self, family: str, keys: tuple[str, ...]) -> Subject:
         tokens = [escape(key, f"{family} key") for key in keys]
-        shard = self._shard(tokens[0])
+        of_session = keys[0].startswith(_OF_SESSION) and keys[0] != _OF_SESSION
+        home = escape(keys[0].removeprefix(_OF_SESSION)) if of_session else tokens[0]
+        shard = self._shard(home)
         return Subject(f"{PREFIX}.{self._token}.{shard}.{family}.{'.'.join(tokens)}", shard, keys)
 
     def branch(self, family: str, first: str, *more: str) -> Branch:

@@ -11,6 +11,7 @@ import pytest
 import foldlog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
+from foldlog.scoped import Scope
 from tests.conftest import OpenStore
 from tests.support.build import event, steering, task, trajectory, update
 from tests.support.stores import EmbeddedBackend, appended
@@ -243,6 +244,82 @@ async def test_a_session_that_is_forked_meanwhile_is_not_cleared() -> None:
         await store.clear_session("session")
     assert refused.value.forks == ["fork"]
     assert (await ids(store, "session"), await ids(store, "fork")) == (["u1"], ["u1"])
+
+
+# --- what else is the session's -----------------------------------------------------------------
+
+
+async def filled(store: foldlog.Store, value: object) -> None:
+    await store.save_memory_state("acme:ann:session", {"value": value})
+    await store.scoped.write(Scope.session("session"), "small", value)
+    await store.scoped.write(Scope.session("session"), "large", str(value) * 300_000)
+    await store.scoped.write(Scope.session("session"), f"only {value}", value)
+
+
+async def held(store: foldlog.Store, session: str) -> dict[str, object]:
+    scope = Scope.session(session)
+    keys = await store.scoped.list(scope, consistency="strong")
+    found = {key: await store.scoped.read(scope, key, consistency="strong") for key in keys}
+    memory = await store.load_memory_state(f"acme:ann:{session}", consistency="strong")
+    return found | ({} if memory is None else {"memory": memory["value"]})
+
+
+def one(value: object) -> dict[str, object]:
+    return {"small": value, "large": str(value) * 300_000, f"only {value}": value, "memory": value}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_a_fork_has_its_origins_scope_and_memory(reopen: OpenStore, shards: int) -> None:
+    store = await reopen(shards=shards)
+    await filled(store, 1)
+    then = await store.position()
+    await filled(store, 2)
+    child = await store.fork("session", at=then)
+    grandchild = await store.fork(child)
+    for reader in (store, await reopen(shards=shards)):
+        for fork in (child, grandchild):
+            assert await held(reader, fork) == one(1)
+        assert await held(reader, "session") == one(2) | {"only 1": 1}
+
+    scope = Scope.session(child)
+    version = await store.scoped.entry(scope, "small")
+    assert version is not None
+    await store.scoped.write(scope, "small", 3, expected=version.version)
+    await store.scoped.write(scope, "new", 3)
+    await store.scoped.delete(scope, "large")
+    await store.save_memory_state(f"acme:ann:{child}", {"value": 3})
+    for reader in (store, await reopen(shards=shards)):
+        assert await held(reader, child) == {"small": 3, "only 1": 1, "new": 3, "memory": 3}
+        assert await held(reader, grandchild) == one(1)
+        assert await held(reader, "session") == one(2) | {"only 1": 1}
+    assert (await store.rebuild()).differing == ()
+
+
+async def test_clearing_a_fork_leaves_its_origins_scope_and_memory(store: foldlog.Store) -> None:
+    await filled(store, 1)
+    await store.save_planner_state("token", {"n": 1}, session_id="session")
+    await store.fork("session", into="fork")
+    await store.save_planner_state("own", {"n": 2}, session_id="fork")
+    assert await held(store, "fork") == one(1)
+    assert (await store.erase_session("fork")).readable == ()
+    assert await held(store, "fork") == {}
+    assert await held(store, "session") == one(1)
+    assert await store.load_planner_state("own") is None
+    assert await store.load_planner_state("token") == {"n": 1}
+    assert (await store.erase_session("session")).readable == ()
+    assert await held(store, "session") == {}
+
+
+async def test_what_forks_share_is_not_deleted(store: foldlog.Store) -> None:
+    await filled(store, 1)
+    await store.fork("session", into="fork")
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.delete(foldlog.kinds.memory("acme:ann:session"))
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.scoped.clear(Scope.session("session"))
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.scoped.clear(Scope.session("session"), "small")
+    assert await held(store, "fork") == one(1)
 
 
 # --- clearing -----------------------------------------------------------------------------------

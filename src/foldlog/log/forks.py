@@ -88,7 +88,9 @@ class ForkedLog(Relay):
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
     ) -> Record | None:
-        """Of a fork without records of its own: the last that it shares, at the fork's place."""
+        """Of a fork without records of its own: the last that it shares, and what makes it a fork,
+        as one record at the fork's place.
+        """
         record = await self.below.last(subject, strong=strong, upto=upto)
         fork = None if record is None else forked(subject, record)
         if record is None or fork is None or len(record.envelopes) > 1:
@@ -96,7 +98,7 @@ class ForkedLog(Relay):
         shared = await self.last(self._parent(subject, fork), upto=fork.seq)
         if shared is None:
             return record
-        return record._replace(envelopes=cut(shared, fork.reach).envelopes)
+        return record._replace(envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
 
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         """The record that makes a subject a fork comes without `previous`: read the log."""

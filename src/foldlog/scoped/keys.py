@@ -37,8 +37,8 @@ from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.ownership import Ownership
 from foldlog.store.primitives import At, Decided
+from foldlog.store.removal import Removal
 from foldlog.store.restoring import restoring
 from foldlog.store.scopes import claim_of, clear_key, clear_scope
 from foldlog.subjects import Subject
@@ -60,7 +60,7 @@ Moment = Position | LogPosition | dt.datetime
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Ownership, blobs: BlobStore, cache: Cache) -> None:
+    def __init__(self, journal: Removal, blobs: BlobStore, cache: Cache) -> None:
         self.journal = journal
         self.cache = cache
         self._blobs = blobs
@@ -245,8 +245,9 @@ class Keys:
         await self.journal.add_belongings(session_id, *keys)
 
     async def clear(self, scope: Scope, key: str | None = None) -> None:
-        """Erase a scope, or one key of it. Errors as `clear_scope`."""
+        """Erase a scope, or one key of it. Errors as `refuse_if_forked` and `clear_scope`."""
         name = checked_scope(scope).subject_key
+        await self.journal.refuse_if_forked(scopes.kind(name))
         if key is None:
             await clear_scope(self.journal, self._blobs, name)
         else:

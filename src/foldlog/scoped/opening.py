@@ -11,11 +11,11 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.store import ScopedStore
 from foldlog.scoped.transient import Transient
 from foldlog.store.blobs import BlobStore
-from foldlog.store.ownership import Ownership
+from foldlog.store.removal import Removal
 
 
 def scoped(
-    journal: Ownership, blobs: BlobStore, *, max_bytes: int, directory: Path | None
+    journal: Removal, blobs: BlobStore, *, max_bytes: int, directory: Path | None
 ) -> ScopedStore:
     """Return the ScopedStore over a store's log.
 

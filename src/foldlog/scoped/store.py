@@ -254,6 +254,7 @@ class ScopedStore(ScopedReader):
         this process, and the files that it shares with others.
 
         Raises:
+            SessionHasForks: it is a session's, and shared with forks. Nothing was erased.
             LogUnavailable, AppendUnknown, SearchFailed: some may remain; clearing again is safe.
         """
         await self._keys.clear(scope, key)

@@ -10,9 +10,10 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
-from foldlog.envelope import CLEARED, FORKED, draft, upsert_id
+from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
 from foldlog.errors import ConfigurationError, PastErased, SessionExists, UnknownMoment
 from foldlog.kind import Key
 from foldlog.log import moments
@@ -23,8 +24,9 @@ from foldlog.store.moments import When, named
 from foldlog.store.operation import operation
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided
+from foldlog.store.scopes import Contents, contents, scope_of_session
 from foldlog.subjects import Subject, checked_id
-from foldlog_projections import lineage
+from foldlog_projections import lineage, scoped, scopes
 from foldlog_projections.lineage import Began, Fork
 
 
@@ -38,10 +40,11 @@ class Forks(Lineages):
         """Begin a session that holds what another one held at a moment; return its id.
 
         Each goes on from there on its own. The fork's tasks, updates, steering, traces,
-        trajectories and artifacts are the origin's, by the same ids, and read as its own. A trace
-        has one history, whichever session lists it: go on under a new trace id. Memory and pauses
-        belong to no session. At once, also inside `atomic()`. While the fork lives, its origin
-        cannot be cleared.
+        trajectories, artifacts, memory and `Scope.session` are the origin's, by the same ids, and
+        read as its own. A trace has one history, whichever session lists it: go on under a new
+        trace id. So it is with executions, agents, pauses and whatever else belongs to the origin
+        under an id of its own: the fork lists it, and clearing the fork leaves it. At once, also
+        inside `atomic()`. While the fork lives, its origin cannot be cleared.
 
         Args:
             at: as `Store.at` takes it. None: now.
@@ -67,28 +70,48 @@ class Forks(Lineages):
             position = (await moments.resolve(log, named(at, log.namespace))).position
         reach = position.shards[parent.shard]
         began = dump(Began(session_id, str(position)))
-        shared = dump(Forked((session_id,), reach.seq, reach.index))
+
+        def forked(*keys: str) -> tuple[Draft, ...]:
+            body = dump(Forked(keys, reach.seq, reach.index))
+            return (draft(FORKED, body, id=upsert_id(body)),)
+
         views = [self.subject(kind, name) for kind in self.session_kinds]
         appends = [
             Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0),
-            *(Append(each, (draft(FORKED, shared, id=upsert_id(shared)),), 0) for each in views),
+            *(Append(each, forked(session_id), 0) for each in views),
         ]
+        keys = list[Append]()
+        scope, origins = scope_of_session(name), scope_of_session(session_id)
+        held = Contents()
+        with suppress(PastErased):  # a scope that was erased since is no longer shared
+            held = await contents(self, origins, self.log_at(position))
+        if held.head:
+            appends.append(Append(self.subject(scopes.kind, scope), forked(origins), 0))
+            keys = [
+                Append(self.subject(scoped.kind, scope, key), forked(origins, key))
+                for key in held.keys
+            ]
 
         def begin(at: At) -> dict[Key[Any], Decided]:
             if at.folded.state.cleared_at > reach.seq:
                 reason = f"it was cleared at sequence {at.folded.state.cleared_at}"
                 raise PastErased(session_id, reason)
-            forked = draft(lineage.FORKED, dump(Fork(name)), id=f"forked:{name}")
-            return {lineage.kind(session_id): Decided([forked], name)}
+            shares = draft(lineage.FORKED, dump(Fork(name)), id=f"forked:{name}")
+            return {lineage.kind(session_id): Decided([shares], name)}
 
         async def check_unused() -> None:
             if any(await self._lasts(log, [append.subject for append in appends])):
                 raise SessionExists(name)
 
-        origins = [self.subject(kind, session_id) for kind in self.session_kinds]
-        lasts = await self._lasts(self.log_at(position), origins)
-        if all(each is None or each.envelopes[-1].type in (CLEARED, FORKED) for each in lasts):
+        parents = [self.subject(kind, session_id) for kind in self.session_kinds]
+        lasts = await self._lasts(self.log_at(position), parents)
+        types = {e.type for each in lasts if each is not None for e in each.envelopes}
+        if not held.keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
+        if keys:
+            await check_unused()
+            # Nobody looks at keys that their scope does not name yet, however many there are.
+            await log.append(keys)
         await self.decide_drafts(
             [lineage.kind(session_id)], begin, also=appends, on_conflict=check_unused
         )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog.envelope import Recorded
+from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import mapping
 from foldlog.store.restoring import restore
-from foldlog.views import Consistency
+from foldlog.views import Consistency, refold
 from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
 
 
-class Memory(Ownership):
+class Memory(Lineages):
     """Short-term memory by key, `"{tenant}:{user}:{session}"`: it belongs to that session."""
 
     @operation(nothing, writes=True)
@@ -27,6 +28,25 @@ class Memory(Ownership):
     async def load_memory_state(
         self, key: str, *, consistency: Consistency = "session"
     ) -> dict[str, Any] | None:
-        """Return the last state of `key`, or None. Errors as `load_history`."""
+        """Return the last state of `key`, or None. Errors as `load_history`.
+
+        A fork has its origin's until it saves its own.
+        """
         folded = await self.read(memory.kind, key, consistency=consistency)
-        return None if folded.state is None else restore(MemorySaved, folded.state).state
+        saved = folded.state
+        if saved is None and not folded.cleared_at:
+            saved = await self._origins(key, consistency)
+        return None if saved is None else restore(MemorySaved, saved).state
+
+    async def _origins(self, key: str, consistency: Consistency) -> Recorded | None:
+        """What a fork shares: the last state of its origin's memory, up to the fork."""
+        while session_id := memory.session_of(key):
+            origin = (await self.lineage_of(session_id, consistency)).shared
+            if origin is None:
+                break
+            key = memory.key_in(key, origin.session_id)
+            subject = self.subject(memory.kind, key)
+            folded = await refold(self.origin_log(origin), memory.kind, subject)
+            if folded.state is not None or folded.cleared_at:
+                return folded.state
+        return None

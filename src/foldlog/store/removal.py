@@ -18,13 +18,14 @@ from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import Primitives
-from foldlog.store.scopes import clear_key, clear_scope
+from foldlog.store.scopes import clear_key, clear_scope, session_of_scope
 from foldlog.store.tombstones import clear_view
 from foldlog_projections import (
     agentlist,
     agentshares,
     agentstates,
     artifacts,
+    memory,
     scoped,
     scopes,
     statelist,
@@ -62,13 +63,26 @@ class Removal(Lineages):
         kind = key.kind
         if kind.of is not None:
             raise PayloadError(kind.name, f"delete from {kind.of.name}, which it folds")
-        if kind.owner == "session":
-            forks = (await self.lineage_of(key.keys[0], "strong")).forks
-            if forks:
-                raise SessionHasForks(key.keys[0], sorted(forks))
+        await self.refuse_if_forked(key)
         await self._remove(key, remember=False)
         if kind in (scoped.kind, scopes.kind):
             await self._forget_scope(key.keys[0])
+
+    async def refuse_if_forked(self, key: Key[Any]) -> None:
+        """Refuse to remove what forks share.
+
+        Raises:
+            SessionHasForks: the view stands under a session's id, and the session has forks.
+        """
+        name = key.keys[0]
+        session_id = name if key.kind.owner == "session" else None
+        if key.kind is memory.kind:
+            session_id = memory.session_of(name)
+        elif key.kind in (scoped.kind, scopes.kind):
+            session_id = session_of_scope(name)
+        forks = (await self.lineage_of(session_id, "strong")).forks if session_id else ()
+        if session_id and forks:
+            raise SessionHasForks(session_id, sorted(forks))
 
     async def _remove_all(self, views: Sequence[Key[Any]]) -> None:
         """Remove views; late repetitions of what sessions and traces held are refused."""

@@ -9,7 +9,7 @@ import msgspec
 from foldlog import envelope
 from foldlog.envelope import Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
-from foldlog.log.port import Append
+from foldlog.log.port import Append, Log
 from foldlog.store.blobs import BlobStore
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import Primitives
@@ -25,6 +25,12 @@ from foldlog_projections.scopes import Deleted
 def scope_of_session(session_id: str) -> str:
     """The subject key of a session's own scope, which `Scope.session` gives it."""
     return f"session:{session_id}"
+
+
+def session_of_scope(name: str) -> str | None:
+    """The session whose own scope that subject key is; None for any other scope."""
+    prefix = scope_of_session("")
+    return name.removeprefix(prefix) if name.startswith(prefix) else None
 
 
 def claim_of(scope: str, key: str, version: str) -> Claim:
@@ -72,8 +78,8 @@ class Contents:
                 self.keys, self.blobs = {}, {}
 
 
-async def contents(store: Primitives, name: str) -> Contents:
-    """Read all changes of a scope, by its subject key.
+async def contents(store: Primitives, name: str, log: Log | None = None) -> Contents:
+    """Read all changes of a scope, by its subject key; in another log than the store's, if given.
 
     Where some cannot be read, the rest counts, and what the log lists of the scope's keys.
 
@@ -81,14 +87,15 @@ async def contents(store: Primitives, name: str) -> Contents:
         LogUnavailable: the log could not be read.
     """
     found, subject = Contents(), store.subject(scopes.kind, name)
+    log = store.forked_log if log is None else log
     try:
-        async with aclosing(store.forked_log.read(subject)) as pages:
+        async with aclosing(log.read(subject)) as pages:
             async for page in pages:
                 for change in (each for record in page for each in record.envelopes):
                     found.take(change)
     except LogCorrupt:
         found = Contents()
-        async with aclosing(readable(store.forked_log, subject)) as changes:
+        async with aclosing(readable(log, subject)) as changes:
             async for some in changes:
                 for change in some:
                     with suppress(LogCorrupt):

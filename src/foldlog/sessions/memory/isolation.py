@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from foldlog.errors import ConfigurationError
 from foldlog.sessions.errors import MemoryKeyMissing
-
-_UNKNOWN: Final = "_"
-"""Stands for what is not known, where that is allowed. What is known is never written so."""
-
-_ESCAPES: Final = {"%": "%25", ":": "%3A"}
+from foldlog_projections.memory import UNKNOWN, escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +45,7 @@ class MemoryIsolation:
             return escaped(value)
         if self.require_explicit_key:
             raise MemoryKeyMissing(path)
-        return _UNKNOWN
-
-
-def escaped(part: str) -> str:
-    """A part of a key: a colon in it is its own, and separates nothing."""
-    if part == _UNKNOWN:
-        return "%5F"
-    return "".join(_ESCAPES.get(character, character) for character in part)
+        return UNKNOWN
 
 
 def _found(tool_context: Mapping[str, Any], path: str) -> str | None:
