@@ -67,14 +67,19 @@ class Term(NamedTuple):
 
 @dataclass(slots=True)
 class Content:
-    """`copies` are stored, by id. `loose`: copies that nobody claims, being stored or
-    removed, with the time at which each became that.
+    """`copies` are stored, by id. `loose`: copies that nobody claims, with the time at which the
+    save of each began; 0 for those that were released, which nobody claims again.
     """
 
     size: int = 0
     claims: dict[Claim, Term] = field(default_factory=dict)
     copies: dict[str, Term] = field(default_factory=dict)
     loose: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def released(self) -> list[str]:
+        """The copies that anybody may remove now."""
+        return [copy for copy, since in self.loose.items() if not since]
 
     def copy_until(self, time: float) -> str:
         """A copy that lasts until then, in Unix seconds; "" if there is none."""
@@ -100,7 +105,7 @@ def apply(state: Content, envelope: Recorded, /) -> Content:
     else:
         state.claims.pop(record.claim, None)
         if record.is_last or not state.claims:
-            state.loose |= dict.fromkeys(state.copies, now)
+            state.loose |= dict.fromkeys(state.copies, 0.0)
             state.claims, state.copies = {}, {}
     return state
 
@@ -109,5 +114,6 @@ kind = Kind(
     "blobs",
     keys=("sha256",),
     records={BEGUN: Begun, CLAIMED: Claimed, RELEASED: Released},
+    version=2,
     fold=Fold(Content, apply, state=Content, takes="envelope"),
 )

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
+import msgspec
 import pytest
+from pydantic import BaseModel
 
 import foldlog
-from tests.support.build import update
+from foldlog import ArtifactScope
+from foldlog.envelope import draft
+from foldlog.scoped import Scope
+from foldlog.store.spool import Drafts, Place
+from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Frame, Segment, encode_frame
+from foldlog.views.snapshot import DUE_ENVELOPES
+from foldlog_projections import agentstates, states
+from foldlog_projections.updates import UpdateSaved
+from tests.support.build import task, update
+from tests.support.workers import starting
 
 SECRET = "4929 1234 5678 9012 belongs to nobody"
 
@@ -47,3 +59,99 @@ async def test_no_file_holds_what_was_erased(tmp_path: Path, steps: str) -> None
     async with foldlog.connect(path=tmp_path) as store:
         assert await store.list_updates("session") == []
         assert len(await store.list_updates("other")) == 100
+
+
+class Cart(BaseModel):
+    items: list[str]
+
+
+async def fill_every_place(store: foldlog.Store, text: str) -> None:
+    """Puts a text wherever a session's may stand, and leaves older versions behind."""
+    long = text * 20_000  # longer than an envelope holds
+    await store.save_update(update("u", "trip", content=text))
+    for number in range(5):
+        await store.save_memory_state("acme:ann:trip", {"n": number, "card": text})
+    await store.save_planner_state("token", {"card": text}, session_id="trip")
+    scope, artifacts = Scope.session("trip"), ArtifactScope(session_id="trip")
+    for value in (text, f"{text}!", long):
+        await store.scoped.write(scope, "key", value)
+        await store.scoped.search(scope, "nobody", 1)
+    await store.scoped.write(scope, "small", text)
+    await store.artifact_store.put_text(long, scope=artifacts)
+    deleted = await store.artifact_store.put_text(f"{long}!", scope=artifacts)
+    await store.artifact_store.delete(deleted.id)
+    async with store.agents.turn("shop/1") as turn:
+        turn.update("cart", Cart(items=[text]))
+    async with store.recovery.execution("booking") as run:
+        for address, result in (("small", text), ("large", long)):
+            await run.run(address, _returned, result)
+    for key in (agentstates.kind("default", "shop/1"), states.kind("booking")):
+        await store.belong("trip", key)
+    await fill_until_snapshots(store, text)
+
+
+async def _returned(result: str) -> str:
+    return result
+
+
+async def fill_until_snapshots(store: foldlog.Store, text: str) -> None:
+    """Puts a text into a view of many keys, until its snapshot was replaced."""
+    snapshots = store.hot_views.snapshots
+    assert snapshots is not None
+    for start in range(0, 4 * DUE_ENVELOPES, DUE_ENVELOPES // 2):
+        ids = range(start, start + DUE_ENVELOPES // 2)
+        async with store.atomic():
+            for number in ids:
+                await store.save_task(task(f"t{number}", "trip", description=text))
+        await store.list_tasks("trip", consistency="strong")
+        await snapshots.settle()
+
+
+@pytest.mark.parametrize("kills", [False, True], ids=["erased", "killed between, and erased again"])
+async def test_no_file_holds_what_stood_in_any_place(tmp_path: Path, kills: bool) -> None:
+    worker = Path(__file__).with_name("eraser.py")
+    async with foldlog.connect(path=tmp_path) as store:
+        await fill_every_place(store, SECRET)
+        held = files_with(tmp_path)
+        for part in ("_0/msgs", "_blobs/msgs", "_snapshots/msgs", "search/"):
+            assert any(part in name for name in held), part
+        if kills:
+            async with starting(worker, tmp_path, "trip") as start:
+                for request in (1, 2, 5, 9):  # each goes on where the one before ended
+                    killed = await start(request)
+                    assert await killed.hear_rest() == []
+                    assert await killed.process.wait() == -signal.SIGKILL
+        erased = await store.erase_session("trip")
+        assert (erased.readable, erased.on_disk or 0, files_with(tmp_path)) == ((), 0, [])
+    assert files_with(tmp_path) == []
+
+
+async def test_no_spool_file_holds_what_was_erased(tmp_path: Path) -> None:
+    """What the log refused, and what a killed writer left while the store was open."""
+    place = Place.of_embedded(None, tmp_path, "default")
+    async with foldlog.connect(path=tmp_path) as store:
+        for suffix in (SUFFIX, REFUSED, DAMAGED):
+            file = Segment.create(*place, suffix=suffix)
+            frames = [spooled(False, "trip", SECRET), spooled(False, "other", "kept")]
+            frames.append(spooled(True, "trip", SECRET))
+            file.append([encode_frame(frame) for frame in frames], 3)
+            file.release()
+        alone = Segment.create(*place, suffix=REFUSED)
+        alone.append([encode_frame(spooled(False, "trip", SECRET))], 1)
+        alone.release()
+        assert len(files_with(tmp_path)) == 4
+        await store.erase_session("trip")
+        assert files_with(tmp_path) == []
+        assert len(files_with(tmp_path, "kept")) == 3
+        assert len(list((tmp_path / "spool").iterdir())) == 3
+    async with foldlog.connect(path=tmp_path) as store:
+        assert [u.content for u in await store.list_updates("other")] == ["kept"]
+        assert await store.list_updates("trip") == []
+
+
+def spooled(atomic: bool, session: str, content: str) -> Frame:
+    made = UpdateSaved(session, "task", "u", "PROGRESS", content, "2026-01-01T00:00:00+00:00")
+    body = msgspec.msgpack.encode(made)
+    saved = Drafts("updates", (session,), (draft("update.saved", body, id="u"),))
+    other = Drafts("tasks", ("third",), (draft("task.saved", b"\xc0", id="x"),))
+    return Frame(atomic, (saved, other) if atomic else (saved,))

@@ -53,4 +53,7 @@ def _show(erased: Erased) -> None:
         return
     out.print(f"read back {erased.looked_at:,} subjects in every way there is: nothing can be read")
     if erased.on_disk:
-        out.print("the server's files still hold parts of it, which no request reaches")
+        parts = f"files of the data directory hold {erased.on_disk:,} part(s) of it"
+        out.print(f"{parts}, or somebody else has saved the same", style="red")
+    elif erased.on_disk == 0:
+        out.print("no file of the data directory holds a part of it")

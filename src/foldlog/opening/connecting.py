@@ -263,6 +263,7 @@ async def _store(settings: Settings, backend: Backend) -> Store:
     outbox = Outbox(backend.log, Spool(settings.place, settings.spool_bytes))
     try:
         await outbox.recover()
+        backend = backend._replace(place=settings.place)
         if settings.degrades:
             return Store(backend._replace(outbox=outbox), settings.options)
         await outbox.close()

@@ -140,7 +140,7 @@ class Standby:
         self._outbox = Outbox(log, Spool(place, limit))
         self._logged: str | None = None
         self._connecting: asyncio.Task[None] | None = None
-        backend = Backend(log, StandbyBlobs(log), outbox=self._outbox, loop=loop)
+        backend = Backend(log, StandbyBlobs(log), outbox=self._outbox, place=place, loop=loop)
         self.store = Store(backend, options)
         self.store.on_close(self.close)
 

@@ -138,6 +138,9 @@ class Store(Inbox, BaseStore):
 
         return PatchSource(self) if kind is WaitingKind.PATCH else TaskSource(self)
 
+    async def _forget_state_artifacts(self, state_id: str) -> None:
+        await self.recovery.artifacts.delete_artifacts_of(state_id)
+
     async def _forget_scope(self, scope: str | None) -> None:
         if "scoped" in vars(self) or self.backend.server is not None:
             from foldlog.scoped import Scope

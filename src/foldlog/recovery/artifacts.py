@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -130,6 +131,22 @@ class ArtifactBackend:
             return False
         return await self._blobs.release(named.sha256, _claim(artifact_id)) is not None
 
+    async def delete_artifacts_of(self, state_id: str) -> None:
+        """Remove the artifacts to which this state refers and no other one does.
+
+        It looks at every state if this one refers to any; where a state cannot be read, they are
+        left to `collect_garbage`. An execution that saves the same content at the same moment may
+        lose it. Erasing a session calls this for each execution that belongs to the session.
+
+        Raises:
+            LogUnavailable, AppendUnknown: some may remain; calling again is safe.
+        """
+        with suppress(LogCorrupt):
+            referred = artifacts_of(await read_state(self._store, state_id))
+            kept = await self._referred_to(but=state_id) if referred else set()
+            for artifact_id in referred - kept:
+                await self.delete_artifact(artifact_id)
+
     async def exists(self, artifact_id: str) -> bool:
         """Return whether there is an artifact of that id. Errors as `load_artifact`."""
         named = await self._named(artifact_id)
@@ -186,10 +203,12 @@ class ArtifactBackend:
         removed = [claim.id for claim, _ in collected if claim.family == stateartifacts.kind.name]
         return Garbage(tuple(removed), sum(freed for _, freed in collected))
 
-    async def _referred_to(self) -> set[str]:
+    async def _referred_to(self, *, but: str = "") -> set[str]:
+        """The ids of the artifacts to which states refer; `but` is a state that does not count."""
         referred: set[str] = set()
         for listed in await listed_states(self._store):
-            referred |= artifacts_of(await read_state(self._store, listed.state_id))
+            if listed.state_id != but:
+                referred |= artifacts_of(await read_state(self._store, listed.state_id))
         return referred
 
     def _encoded(self, method: str, artifact: Any, artifact_id: str | None = None) -> Encoded:

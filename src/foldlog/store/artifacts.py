@@ -277,8 +277,12 @@ class Artifacts:
             await self._clear(subject.keys, remember=False)
 
     async def _clear(self, keys: Keys, *, remember: bool = True) -> None:
-        held = await clear_view(self._store, Key(artifacts.kind, keys), remember=remember)
-        await self._release(keys, list(held.values()))
+        # The bytes first: only the view leads to them, should this be interrupted.
+        folded = await self._store.read_what_can_be(artifacts.kind, *keys)
+        released = {held.id for held in folded.state.values()}
+        await self._release(keys, list(folded.state.values()), are_kept=False)
+        left = await clear_view(self._store, Key(artifacts.kind, keys), remember=remember)
+        await self._release(keys, [held for held in left.values() if held.id not in released])
 
     def _going(
         self, folded: Folded[dict[str, Held]], made: Saved, id: str
@@ -312,19 +316,22 @@ class Artifacts:
             await self._store.append_drafts((self._store.subject(artifacts.kind, *keys), drafts))
             return gone
 
-    async def _release(self, keys: Keys, gone: Sequence[Held]) -> None:
-        """Release the bytes of what the log no longer holds: nothing yet, in an atomic block."""
-        standing = await self._standing(keys) if gone else set()
+    async def _release(self, keys: Keys, gone: Sequence[Held], *, are_kept: bool = True) -> None:
+        """Release the bytes of what the log no longer holds: nothing yet, in an atomic block.
+
+        `are_kept`: not what the session still holds, either.
+        """
+        standing = await self._standing(keys, own=are_kept) if gone else set()
         for held in gone:
             if held.id not in standing:
                 claim = Claim(artifacts.kind.name, session_keys(held.saved.scope), held.id)
                 await self._blobs.release(held.saved.sha256, claim)
 
-    async def _standing(self, keys: Keys) -> set[str]:
-        """The ids of all saves that a session holds, or one that it shares artifacts with."""
+    async def _standing(self, keys: Keys, *, own: bool = True) -> set[str]:
+        """The ids of all saves that a session holds, if `own`, or one that it shares them with."""
         relatives = await self._store.relatives(keys[0]) if len(keys) == 1 else []
         standing: set[str] = set()
-        for each in (keys, *((relative,) for relative in relatives)):
+        for each in (*([keys] if own else []), *((relative,) for relative in relatives)):
             folded = await self._store.read(artifacts.kind, *each, consistency="strong")
             standing |= {held.id for held in folded.state.values()}
         return standing

@@ -104,6 +104,8 @@ class BlobStore:
     ) -> int | None:
         """Take a claim away, and the bytes with the last one; return how many bytes went.
 
+        Repeating one that was interrupted removes the bytes that it has left.
+
         None if there is no such claim, or none as old: `claimed_before`, in Unix seconds by the
         log's clock.
 
@@ -116,6 +118,7 @@ class BlobStore:
         def decide(content: Content) -> Draft | None:
             nonlocal freed, copies
             if claim not in content.claims or content.claims[claim].since >= claimed_before:
+                freed, copies = 0, content.released  # of a release that was cut short
                 return None
             now = time.time()
             others = (term for other, term in content.claims.items() if other != claim)
@@ -123,10 +126,10 @@ class BlobStore:
             freed, copies = (content.size, list(content.copies)) if is_last else (0, [])
             return _drafted(blobs.RELEASED, Released(claim, is_last))
 
-        if not await self._decide(sha256, decide):
-            return None
-        await self._remove(sha256, copies)
-        return freed
+        is_released = bool(await self._decide(sha256, decide))
+        if copies:
+            await self._remove(sha256, copies)
+        return freed if is_released else None
 
     async def read(self, sha256: str) -> Content:
         """Return a content as of now. Use it before the next await; never change it."""

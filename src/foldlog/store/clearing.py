@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from foldlog.envelope import CLEARED, draft
-from foldlog.errors import LogCorrupt
+from foldlog.errors import ConfigurationError, LogCorrupt
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
 from foldlog.store.belonging import MARKER
 from foldlog.store.operation import nothing, operation
 from foldlog.store.removal import Removal
 from foldlog.store.scopes import contents, scope_of_session
+from foldlog.store.spool import Drafts
 from foldlog.store.tombstones import bury, clear_view
 from foldlog.store.waiting import forget_views
 from foldlog.subjects import Subject
@@ -57,6 +58,8 @@ class Clearing(Removal):
             InvalidId: the id is empty.
             SessionHasForks: sessions that were forked from it still share it. Nothing was removed.
             LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
+            ConfigurationError: so, because the server denies deletes or a spool file cannot be
+                written.
         """
         origin = await self.close_lineage(session_id)
         marker = self.subject(MARKER, session_id)
@@ -75,6 +78,7 @@ class Clearing(Removal):
         await forget_views(self, [*views, *late])
         for scope in {key.keys[0] for key in views if key.kind in (scoped.kind, scopes.kind)}:
             await self._forget_scope(scope)
+        await self._forget_spooled(session_id, [*views, *late])
         if origin is not None:
             await self.leave_origin(session_id, origin)
             await clear_view(self, lineage.kind(session_id), remember=False)
@@ -162,6 +166,28 @@ class Clearing(Removal):
 
     def _views_of(self, belonging: Iterable[Belonging]) -> list[Key[Any]]:
         return [Key(self.kinds.get(each.kind) or _unknown(each), each.keys) for each in belonging]
+
+    async def _forget_spooled(self, session_id: str, views: Iterable[Key[Any]]) -> None:
+        """Remove what is a session's from spool files: what was refused, and of killed writers."""
+        place = self.backend.place
+        if place is None:
+            return
+        known = {(key.kind.family, key.keys) for key in views}
+        families = {kind.family for kind in self.kinds_of("session")}
+        scope = scope_of_session(session_id)  # also the name of its own trace
+
+        def is_erased(drafts: Drafts) -> bool:
+            first = drafts.keys[0]
+            is_own = first == scope or (first == session_id and drafts.family in families)
+            return is_own or (drafts.family, drafts.keys) in known
+
+        try:
+            await asyncio.to_thread(place.erase, is_erased)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the spool directory {place.directory} may still hold what was cleared "
+                f"({error}): see to it that it can be written, and clear again"
+            ) from error
 
     async def _holds(self, session_id: str) -> bool:
         try:

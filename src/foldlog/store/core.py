@@ -32,7 +32,7 @@ from foldlog.store.operation import Calls
 from foldlog.store.options import StoreOptions
 from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
-from foldlog.store.spool import Outbox, Spooled
+from foldlog.store.spool import Outbox, Place, Spooled
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
 from foldlog_projections.fold import Folded, Projection
@@ -74,6 +74,7 @@ class Backend(NamedTuple):
 
     Attributes:
         outbox: the way of an append to the log, where the store degrades.
+        place: where spools of the log are on this machine, also where the store has none.
         server: the embedded server that holds the log.
         loop: the event loop that alone may use the log; None where any may.
     """
@@ -82,6 +83,7 @@ class Backend(NamedTuple):
     blobs: Blobs
     snapshots: SnapshotStore | None = None
     outbox: Outbox | None = None
+    place: Place | None = None
     server: EmbeddedServer | None = None
     loop: asyncio.AbstractEventLoop | None = None
 

@@ -1,7 +1,7 @@
 """Erasure: a session is cleared, and whether nothing of it can be read is looked for, not assumed.
 
 1. List what there is: views, artifacts, blobs. 2. Clear it. 3. Read all of it again in every way:
-views, raw records, snapshots, bytes. 4. Look for parts of it in the embedded server's files.
+views, raw records, snapshots, bytes. 4. Look for parts of it in the embedded server's directory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Erased(NamedTuple):
 
     `removed` counts envelopes by family, `looked_at` subjects. `generation` is the sequence of the
     session's tombstone. `readable` names what can still be read: nothing, unless somebody saved
-    meanwhile. `on_disk` counts parts of it in the embedded server's files, which no request
-    reaches; None without such files.
+    meanwhile. `on_disk` counts parts of it that files of the embedded server's data directory hold:
+    0, unless somebody else has saved the same. None: nothing was looked for, because the server is
+    elsewhere or there was nothing to remove.
     """
 
     session_id: str
@@ -86,7 +87,7 @@ class Erasure(Clearing):
         marker = await self.forked_log.last(self.subject(MARKER, session_id))
         on_disk = None
         if self.backend.server is not None:
-            directory = self.backend.server.path / "jetstream"
+            directory = self.backend.server.path
             on_disk = await asyncio.to_thread(survey.fragments.found_below, directory)
         trace_views = (key for key in survey.views if key.kind.owner == "trace")
         return Erased(

@@ -1,44 +1,47 @@
-"""Parts of what was erased, to be looked for in files: few, each too long to be there by chance.
-
-A server that was told to purge need not have overwritten anything. No request reaches those bytes,
-but whoever reads the disk does, so an operator should know.
-"""
+"""Parts of what was erased, to be looked for in files: few, each too long to be there by chance."""
 
 from __future__ import annotations
 
+import math
 import mmap
 from pathlib import Path
 from typing import Final
 
-_LENGTH: Final = 64
+_LENGTH: Final = 96
+"""Bytes of a part: more than a SHA-256 in hexadecimal, which stays in the subject of a content."""
+
 _SHORTEST: Final = 16
 _MOST: Final = 256
 
 
 class Fragments:
-    """Up to 256 parts of at most 64 bytes, the first that were added."""
+    """Parts of at most 96 bytes; 256 of them are looked for, evenly chosen."""
 
     def __init__(self) -> None:
-        self._parts: set[bytes] = set()
+        self._parts: dict[bytes, None] = {}
 
     def add(self, data: bytes) -> None:
-        """Take a part of `data`, if it is long enough and there are not enough already."""
-        if len(data) >= _SHORTEST and len(self._parts) < _MOST:
+        """Take a part of `data`, if it is long enough."""
+        if len(data) >= _SHORTEST:
             # Its end: payloads of one type begin alike.
-            self._parts.add(data[-_LENGTH:])
+            self._parts[data[-_LENGTH:]] = None
 
-    def found_below(self, directory: Path) -> int:
-        """Return how many parts stand in files below `directory`. Reads all of them: blocks.
+    def found_below(self, directory: Path) -> int | None:
+        """Return how many parts stand in files below `directory`; None if there are no parts.
 
-        A file that goes meanwhile holds nothing any more.
+        Reads all files: blocks. One that goes meanwhile holds nothing any more.
         """
-        left = set(self._parts)
+        if not self._parts:
+            return None
+        parts = list(self._parts)
+        looked_for = left = set(parts[:: math.ceil(len(parts) / _MOST)])
         for path in directory.rglob("*"):
             try:
-                left -= _found(path, left) if path.is_file() and path.stat().st_size else set()
+                if path.is_file() and path.stat().st_size:
+                    left = left - _found(path, left)
             except FileNotFoundError:
                 continue
-        return len(self._parts) - len(left)
+        return len(looked_for) - len(left)
 
 
 def _found(path: Path, parts: set[bytes]) -> set[bytes]:

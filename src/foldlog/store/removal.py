@@ -100,11 +100,15 @@ class Removal(Lineages):
         elif kind is scoped.kind:
             await clear_key(self, self._blobs, *keys)
         elif kind is states.kind:
+            await self._forget_state_artifacts(*keys)  # first: only the state leads to them
             await remove_state(self, *keys)
         elif kind is agentstates.kind:
             await remove_agent_scope(self, *keys)
         else:
             await clear_view(self, key, remember=remember)
+
+    async def _forget_state_artifacts(self, state_id: str) -> None:
+        """Remove the large objects to which a state refers, and no other state does."""
 
     async def _forget_scope(self, scope: str | None) -> None:
         """Have what a facade keeps of a scope beside the log forgotten; None: of all."""

@@ -164,6 +164,6 @@ async def clear_key(store: Primitives, blobs: BlobStore, name: str, key: str) ->
     body = dump(Deleted(key))
     deleted = draft(scopes.DELETED, body, id=upsert_id(body))
     index = Append(store.subject(scopes.kind, name), (deleted,))
-    await clear_view(store, scoped.kind(name, key), remember=False, also=[index])
-    for version, blob in stored.items():
+    for version, blob in stored.items():  # first: only the key's records lead to them
         await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
+    await clear_view(store, scoped.kind(name, key), remember=False, also=[index])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foldlog.errors import ConfigurationError
 from foldlog.locks import require_flock
 from foldlog.log.jetstream.credentials import identity, without_secrets
-from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX
+from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Drafts, erase
 from foldlog.subjects import escape
 
 SPOOL_VARIABLE: Final = "FOLDLOG_SPOOL"
@@ -99,6 +99,15 @@ class Place(NamedTuple):
         of_namespace = self.prefix.rpartition(".")[0]
         found = self.directory.glob(f"{of_namespace}.*{SUFFIX}")
         return sorted(path for path in found if not path.name.startswith(f"{self.prefix}."))
+
+    def erase(self, is_erased: Callable[[Drafts], bool]) -> int:
+        """Remove drafts from all files that no living process has; return how many envelopes went.
+
+        Blocks. Raises OSError, ConfigurationError as `check`.
+        """
+        self.check()
+        found = sorted(self.directory.glob(f"{self.prefix}.*"))
+        return sum(erase(p, is_erased) for p in found if p.suffix in (SUFFIX, REFUSED, DAMAGED))
 
     def check(self) -> None:
         """Refuse a directory into which others could put what is then appended.

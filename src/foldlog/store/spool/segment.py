@@ -15,7 +15,7 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -70,6 +70,13 @@ class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
     def envelopes(self) -> int:
         """How many envelopes it holds."""
         return sum(len(each.drafts) for each in self.drafts)
+
+    def without(self, is_erased: Callable[[Drafts], bool]) -> Self | None:
+        """The frame without some drafts; None if nothing is left, or if it was atomic."""
+        left = tuple(each for each in self.drafts if not is_erased(each))
+        if len(left) == len(self.drafts):
+            return self
+        return type(self)(False, left) if left and not self.atomic else None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -210,6 +217,33 @@ class Segment:
         if not self.waiting and self.path.suffix == SUFFIX:
             self.path.unlink(missing_ok=True)
         self._lock.release()
+
+
+def erase(path: Path, is_erased: Callable[[Drafts], bool]) -> int:
+    """Write a file anew without some drafts, and return how many envelopes went.
+
+    The file of a process that lives is left to it: it appends nothing that was cleared.
+    """
+    with LockFile(path) as lock:
+        if not lock.try_lock() or lock.was_removed():
+            return 0
+        data = os.pread(lock.fileno(), os.fstat(lock.fileno()).st_size, 0)
+        kept, erased, end = list[bytes](), 0, 0
+        for frame, end in decode_frames(data):  # noqa: B007
+            left = frame.without(is_erased)
+            erased += frame.envelopes - (left.envelopes if left else 0)
+            kept += [encode_frame(left)] if left else []
+        if erased and (kept or end < len(data)):
+            made = path.with_name(path.name + ".new")
+            with made.open("wb") as file:
+                file.write(b"".join(kept) + data[end:])
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
+        elif erased or not data:
+            path.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+        return erased
 
 
 def make_private(directory: Path) -> None:
