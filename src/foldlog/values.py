@@ -137,10 +137,12 @@ def encode(value: object, path: str) -> bytes:
     """
     try:
         return codec.encode(_dumped(value), path)
-    except PayloadError as refused:
-        return codec.encode(_walked_or(refused, value), path)
-    except (RecursionError, TypeError, ValueError) as error:
-        return codec.encode(_walked_or(PayloadError(path, str(error)), value), path)
+    except (PayloadError, RecursionError, TypeError, ValueError):
+        try:
+            data = _walked(value)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise PayloadError(path, str(error)) from error
+        return codec.encode(data, path)
 
 
 # --- plain data as JSON ---------------------------------------------------------------------------
@@ -241,14 +243,6 @@ def _dumped(value: object) -> Any:
     )
 
 
-def _walked_or(refused: PayloadError, value: object) -> Any:
-    """As `_walked`; raises `refused` where that fails, too."""
-    try:
-        return _walked(value)
-    except (RecursionError, TypeError, ValueError) as error:
-        raise refused from error
-
-
 def _walked(value: Any) -> Any:
     """As `_dumped`; what `foldlog.codec` does not hold becomes what JSON would have of it."""
     if isinstance(value, Enum):
@@ -271,7 +265,10 @@ def _walked(value: Any) -> Any:
             return _walked(vars(value) | (value.__pydantic_extra__ or {}))
     if dataclasses.is_dataclass(value):
         return {each.name: _walked(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    return to_jsonable_python(value)
+    try:
+        return to_jsonable_python(value)
+    except ValueError:
+        return value  # the codec refuses it, and names its place
 
 
 def _is_plain_type(declared: Any) -> bool:

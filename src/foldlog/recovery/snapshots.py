@@ -18,6 +18,7 @@ from foldlog.recovery.models import ExecutionStatus, StateSnapshot
 from foldlog.store.payloads import drafting, dump
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
+from foldlog.values import as_plain
 from foldlog_projections import states
 from foldlog_projections.delta import difference, pieces
 from foldlog_projections.statelist import Listed
@@ -54,28 +55,8 @@ def valued(snapshot: Any, redaction: Redaction, method: str) -> Value:
         InvalidId: the state id is empty.
         RedactionFailed: the hook failed, or what it returned is not of that shape.
     """
-    if isinstance(snapshot, StateSnapshot):
-        return _checked(snapshot, redaction, method)
-    try:
-        adopted = _adopted(snapshot.model_dump(warnings=False))
-        return _checked(adopted, redaction, method)
-    except PayloadError as refused:
-        try:
-            adopted = _adopted(snapshot.model_dump(mode="json", warnings=False))
-            return _checked(adopted, redaction, method)
-        except ValueError as error:  # pydantic's own, or another PayloadError
-            reason = f"{refused.reason}; and as JSON: {error}"
-            raise PayloadError(refused.path, reason) from error
-
-
-def _adopted(dumped: object) -> StateSnapshot:
-    try:
-        return StateSnapshot.model_validate(dumped)
-    except ValidationError as error:
-        raise PayloadError("snapshot", str(error)) from error
-
-
-def _checked(snapshot: StateSnapshot, redaction: Redaction, method: str) -> Value:
+    if not isinstance(snapshot, StateSnapshot):
+        snapshot = _adopted(as_plain(snapshot, "snapshot"))
     checked_id(snapshot.state_id, "state_id")
     dumped = snapshot.model_dump(warnings=False)
     if redaction:
@@ -89,6 +70,13 @@ def _checked(snapshot: StateSnapshot, redaction: Redaction, method: str) -> Valu
         # Without its cause, which quotes the snapshot.
         raise RedactionFailed(states.SAVED, method, "what it left is no snapshot") from None
     return value
+
+
+def _adopted(data: object) -> StateSnapshot:
+    try:
+        return StateSnapshot.model_validate(data)
+    except ValidationError as error:
+        raise PayloadError("snapshot", str(error)) from error
 
 
 def _redacted(dumped: Value, redaction: Redaction, method: str) -> Value:
