@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 import foldlog
 from foldlog.envelope import Recorded
+from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Record, Stored
 from foldlog.scoped import (
     ContentKind,
@@ -18,9 +20,10 @@ from foldlog.scoped import (
     SearchOptions,
     StoreOptions,
     filling,
+    indexes,
     texts,
 )
-from foldlog.scoped.index import Index
+from foldlog.scoped.index import Index, Synced
 from foldlog.scoped.texts import Document
 from foldlog_projections import scopes
 
@@ -157,6 +160,33 @@ async def test_large_values_are_taken_in_a_few_at_a_time(
         scoped = store.scoped.with_search()
         assert len(await scoped.search(ONE, "word", 50)) == 40
         assert (sum(taken), max(taken)) == (40, 7)
+
+
+async def test_a_large_scope_is_indexed_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "_CLOSING_SECONDS", 60.0)
+    async with foldlog.memory_store(log=(log := MemoryLog())) as store:
+        scoped = store.scoped.with_search(path=tmp_path)
+        for start in range(0, 2400, 600):
+            numbers = range(start, start + 600)
+            await scoped.write_many(ONE, {f"k:{number:04}": number for number in numbers})
+        await scoped.write(Scope.global_(), "small", 1)
+    [_] = tmp_path.glob("*.db")  # noqa: ASYNC240 - one look at a local directory
+    folded, fold = list[int](), Index.fold
+
+    def counted(index: Index, records: Sequence[Record], since: Synced) -> Synced | None:
+        folded.append(sum(record.seq > since.seq for record in records))
+        return fold(index, records, since)
+
+    monkeypatch.setattr(Index, "fold", counted)
+    async with foldlog.memory_store(log=log) as store:
+        scoped = store.scoped.with_search(path=tmp_path)
+        assert await scoped.list(ONE, "k:077") == [f"k:077{number}" for number in range(10)]
+        assert folded == []
+        await scoped.write(ONE, "k:077x", 1)
+        assert len(await scoped.list(ONE, "k:077")) == 11
+        assert folded == [1]
 
 
 async def test_a_search_tells_how_far_the_index_is(

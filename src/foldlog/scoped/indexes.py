@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import sqlite3
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from foldlog.errors import StoreClosed
+from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.log.port import Record
 from foldlog.scoped.errors import SearchFailed
 from foldlog.scoped.index import Index, Synced, remove, wipe
@@ -36,10 +37,18 @@ _OPEN: Final = 128
 _LARGE: Final = 1024
 """Changes from which on the index of a scope is kept in a file, searched or not."""
 
+_SCOPES_REMEMBERED: Final = 10_000
+
+_CLOSING_SECONDS: Final = 1.0
+"""What indexes that are behind get when the store closes."""
+
 _REMADE: Final = (1, 11, 19, 26)
 """SQLite's codes for a database that is not what it should be: ERROR, CORRUPT, CONSTRAINT, NOTADB.
 The extended codes, of which FTS5 has one of its own, have them in their last byte.
 """
+
+
+_log: Final = logging.getLogger("foldlog")
 
 
 class _Opened(NamedTuple):
@@ -66,6 +75,8 @@ class Indexes:
         self._open: OrderedDict[Scope, _Opened] = OrderedDict()
         # A lock is there as long as somebody holds it or waits for it.
         self._turns: WeakValueDictionary[tuple[Scope, str], asyncio.Lock] = WeakValueDictionary()
+        self._written: Counter[Scope] = Counter()
+        self._keeping_up: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def is_open(self, scope: Scope) -> bool:
@@ -143,9 +154,24 @@ class Indexes:
         if reached.seq != head or not (is_proven or reached.id == last):
             reached = await self._read_on(scope, index)
         self._open[scope] = _Opened(index, reached)
-        if reached.changes >= _LARGE and index.path is None and self._place is not None:
+        if self._is_outgrown(index, reached):
             return await self.current(scope, "eventual", is_kept=True)
         return index
+
+    def written(self, scope: Scope, changes: int) -> None:
+        """Note that this process has appended changes to a scope. The index of a large one is kept
+        up while it is written, so that the next process finds it made.
+        """
+        if self._place is None or self._closed:
+            return
+        if len(self._written) > _SCOPES_REMEMBERED:
+            self._written.clear()
+        self._written[scope] += changes
+        if self._written[scope] >= _LARGE:
+            del self._written[scope]
+            task = asyncio.create_task(self._keep_up(scope), name="foldlog index")
+            self._keeping_up.add(task)
+            task.add_done_callback(self._keeping_up.discard)
 
     async def forget(self, scope: Scope | None) -> None:
         """Have the index of a scope, or of all, hold nothing, on disk neither.
@@ -162,8 +188,19 @@ class Indexes:
             await self._wiped(None)
 
     async def close(self) -> None:
-        """Let go of the indexes. What has begun ends first; others are StoreClosed."""
+        """Let go of the indexes. What has begun ends first; others are StoreClosed.
+
+        What was written to large scopes is taken in, if that takes no time to speak of.
+        """
+        for scope in self._written.keys() & self._open.keys():
+            if self._open[scope].at_hand.path is not None:
+                self.written(scope, _LARGE)
         self._closed = True
+        if self._keeping_up:
+            _, late = await asyncio.wait(self._keeping_up, timeout=_CLOSING_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for scope in {*self._open, *(of for of, _ in self._turns)}:
             async with self.turn(scope, "search"), self.turn(scope):
                 await self._close(scope)
@@ -192,10 +229,22 @@ class Indexes:
                 if folded is None:
                     return None
                 reached = folded
+            if self._is_outgrown(index, reached):
+                return reached  # its file takes over
         if not is_proven:
             await on(index, Index.reset)
             return None
         return reached
+
+    def _is_outgrown(self, index: Index, reached: Synced) -> bool:
+        """Whether an index in memory is large enough for a file."""
+        return reached.changes >= _LARGE and index.path is None and self._place is not None
+
+    async def _keep_up(self, scope: Scope) -> None:
+        try:
+            await self.ask(scope, "session", Index.entry, "")
+        except FoldlogError as error:
+            _log.info("the index of %s: %s", scope, error)
 
     async def _make_room(self) -> None:
         """Close those that were used least recently, but none that is in use."""

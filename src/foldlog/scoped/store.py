@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -139,6 +140,7 @@ class ScopedStore(ScopedReader):
                 await self._keys.append([(scope, change)])
             else:
                 await self._replace(scope, change, expected)
+        self._indexes.written(scope, 1)
         self._remember(scope, change, body, options)
         return change.indexed.id
 
@@ -190,6 +192,8 @@ class ScopedStore(ScopedReader):
                 written = [(scope, change.key) for scope, change in scoped_changes if change.key]
                 await self._keys.add_belongings(session_id, written)
                 await self._keys.append(scoped_changes)
+        for scope, count in Counter(scope for scope, _ in scoped_changes).items():
+            self._indexes.written(scope, count)
         for (effect, body), change in zip(checked, changes, strict=True):
             if isinstance(effect, Effect.DeleteMemory):
                 self._transient.drop(effect.scope, effect.key)
