@@ -159,6 +159,20 @@ async def test_a_type_that_nothing_records_is_refused_before_the_step_is_called(
         assert isinstance(given, Opaque)
 
 
+async def test_an_artifact_of_a_model_is_json_for_other_programs(
+    store: foldlog.Store, steps: Steps
+) -> None:
+    as_json = store.recovery.artifacts.with_codec("json")
+    model = create_model("Seat", row=(int, ...))
+    for _ in range(2):
+        async with store.recovery.execution("s", artifacts=as_json) as run:
+            step = steps.giving("a", model(row=7))
+            assert await run.run("a", step, artifact=True, returns=model) == model(row=7)
+    artifact_id = (await loaded(store, "s")).artifact_refs["a"]
+    assert await store.recovery.artifacts.load_artifact(artifact_id) == {"row": 7}
+    assert steps.called == ["a"]
+
+
 async def test_a_result_that_nothing_holds_is_told_and_settled(
     store: foldlog.Store, reopen: OpenStore, steps: Steps
 ) -> None:

@@ -107,8 +107,8 @@ class Store(Inbox, BaseStore):
         from foldlog.opening.tasks import task_execution
 
         state_id = "/".join(quote(part, safe="") for part in (session_id, task_id))
-        execution = self.recovery.execution(state_id, **options)
-        return task_execution(self, self.session(session_id), execution, task_id)
+        execution = self.recovery.execution(state_id, session_id=session_id, **options)
+        return task_execution(self.session(session_id), execution, task_id)
 
     def at(self, when: When) -> Past:
         """Return this store as it was at a moment, read-only: see `Past`.

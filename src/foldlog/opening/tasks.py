@@ -9,15 +9,11 @@ from foldlog.models import TaskStatus
 from foldlog.recovery import Execution, ExecutionPaused
 from foldlog.recovery.replay import consists_of
 from foldlog.sessions import IllegalTransition, Session
-from foldlog.store.ownership import Ownership
-from foldlog_projections import states
-
-_ENDED = (TaskStatus.COMPLETE, TaskStatus.FAILED, TaskStatus.CANCELLED)
+from foldlog.sessions.lifecycle import FINAL
 
 
 @asynccontextmanager
 async def task_execution(
-    store: Ownership,
     opening: AbstractAsyncContextManager[Session],
     execution: Execution,
     task_id: str,
@@ -32,7 +28,6 @@ async def task_execution(
                 await session.resume_task(task_id)
             case TaskStatus.FAILED | TaskStatus.CANCELLED:
                 raise IllegalTransition(task_id, task.status, TaskStatus.RUNNING)
-        await store.belong(session.session_id, states.kind(execution.state_id))
         try:
             async with execution:
                 yield execution
@@ -45,5 +40,5 @@ async def task_execution(
         await session.refresh()
         if session.get_task(task_id).status is TaskStatus.PAUSED:
             await session.resume_task(task_id)  # somebody paused what was about to end
-        if session.get_task(task_id).status not in _ENDED:
+        if session.get_task(task_id).status not in FINAL:
             await session.complete_task(task_id)

@@ -247,7 +247,7 @@ class Execution:
                 return result
             if recorded is not None and decision is Decision.UNKNOWN:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
-            is_held_whole = artifact and self._artifacts.codec is not None
+            is_held_whole = artifact and self._artifacts.codec == "pickle"
             declared = None if is_held_whole else _declared(step, returns)
             call = functools.partial(step, *args, **kwargs)
             work = Work(address, str(event_type), artifact, is_held_whole, declared)
