@@ -49,11 +49,11 @@ async def hold(store: foldlog.Store, task_id: str = "task", session_id: str = "s
         await session.pause_task(task_id, reason="a or b?")
 
 
-async def ask(store: foldlog.Store, state_id: str = "run", address: str = "step::1") -> Any:
+async def ask(store: foldlog.Store, *, session_id: str | None = None) -> Any:
     """An execution asks; returns the answer, or None while there is none."""
     try:
-        async with store.recovery.execution(state_id) as run:
-            return await run.ask(address, {"question": "book?", "user_id": "ann"})
+        async with store.recovery.execution("run", session_id=session_id) as run:
+            return await run.ask("step::1", {"question": "book?", "user_id": "ann"})
     except ExecutionPaused:
         return None
 
@@ -327,10 +327,9 @@ async def test_a_session_that_is_removed_leaves_nothing(store: foldlog.Store, wa
 
 async def test_what_belongs_to_a_session_waits_and_goes_with_it(store: foldlog.Store) -> None:
     await store.save_planner_state("token", {}, session_id="s")
-    await ask(store)
-    await store.belong("s", store.kind("states")("run"))
-    assert [item.session_id for item in await store.waiting()] == ["s", None]
-    assert await kinds(store, session_id="s") == ["pause"]
+    await ask(store, session_id="s")
+    assert [item.session_id for item in await store.waiting()] == ["s", "s"]
+    assert await kinds(store, session_id="s") == ["pause", "question"]
     await store.clear_session("s")
     assert await store.view("waiting", "0") == {}
 

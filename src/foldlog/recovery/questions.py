@@ -85,7 +85,9 @@ class Questions:
         return await write_state(self._store, state_id, decide)
 
 
-def begun(state_id: str, state: State, drafts: Sequence[Draft]) -> list[Draft]:
+def begun(
+    state_id: str, state: State, drafts: Sequence[Draft], session_id: str | None
+) -> list[Draft]:
     """What lists the questions that these drafts begin to ask."""
     found = []
     for draft in drafts:
@@ -94,7 +96,8 @@ def begun(state_id: str, state: State, drafts: Sequence[Draft]) -> list[Draft]:
             step = state.steps.get(address)
             if step is None or step.phase != "waiting":
                 since = draft.ts if step is None else step.ts
-                found.append(began(Ref.at(WaitingKind.QUESTION, since, state_id, address)))
+                ref = Ref.at(WaitingKind.QUESTION, since, state_id, address)
+                found.append(began(ref, session_id))
     return found
 
 

@@ -142,7 +142,7 @@ class Tenure:
                 self._check_owner(state, head)
                 if not when(state):
                     return None
-                asked = begun(self.state_id, state, drafts)
+                asked = begun(self.state_id, state, drafts, self._session_id)
                 if value is None:
                     return Writing(drafts, waiting=asked)
                 return Writing([*drafts, *saving(state, value)], listing(state, value), asked)
