@@ -158,6 +158,17 @@ async def test_steering_moves_its_task(store: foldlog.Store, session: Session) -
         assert await statuses(store) == {"task": expected}
 
 
+async def test_what_is_only_saved_is_heard_and_moves_nothing(
+    store: foldlog.Store, session: Session
+) -> None:
+    await running(session)
+    await store.save_steering(steer("CANCEL"))
+    assert await statuses(store) == {"task": "RUNNING"}
+    assert [event.event_type.value for event in await take(session, 1)] == ["CANCEL"]
+    await store.save_steering(steer("PAUSE", "nobody"))
+    assert await statuses(store) == {"task": "RUNNING"}
+
+
 async def test_steering_that_cannot_be_is_refused_and_not_on_record(
     store: foldlog.Store, session: Session
 ) -> None:

@@ -40,6 +40,9 @@ class Steering(Primitives):
     async def save_steering(self, event: SteeringEvent) -> None:
         """Append a steering event with its payload sanitised. A seen `event_id` has no effect.
 
+        It goes on record and reaches the task's inbox, whether or not there is such a task, and
+        moves nothing: `session.steer` and `answer` do. (Specification 2.11, section 9.)
+
         Raises:
             SteeringValidationError: the store is strict about steering, and the payload breaks a
                 rule of its type. Nothing was appended.
