@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,8 @@ from pydantic import BaseModel
 import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import draft
+from foldlog.log.jetstream import JetStreamLog
+from foldlog.log.jetstream.requests import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Frame, Segment, encode_frame
@@ -155,3 +158,18 @@ def spooled(atomic: bool, session: str, content: str) -> Frame:
     saved = Drafts("updates", (session,), (draft("update.saved", body, id="u"),))
     other = Drafts("tasks", ("third",), (draft("task.saved", b"\xc0", id="x"),))
     return Frame(atomic, (saved, other) if atomic else (saved,))
+
+
+async def test_a_stream_that_denies_deletes_is_named(tmp_path: Path) -> None:
+    async with foldlog.connect(path=tmp_path) as store:
+        await store.save_update(update("u", "trip", content=SECRET))
+        assert isinstance(store.log, JetStreamLog)
+        connection, stream = store.log.connection, store.log.namespace.stream(0)
+        described = await ask(connection, f"STREAM.INFO.{stream}", dict[str, Any], timeout=5)
+        denying = {**described["config"], "deny_delete": True}
+        await ask(connection, f"STREAM.UPDATE.{stream}", dict[str, Any], denying, timeout=5)
+        with pytest.raises(foldlog.ConfigurationError, match=f"{stream} denies deletes"):
+            await store.erase_session("trip")
+        assert files_with(tmp_path)
+    async with foldlog.connect(path=tmp_path) as store:
+        assert await store.list_updates("trip") == []

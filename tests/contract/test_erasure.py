@@ -9,6 +9,7 @@ import pytest
 import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import CLEARED, Recorded
+from foldlog.scoped import Scope
 from foldlog.store.fragments import Fragments
 from foldlog.subjects import Subject
 from foldlog_projections import lineage
@@ -132,6 +133,23 @@ async def test_what_a_fork_shares_stays_with_its_origin(store: foldlog.Store) ->
     assert await store.list_updates(child, consistency="strong") == []
     assert await contents(store, "session") == before
     assert (await store.erase_session("session")).readable == ()
+
+
+async def test_no_earlier_moment_holds_what_was_erased(store: foldlog.Store) -> None:
+    await store.save_update(update("u", "trip", content=SECRET))
+    for text in (SECRET, "harmless"):
+        await store.save_memory_state("acme:ann:trip", {"card": text})
+        await store.scoped.write(Scope.session("trip"), "card", text)
+    before = await store.position()
+    await store.erase_session("trip")
+    past = store.at(before)
+    for read in (
+        past.list_updates("trip"),
+        past.load_memory_state("acme:ann:trip"),
+        past.scoped.read(Scope.session("trip"), "card"),
+    ):
+        with pytest.raises(foldlog.PastErased):
+            await read
 
 
 @pytest.mark.parametrize("broken", ["records", "snapshots", "bytes", "pointers"])
