@@ -59,9 +59,9 @@ CREATE VIRTUAL TABLE texts USING fts5(
 INSERT INTO texts (texts, rank) VALUES ('automerge', 0);
 INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432);
 CREATE TABLE vectors (
-    id INTEGER NOT NULL, model TEXT NOT NULL, version TEXT NOT NULL, vector BLOB NOT NULL,
-    PRIMARY KEY (id, model)
-) WITHOUT ROWID
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL, model TEXT NOT NULL,
+    version TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (id, model)
+)
 """
 """FTS5 gathers up to 32 MB before it writes, and merges what it wrote only where 16 pieces are of
 one size: a large scope is taken in twice as fast, and searched as fast."""
@@ -131,12 +131,13 @@ class Synced(NamedTuple):
 class Index:
     """One scope's index, in a file or, without a path, in memory. Who uses it holds its `lock`.
 
-    Every method may raise sqlite3.Error.
+    `matrices` are its vectors in memory, by model. Every method may raise sqlite3.Error.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.lock = threading.Lock()
         self.path = path
+        self.matrices: dict[str, Any] = {}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.database = sqlite3.connect(
@@ -197,6 +198,7 @@ class Index:
         """
         with self.transaction():
             if self.synced() != since:
+                self.matrices.clear()  # it may have been emptied
                 return None
             folding = _Folding(self.database, since.changes)
             for record in records:
@@ -283,6 +285,7 @@ class Index:
             self.database.execute(statement)
 
     def _reset(self) -> None:
+        self.matrices.clear()
         for name in _NAMES:
             self.database.execute(f"DROP TABLE {name}")
         self._make_tables()

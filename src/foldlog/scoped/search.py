@@ -113,9 +113,9 @@ class Search:
         if mode == "text":
             hits = texts.matching(index, words, which, limit)
         else:
-            hits = vectors.nearest(index, self._model, vector, which)
+            most = limit if mode == "semantic" else max(limit * 4, _CANDIDATES)
+            hits = vectors.nearest(index, self._model, vector, which, most)
             if mode == "both":
-                most = max(limit * 4, _CANDIDATES)
                 hits = _blended(texts.matching(index, words, which, most), hits)
             hits = heapq.nsmallest(limit, hits, key=_order)
         if options.max_depth:
@@ -174,8 +174,12 @@ def _blended(text: list[Hit], near: list[Hit]) -> list[Hit]:
     A mean would let words that a question has by chance push away what it means; the table in
     docs/scoped.md is of this rule.
     """
-    scores = {hit.key: hit.score for hit in text}
-    return [hit._replace(score=max(hit.score, scores.get(hit.key, 0.0))) for hit in near]
+    best = {hit.key: hit for hit in near}
+    for hit in text:
+        # One that is not near has no better score there: the nearest would come before it.
+        if hit.key not in best or hit.score > best[hit.key].score:
+            best[hit.key] = hit
+    return list(best.values())
 
 
 def _order(hit: Hit) -> tuple[float, float, str]:

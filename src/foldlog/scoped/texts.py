@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -151,13 +150,21 @@ def put_vectors(index: Index, model: str, vectors: Iterable[tuple[int, str, byte
         )
 
 
-def vectors_of(index: Index, model: str, which: Filter) -> sqlite3.Cursor:
-    """The documents' keys, saliences and vectors."""
-    return index.database.execute(
-        f"SELECT e.key, {_SALIENCE}, v.vector FROM vectors AS v JOIN entries AS e USING (id)"
-        f" WHERE v.model = :model AND v.version = e.version AND {_FILTER}",
-        {"model": model, **which._asdict()},
+def new_vectors(index: Index, model: str, after: int) -> list[tuple[int, int, bytes]]:
+    """The vectors of a model that came after a serial number: theirs, the document, the vector."""
+    query = "SELECT serial, id, vector FROM vectors WHERE model = ? AND serial > ? ORDER BY serial"
+    return index.database.execute(query, (model, after)).fetchall()
+
+
+def standing(index: Index, model: str, ids: Sequence[int], which: Filter) -> dict[int, Hit]:
+    """Those documents that count and whose vector is of their present version, by id."""
+    query = (
+        f"SELECT e.id, e.key, {_SALIENCE} FROM entries AS e JOIN vectors AS v USING (id)"
+        f" WHERE e.id IN ({', '.join(map(str, ids))}) AND v.model = :model"
+        f" AND v.version = e.version AND {_FILTER}"
     )
+    rows = index.database.execute(query, {"model": model, **which._asdict()})
+    return {id: Hit(key, 0.0, salience) for id, key, salience in rows}
 
 
 def _weight(index: Index, word: str, documents: int) -> float:

@@ -6,20 +6,22 @@ numpy is needed for these only, and comes with `foldlog[semantic]`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from foldlog.errors import ConfigurationError
+from foldlog.scoped import texts
 from foldlog.scoped.errors import EmbedderFailed
 from foldlog.scoped.index import Index
-from foldlog.scoped.texts import Filter, Hit, vectors_of
+from foldlog.scoped.texts import Filter, Hit
 
 Embedder = Callable[[list[str]], Any]
 """Given texts, returns a vector of numbers for each, or an awaitable of that. A plain function is
 called on a thread. What has a `name` is known by it: vectors of two names are never compared.
 """
 
-_AT_ONCE: Final = 4096
+_AT_ONCE: Final = 1024
+"""Documents that are looked up at a time, nearest first."""
 
 
 def name_of(embedder: Embedder) -> str:
@@ -52,22 +54,71 @@ async def embed(
     return _as_bytes(found, len(texts))
 
 
-def nearest(index: Index, model: str, query: bytes, which: Filter) -> list[Hit]:
-    """Every document that has a vector of the model, best first; scores below 0 are 0.
+def nearest(index: Index, model: str, query: bytes, which: Filter, limit: int) -> list[Hit]:
+    """The `limit` documents whose vectors of the model are nearest, best first.
+
+    Of those as near as the last one, all. Only what has a score above 0.
 
     Raises:
         EmbedderFailed: the vectors are not all of one length.
     """
     np = numpy()
-    wanted = np.frombuffer(query, dtype=np.float32)
+    matrix = index.matrices.setdefault(model, _Matrix())
+    matrix.read_on(index, model)
+    scores = np.clip(matrix.product(np.frombuffer(query, dtype=np.float32), model), 0.0, 1.0)
+    order = np.argsort(-scores, kind="stable")
     hits: list[Hit] = []
-    for keys, saliences, vectors in _pages(index, model, which):
-        if any(len(vector) != len(query) for vector in vectors):
-            raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
-        matrix = np.frombuffer(b"".join(vectors), dtype=np.float32).reshape(len(keys), -1)
-        scores = np.clip(matrix @ wanted, 0.0, 1.0).tolist()
-        hits += map(Hit, keys, scores, saliences)
+    for start in range(0, len(order), _AT_ONCE):
+        rows = [row for row in order[start : start + _AT_ONCE].tolist() if scores[row] > 0]
+        found = texts.standing(index, model, [matrix.ids[row] for row in rows], which)
+        for row in rows:
+            if len(hits) >= limit and scores[row] < hits[limit - 1].score:
+                return hits
+            if (hit := found.get(matrix.ids[row])) is not None:
+                hits.append(hit._replace(score=float(scores[row])))
+        if len(rows) < _AT_ONCE:
+            break
     return hits
+
+
+class _Matrix:
+    """The vectors of one model, in memory: a row for each document that has, or had, one."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._rows: dict[int, int] = {}
+        self._vectors: Any = None
+        self._serial = 0
+
+    def read_on(self, index: Index, model: str) -> None:
+        """Take in the vectors that are new. Raises EmbedderFailed: they are of several lengths."""
+        np = numpy()
+        found = texts.new_vectors(index, model, self._serial)
+        if not found:
+            return
+        if self._vectors is None:
+            self._vectors = np.empty((len(found), len(found[0][2]) // 4), dtype=np.float32)
+        needed, length = len(self.ids) + len(found), self._vectors.shape[1]
+        if any(len(vector) != 4 * length for _, _, vector in found):
+            raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
+        if needed > len(self._vectors):
+            grown = np.empty((2 * needed, length), dtype=np.float32)
+            grown[: len(self.ids)] = self._vectors[: len(self.ids)]
+            self._vectors = grown
+        for serial, id, vector in found:
+            row = self._rows.setdefault(id, len(self.ids))
+            if row == len(self.ids):
+                self.ids.append(id)
+            self._vectors[row] = np.frombuffer(vector, dtype=np.float32)
+            self._serial = serial
+
+    def product(self, query: Any, model: str) -> Any:
+        """The product of each vector and the query, by row. Raises as `read_on`."""
+        if self._vectors is None:
+            return numpy().empty(0)
+        if self._vectors.shape[1] != len(query):
+            raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
+        return self._vectors[: len(self.ids)] @ query
 
 
 def numpy() -> Any:
@@ -81,15 +132,6 @@ def numpy() -> Any:
     except ImportError:
         raise ConfigurationError("semantic search needs numpy: install foldlog[semantic]") from None
     return np
-
-
-def _pages(
-    index: Index, model: str, which: Filter
-) -> Iterator[tuple[list[str], list[float], list[bytes]]]:
-    rows = vectors_of(index, model, which)
-    while page := rows.fetchmany(_AT_ONCE):
-        keys, saliences, vectors = map(list, zip(*page, strict=True))
-        yield keys, saliences, vectors
 
 
 def _as_bytes(found: Sequence[Any], count: int) -> list[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -89,6 +91,36 @@ async def test_only_what_has_changed_is_embedded_again(
     another = store.scoped.with_search(embedder=Painter(), path=tmp_path)
     assert await keys(another, "blue", "semantic") == ["b"]
     assert painter.texts[3:] == ["b\nblue", "blue"]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40, 500])
+async def test_the_nearest_are_found_exactly_while_keys_come_change_and_go(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr("foldlog.scoped.vectors._AT_ONCE", 16)
+    chance = random.Random(limit)
+    scoped = store.scoped.with_search(embedder=lambda texts: [at(text) for text in texts])
+
+    def at(text: str) -> list[float]:
+        angle = float(text.rpartition("\n")[2])
+        return [math.cos(angle), math.sin(angle)]
+
+    angles: dict[str, float] = {}
+    for _ in range(4):
+        changed = {f"k{chance.randrange(150)}": chance.uniform(0, 6.28) for _ in range(60)}
+        await scoped.write_many(SCOPE, changed)
+        angles |= changed
+        for gone in chance.sample(sorted(angles), 10):
+            await scoped.delete(SCOPE, gone)
+            del angles[gone]
+        asked = chance.uniform(0, 6.28)
+        scores = {key: math.cos(angle - asked) for key, angle in angles.items()}
+        wanted = sorted((key for key in scores if scores[key] > 0), key=lambda key: -scores[key])
+        options = SearchOptions()
+        found = await scoped.search_hinted(SCOPE, str(asked), limit, options, mode="semantic")
+        assert [each.key for each in found] == wanted[:limit]
+        for each in found:
+            assert each.score == pytest.approx(scores[each.key], abs=1e-5)
 
 
 async def test_an_async_embedder_is_awaited(store: foldlog.Store) -> None:
