@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pydantic
 import pytest
 
 import foldlog
-from foldlog.cli import trace as pacing
+from foldlog.cli import describe, trace as pacing
 from foldlog.cli.difference import Change, differences
+from foldlog.scoped import Scope
 from tests.cli.support import Cli
+from tests.conftest import OpenStore
 from tests.support.build import event, planner_event, task, update
 from tests.support.stores import fresh_namespace
 
@@ -184,6 +188,80 @@ def test_diff_of_two_sessions_leaves_out_whose_things_are(cli: Cli) -> None:
     assert (change["kind"], change["id"], change["how"]) == ("update", "u2", "removed")
     document = cli("diff", "session", "other", "--at", position, "--json").document
     assert document["differences"] == {}
+
+
+class Note(pydantic.BaseModel):
+    text: str
+
+
+async def everything_of(store: foldlog.Store, session: str, value: str) -> None:
+    """What belongs to a session without being its tasks, updates and the like."""
+    async with store.session(session) as opened:
+        await opened.update_context(llm_context={"value": value})
+    await store.save_memory_state(f"acme:ann:{session}", {"value": value})
+    await store.scoped.write(Scope.session(session), "key", value)
+    await store.scoped.write(Scope.custom("shared"), "key", value, session_id=session)
+    await store.save_planner_state("token", {"value": value}, session_id=session)
+    manager = store.agents.repository.create_manager(Note, session_id=session)
+    async with manager.turn("writer") as turn:
+        turn.update("note", Note(text=value))
+    async with store.recovery.execution("run", session_id=session) as run:
+        run.storage["value"] = value
+        await run.save_checkpoint()
+    await store.append(notes("list"), Noted(value))
+    await store.belong(session, notes("list"))
+
+
+class Noted(msgspec.Struct, frozen=True):
+    text: str
+
+
+notes = foldlog.Kind("notes", keys=("name",), records={"note.saved": Noted}, fold=foldlog.last)
+
+
+async def test_diff_sees_every_kind_that_belongs_to_a_session(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[notes])
+    await everything_of(store, "session", "old")
+    before = await store.position()
+    await everything_of(store, "session", "new")
+    sides = [await describe.session(each, "session") for each in (store.at(before), store)]
+    changed = {c.kind: c for c in differences(*sides)}
+    assert {(c.kind, c.id) for c in changed.values()} >= {
+        ("memory", "acme:ann"),
+        ("agent", "default writer note"),
+        ("states", "run"),
+        ("note", "list"),
+        ("pause", "token"),
+        ("session", ""),
+    }
+    assert {c.id for c in differences(*sides) if c.kind == "scoped"} == {
+        "session key",
+        "custom:shared key",
+    }
+    assert changed["memory"].values == {"value": ["old", "new"]}
+    assert changed["agent"].values == {"state.text": ["old", "new"]}
+    assert changed["session"].values["context.llm_context.value"] == ["old", "new"]
+    assert changed["note"].values == {"text": ["old", "new"]}
+    everything = [await describe.everything(each) for each in (store.at(before), store)]
+    assert list(differences(everything[0]["session"], everything[1]["session"]))
+    assert list(differences(everything[0][""], everything[1][""])) == []
+
+
+async def test_diff_of_a_fork_and_its_origin_shows_what_went_on(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[notes])
+    await everything_of(store, "session", "old")
+    await store.save_event(event("session:session", 1.0))
+    await store.fork("session", into="fork")
+    sides = [await describe.session(store, each) for each in ("session", "fork")]
+    assert list(differences(*sides)) == []
+    assert {"session", "memory", "scoped", "agent", "states", "note", "event"} <= sides[1].keys()
+    await store.save_memory_state("acme:ann:fork", {"value": "new"})
+    await store.scoped.write(Scope.session("fork"), "key", "new")
+    sides = [await describe.session(store, each) for each in ("session", "fork")]
+    assert [(c.kind, c.id) for c in differences(*sides)] == [
+        ("memory", "acme:ann"),
+        ("scoped", "session key"),
+    ]
 
 
 def test_diff_says_what_is_gone(cli: Cli) -> None:

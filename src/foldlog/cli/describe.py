@@ -1,71 +1,195 @@
-"""A store described for comparison: what its sessions, traces and memories hold, by id."""
+"""A store described for comparison: the views of its sessions, and all others, as plain values."""
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from foldlog.cli.difference import Described
-from foldlog.cli.jsonable import compact, jsonable
+from foldlog.cli.jsonable import compact, fields_of, jsonable
 from foldlog.errors import PastErased
 
 if TYPE_CHECKING:
+    from foldlog.kind import Key, Kind
     from foldlog.opening import Store
+    from foldlog_projections.agentstates import AgentState
+
+_INDEXES: Final = frozenset(
+    {
+        *("agentlist", "agentshares", "belongings", "blobs", "lineage", "routes", "scopes"),
+        *("stateartifacts", "statelist", "traces", "waiting"),
+    }
+)
+"""Kinds that lead to others, and hold nothing of their own to compare."""
 
 
 async def session(store: Store, session_id: str) -> Described:
-    """What a session holds. What was removed since is there as what is gone."""
-    from foldlog.models import ArtifactScope
+    """What a session holds, of every kind that belongs to it; what was removed since is gone.
 
+    Ids and values leave out whose they are: that is said once, and differs between sessions.
+    """
     try:
-        tasks, updates, steering, traces, artifacts = await asyncio.gather(
-            store.list_tasks(session_id),
-            store.list_updates(session_id, limit=sys.maxsize),
-            store.list_steering(session_id, limit=sys.maxsize),
-            store.list_traces(session_id, limit=sys.maxsize),
-            store.artifact_store.list(scope=ArtifactScope(session_id=session_id)),
-        )
-        traces = list(reversed(traces))
-        found = await asyncio.gather(*(store.get_trajectory(t, session_id) for t in traces))
+        return await _described(store, await _views_of(store, session_id), session_id)
     except PastErased as error:
         return {"gone": {session_id: error.reason}}
-    return {
-        "task": {each.task_id: _described(each) for each in tasks},
-        "update": {each.update_id: _described(each) for each in updates},
-        "steering": {each.event_id: _described(each) for each in steering},
-        "trajectory": {trace: _described(each) for trace, each in zip(traces, found, strict=True)},
-        "artifact": {each.id: _described(each) for each in artifacts},
-    }
 
 
 async def everything(store: Store) -> dict[str, Described]:
-    """What a namespace holds: each session, and under "" its traces' events and its memories."""
-    from foldlog.store.events import event_id
-
-    described = {name: await session(store, name) for name in await store.sessions()}
-    rest: dict[str, dict[str, Any]] = {"event": {}, "memory": {}}
-    for subject in await store.log.subjects("events"):
-        trace = subject.keys[0]
-        for event in await store.load_history(trace):
-            if not (trace.startswith("session:") and event.kind.startswith("session.")):
-                rest["event"][f"{trace} {event_id(event)[:8]}"] = jsonable(event)
-    for subject in await store.log.subjects("memory"):
-        rest["memory"][subject.keys[0]] = jsonable(await store.load_memory_state(subject.keys[0]))
-    return described | {"": rest}
-
-
-def _described(value: object) -> Any:
-    """The value without whose it is: that is said once, and is what differs between sessions."""
-    return _without_owner(jsonable(value))
-
-
-def _without_owner(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_owner(v) for k, v in value.items() if k != "session_id"}
-    return value
+    """What a namespace holds: each session, and under "" what belongs to none."""
+    described = dict[str, Described]()
+    claimed: set[Key[Any]] = set()
+    for name in await store.sessions():
+        described[name] = await session(store, name)
+        if "gone" not in described[name]:
+            claimed.update(await _views_of(store, name))
+    rest: list[Key[Any]] = []
+    for kind in store.kinds.values():
+        if kind.of is None and kind.owner != "session" and kind.name not in _INDEXES:
+            rest += [key for key in await store.keys(kind) if key not in claimed]
+    return described | {"": await _described(store, rest, "")}
 
 
 def one_line(value: object) -> str:
     """A value in a line, as JSON."""
     return value if isinstance(value, str) else compact(value)
+
+
+async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
+    """The session's views. What a fork shares of memory stands under the fork's own keys."""
+    from foldlog_projections import memory
+
+    origins, origin = set[str](), (await store.lineage_of(session_id)).shared
+    while origin is not None:
+        origins.add(origin.session_id)
+        origin = (await store.lineage_of(origin.session_id)).shared
+    views: dict[Key[Any], None] = {}
+    for key in await store.views_of_session(session_id, None):
+        if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
+            key = memory.kind(memory.key_in(key.keys[0], session_id))
+        if key.kind.name not in _INDEXES:
+            views[key] = None
+    return list(views)
+
+
+async def _described(store: Store, views: Iterable[Key[Any]], session_id: str) -> Described:
+    found: dict[str, dict[str, Any]] = {}
+    for key in views:
+        types = {type_.partition(".")[0] for type_ in key.kind.records}
+        name = types.pop() if len(types) == 1 else key.kind.name
+        place = [part for each in key.keys if (part := _without(each, session_id))]
+        for id, value in (await _entries(store, key)).items():
+            plain = _without_owner(jsonable(value), session_id)
+            found.setdefault(name, {})[" ".join([*place, *([id] if id else [])])] = plain
+    return found
+
+
+async def _entries(store: Store, key: Key[Any]) -> Mapping[str, Any]:
+    """What a view holds, by id; under "" what is one value."""
+    read = _READERS.get(key.kind.name)
+    if read is not None:
+        return await read(store, *key.keys)
+    state = await store.view(key)
+    if isinstance(state, list):
+        items = await store.items(key, limit=sys.maxsize)
+        return _numbered((item.id, item.record) for item in items)
+    if isinstance(state, dict):
+        return {one_line(id): _opened(key.kind, value) for id, value in state.items()}
+    return {} if state == key.kind.initial() else {"": _opened(key.kind, state)}
+
+
+def _numbered(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by id; of those with one id, all but the first have a number."""
+    seen, found = Counter[str](), dict[str, Any]()
+    for id, value in values:
+        seen[id] += 1
+        found[id if seen[id] == 1 else f"{id}#{seen[id]}"] = value
+    return found
+
+
+def _opened(kind: Kind[Any], value: Any) -> Any:
+    """A value with records in place of envelopes, and values in place of encoded ones."""
+    import msgspec
+
+    from foldlog import codec
+    from foldlog.envelope import Recorded
+
+    if isinstance(value, Recorded):
+        value = kind.decode(value)
+    if isinstance(value, msgspec.Raw | bytes):
+        with suppress(msgspec.MsgspecError, ValueError):
+            return codec.decode(bytes(value))
+    if isinstance(value, Mapping):
+        return {name: _opened(kind, each) for name, each in value.items()}
+    fields = fields_of(value)
+    if fields is not None:
+        return {name: _opened(kind, each) for name, each in fields.items()}
+    return value
+
+
+def _without(key: str, session_id: str) -> str:
+    """A key without the session that it ends in."""
+    if not session_id:
+        return key
+    return "" if key == session_id else key.removesuffix(f":{session_id}")
+
+
+def _without_owner(value: Any, session_id: str) -> Any:
+    if session_id and isinstance(value, dict):
+        return {k: _without_owner(v, session_id) for k, v in value.items() if k != "session_id"}
+    return value
+
+
+# --- what a fork finds at its origin, and what is kept as bytes -----------------------------------
+
+
+async def _memory(store: Store, key: str) -> Mapping[str, Any]:
+    state = await store.load_memory_state(key)
+    return {} if state is None else {"": state}
+
+
+async def _trajectory(store: Store, session_id: str, trace_id: str) -> Mapping[str, Any]:
+    found = await store.get_trajectory(trace_id, session_id)
+    return {} if found is None else {"": found}
+
+
+async def _events(store: Store, trace_id: str) -> Mapping[str, Any]:
+    from foldlog.store.events import event_id
+
+    is_audit = trace_id.startswith("session:")
+    found = {}
+    for event in await store.load_history(trace_id):
+        if not (is_audit and event.kind.startswith("session.")):
+            # Of a fork and its origin, the trace is another.
+            named = dataclasses.replace(event, trace_id="session") if is_audit else event
+            found[event_id(named)[:8]] = named
+    return found
+
+
+async def _artifacts(store: Store, session_id: str) -> Mapping[str, Any]:
+    from foldlog.models import ArtifactScope
+
+    scope = ArtifactScope(session_id=session_id)
+    return {ref.id: ref for ref in await store.artifact_store.list(scope=scope)}
+
+
+async def _agent(store: Store, runtime: str, scope: str) -> Mapping[str, Any]:
+    from foldlog import codec
+
+    state: AgentState = await store.view("agentstates", runtime, scope)
+    return {
+        name: {"type": entry.type, "state": codec.decode(entry.raw)}
+        for name, entry in state.entries.items()
+    }
+
+
+_READERS: Final[dict[str, Callable[..., Awaitable[Mapping[str, Any]]]]] = {
+    "agentstates": _agent,
+    "artifacts": _artifacts,
+    "events": _events,
+    "memory": _memory,
+    "trajectory": _trajectory,
+}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from foldlog.differences import ABSENT, differences as inside
+
 Described = Mapping[str, Mapping[str, Any]]
 """What something holds, by kind and id, as values that JSON has."""
 
@@ -36,16 +38,8 @@ def differences(a: Described, b: Described) -> Iterator[Change]:
                 yield Change(kind, id, "removed", value)
 
 
-def _fields(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+def _fields(a: Any, b: Any) -> Iterator[tuple[str, list[Any]]]:
     """What differs inside, by a path of names and indexes; a part that is not there is None."""
-    if a == b and type(a) is type(b):
-        return
-    if isinstance(a, dict) and isinstance(b, dict):
-        for name in dict.fromkeys([*a, *b]):
-            yield from _fields(a.get(name), b.get(name), f"{path}.{name}" if path else name)
-    elif isinstance(a, list) and isinstance(b, list):
-        for index in range(max(len(a), len(b))):
-            old, new = (side[index] if index < len(side) else None for side in (a, b))
-            yield from _fields(old, new, f"{path}[{index}]")
-    else:
-        yield path, [a, b]
+    for found in inside(a, b, ""):
+        sides = [None if each is ABSENT else each for each in (found.before, found.after)]
+        yield found.path.removeprefix("."), sides

@@ -31,7 +31,7 @@ _INT_BITS = 13_000  # some 3,900 digits: Python prints integers up to 4,300 by d
 def jsonable(value: object) -> Any:
     """The value in terms of dict, list, str, int, float, bool and None; always new objects.
 
-    Records (dataclasses, named tuples, pydantic models) become dicts of their fields.
+    Records (dataclasses, named tuples, structs, pydantic models) become dicts of their fields.
     """
     match value:
         case Enum():
@@ -53,7 +53,7 @@ def jsonable(value: object) -> Any:
             return _mapping(value)
         case set() | frozenset():
             return sorted(map(jsonable, value), key=compact)
-    fields = _fields(value)
+    fields = fields_of(value)
     if fields is not None:
         return {name: jsonable(field) for name, field in fields.items()}
     if isinstance(value, list | tuple):
@@ -66,12 +66,14 @@ def compact(value: object) -> str:
     return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def _fields(value: Any) -> Mapping[str, object] | None:
+def fields_of(value: Any) -> Mapping[str, object] | None:
     """The fields of a record by name, None for what is none."""
     if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return dict(value._asdict())
+    if hasattr(type(value), "__struct_fields__"):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
     if hasattr(type(value), "model_fields"):
         return dict(value)
     return None
