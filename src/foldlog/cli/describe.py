@@ -72,7 +72,7 @@ async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
             key = memory.kind(memory.key_in(key.keys[0], session_id))
         if key.kind.name not in _INDEXES:
             views[key] = None
-    return list(views)
+    return sorted(views, key=lambda key: key.kind.owner != "session")  # its own first
 
 
 async def _described(store: Store, views: Iterable[Key[Any]], session_id: str) -> Described:
@@ -80,7 +80,7 @@ async def _described(store: Store, views: Iterable[Key[Any]], session_id: str) -
     for key in views:
         types = {type_.partition(".")[0] for type_ in key.kind.records}
         name = types.pop() if len(types) == 1 else key.kind.name
-        place = [part for each in key.keys if (part := _without(each, session_id))]
+        place = _place(key, session_id)
         for id, value in (await _entries(store, key)).items():
             plain = _without_owner(jsonable(value), session_id)
             found.setdefault(name, {})[" ".join([*place, *([id] if id else [])])] = plain
@@ -130,11 +130,12 @@ def _opened(kind: Kind[Any], value: Any) -> Any:
     return value
 
 
-def _without(key: str, session_id: str) -> str:
-    """A key without the session that it ends in."""
+def _place(key: Key[Any], session_id: str) -> list[str]:
+    """The keys of a view without the session whose it is."""
     if not session_id:
-        return key
-    return "" if key == session_id else key.removesuffix(f":{session_id}")
+        return list(key.keys)
+    keys = key.keys[1:] if key.kind.owner == "session" else key.keys
+    return [each.removesuffix(f":{session_id}") for each in keys]
 
 
 def _without_owner(value: Any, session_id: str) -> Any:
