@@ -13,6 +13,7 @@ from foldlog.recovery import (
     EventType,
     Execution,
     Migrations,
+    ReplayMode,
     ResultMissing,
     StateMetadata,
     StateSnapshot,
@@ -20,6 +21,7 @@ from foldlog.recovery import (
 )
 from tests.conftest import OpenStore
 from tests.recovery.running import Steps, history, loaded
+from tests.support.stores import appended
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
@@ -75,6 +77,26 @@ async def test_an_execution_is_loaded_by_its_state_id(
     assert resumed is not None
     async with resumed as run:
         assert [run.should_skip_event(each) for each in "ab"] == [True, False]
+
+
+async def test_an_execution_goes_on_from_a_snapshot(
+    store: foldlog.Store, reopen: OpenStore, steps: Steps
+) -> None:
+    async with store.recovery.execution("s") as run:
+        run.storage["seat"] = "12A"
+        await run.run("a", steps.giving("a", 1))
+        earlier = run.to_snapshot()
+        run.storage["seat"] = "14C"
+        await run.run("b", steps.giving("b", 1))
+    other = (await reopen()).recovery
+    async with await Execution.from_snapshot(earlier, other, resume_from_address="b") as run:
+        assert run.storage == {"seat": "12A"}
+        assert [run.should_skip_event(each) for each in "ab"] == [True, False]
+    before = await appended(store)
+    validation = ReplayMode.VALIDATION
+    async with await Execution.from_snapshot(earlier, other, replay_mode=validation) as run:
+        assert run.storage == {"seat": "12A"}
+    assert await appended(store) == before
 
 
 async def test_a_watcher_sees_an_execution_as_it_goes_on(

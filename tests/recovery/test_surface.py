@@ -70,7 +70,13 @@ def test_the_names_of_the_plan_for_state_recovery_work() -> None:
     """Seed 003, sections 2, 4, 5 and 7: what it calls `ExecutionState` is an Execution."""
     named = {
         recovery.Execution: {
-            *("to_snapshot", "save_checkpoint", "load_from_state_id", "should_skip_event"),
+            *(
+                "to_snapshot",
+                "from_snapshot",
+                "save_checkpoint",
+                "load_from_state_id",
+                "should_skip_event",
+            ),
             *("get_event_result", "has_completed_event", "state_id", "storage"),
         },
         recovery.ExecutionEvent: {"is_replayed", "skip_republish", "result", "execution_time"},

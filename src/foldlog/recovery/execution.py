@@ -46,6 +46,10 @@ class Executions(Protocol):
         """Return whether there is such a state."""
         ...
 
+    async def save_state(self, snapshot: StateSnapshot) -> bool:
+        """Make this the snapshot of its state."""
+        ...
+
     def execution(self, *args: Any, **options: Any) -> Execution:
         """Return an execution to be entered."""
         ...
@@ -97,6 +101,32 @@ class Execution:
             return None
         return state_backend.execution(
             state_id,
+            replay_mode=replay_mode,
+            resume_from_address=resume_from_address,
+            event_bus=event_bus,
+            artifacts=artifact_backend,
+        )
+
+    @classmethod
+    async def from_snapshot(
+        cls,
+        snapshot: StateSnapshot,
+        state_backend: Executions,
+        artifact_backend: ArtifactBackend | None = None,
+        event_bus: EventBus | None = None,
+        replay_mode: ReplayMode = ReplayMode.NORMAL,
+        resume_from_address: str | None = None,
+    ) -> Execution:
+        """Return the execution of a snapshot's state, to be entered, with the snapshot's storage.
+
+        The snapshot is saved; its history is what the steps on record say. VALIDATION saves
+        nothing. Args and errors as `StateBackend.save_state` and `execution`. (Seed 003,
+        section 4.)
+        """
+        if replay_mode is not ReplayMode.VALIDATION:
+            await state_backend.save_state(snapshot)
+        return state_backend.execution(
+            snapshot.state_id,
             replay_mode=replay_mode,
             resume_from_address=resume_from_address,
             event_bus=event_bus,
