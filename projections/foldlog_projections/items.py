@@ -92,6 +92,16 @@ class Items:
             numbers = dict.fromkeys(ordinal // PAGE for ordinal in ordinals)
         return [number for number in numbers if self._pages[number] is None]
 
+    def copy(self) -> Items:
+        """The same envelopes, to which others may be appended. Full pages never change."""
+        copied = Items()
+        copied.marks, copied.absent, copied._count = list(self.marks), self.absent, self._count
+        copied.places = {key: place[:] for key, place in self.places.items()}
+        copied._pages, copied._last = list(self._pages), list(self._last)
+        if self._count % PAGE:
+            copied._pages[-1] = copied._last
+        return copied
+
     def take(self, ordinals: Sequence[int]) -> list[Recorded]:
         """The envelopes at `ordinals`, which ascend. None may be absent."""
         if isinstance(ordinals, range):

@@ -207,12 +207,19 @@ async def test_a_store_that_is_cleared_has_no_agents(store: foldlog.Store) -> No
     assert await store.agents.scopes() == ["shop/1"]
 
 
-async def test_turns_act_at_once_also_inside_an_atomic_block(store: foldlog.Store) -> None:
+async def test_turns_inside_an_atomic_block_go_with_it(store: foldlog.Store) -> None:
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is tested
         async with store.atomic():
             await put(store, Cart(total=1))
             raise ZeroDivisionError
-    assert await store.agents.get_agent_state("shop/1", "cart", Cart) is not None
+    assert await store.agents.get_agent_state("shop/1", "cart", Cart) is None
+    async with store.atomic():
+        async with store.agents.turn("shop/1") as turn:
+            turn.update("cart", Cart(total=1))
+        assert turn.version == 0
+    entry = await store.agents.get_agent_state("shop/1", "cart", Cart)
+    assert entry is not None
+    assert entry.version > 0
 
 
 # --- what may come in between -------------------------------------------------------------------

@@ -37,8 +37,9 @@ _RUNTIME_KEY: Final = "state"
 class AgentStates(Generic[R]):
     """The states of a runtime's agents: an ExportableStateManager. Lives as long as its store.
 
-    Every call acts at once, also inside `store.atomic()`, and raises also where the store was told
-    to degrade: a turn that only seems to be complete is worse than none.
+    Every call raises also where the store was told to degrade: a turn that only seems to be
+    complete is worse than none. Inside `store.atomic()` turns are stored with the block; until
+    then their version is 0.
     """
 
     def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:

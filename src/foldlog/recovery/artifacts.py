@@ -34,8 +34,8 @@ class ArtifactBackend:
     """Artifacts by id: `store.recovery.artifacts`. Lives as long as its store.
 
     Bytes, text and what `foldlog.codec` holds come back exactly; other objects need `with_codec`.
-    A content is stored once, under however many ids. Every call acts at once, also inside
-    `store.atomic()`.
+    A content is stored once, under however many ids. Inside `store.atomic()` an artifact is named
+    with the block; its bytes are stored at once.
     """
 
     def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:

@@ -39,8 +39,9 @@ _AT_ONCE: Final = 64
 class StateBackend:
     """Snapshots by state id: `store.recovery`. Lives as long as its store.
 
-    Every call acts at once, also inside `store.atomic()`, and raises also where the store was told
-    to degrade: a checkpoint that only seems to be there is worse than none.
+    Every call raises also where the store was told to degrade: a checkpoint that only seems to be
+    there is worse than none. Inside `store.atomic()` states are saved and answered with the block;
+    deleting acts at once, and an `Execution` is refused there, because what it does is not undone.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ class Tenure:
             return Writing([*drafts, *saving(state, value)], listing(state, value))
 
         await self._store.add_belongings(self._session_id, states.kind(self.state_id))
-        await write_state(self._store, self.state_id, take_over)
+        await write_state(self._store, self.state_id, take_over, in_atomic="refuse")
 
     async def look(self) -> None:
         """Look at the execution, and leave it to whoever has it.
@@ -147,7 +147,7 @@ class Tenure:
                     return Writing(drafts, waiting=asked)
                 return Writing([*drafts, *saving(state, value)], listing(state, value), asked)
 
-            written = await write_state(self._store, self.state_id, decide)
+            written = await write_state(self._store, self.state_id, decide, in_atomic="refuse")
             if written:
                 self._fold(drafts)
             return written
@@ -167,7 +167,7 @@ class Tenure:
                 refs = saved["artifact_refs"] | ref
                 return Writing(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
 
-            await write_state(self._store, self.state_id, decide)
+            await write_state(self._store, self.state_id, decide, in_atomic="refuse")
 
     def _fold(self, drafts: Iterable[Draft]) -> None:
         """Fold what is appended into the owner's own copy of the state."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from foldlog.envelope import Draft
 from foldlog.kind import Key
+from foldlog.store.decisions import InAtomic
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.waiting import list_key
@@ -41,13 +42,15 @@ async def read_state(store: Primitives, state_id: str) -> State:
     return (await store.read(states.kind, state_id, consistency="strong")).state
 
 
-async def write_state(store: Primitives, state_id: str, decide: Decide) -> bool:
+async def write_state(
+    store: Primitives, state_id: str, decide: Decide, *, in_atomic: InAtomic = "stage"
+) -> bool:
     """Append what `decide` says, and return whether it said anything.
 
-    State and list change in the same moment, at once, also inside `store.atomic()`.
+    State and list change in the same moment; `in_atomic` says when, inside `store.atomic()`.
 
     Raises:
-        InvalidId: the id is empty.
+        InvalidId: the id is empty. ConfigurationError: it is refused inside `atomic()`.
         AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
     """
     key = states.kind(state_id)
@@ -65,7 +68,7 @@ async def write_state(store: Primitives, state_id: str, decide: Decide) -> bool:
             decided[list_key(store, shard)] = Decided(writing.waiting)
         return decided
 
-    return bool(await store.decide_drafts([key], decision))
+    return bool(await store.decide_drafts([key], decision, in_atomic=in_atomic))
 
 
 async def listed_states(store: Primitives) -> list[Listed]:

@@ -141,7 +141,7 @@ class Indexes:
         if self._closed and scope not in self._open:
             raise StoreClosed
         name = scope.subject_key
-        folded, head = await self._store.read_at(scopes.kind, name, consistency=consistency)
+        folded, head = await self._store.read_stored_at(scopes.kind, name, consistency=consistency)
         last = "" if folded.state is None else folded.state.id
         opened = self._open.get(scope)
         if opened is not None and is_kept and opened.at_hand.path is None and self._place:

@@ -29,7 +29,7 @@ from foldlog.errors import (
     PayloadError,
 )
 from foldlog.kind import Key
-from foldlog.log.port import Append, Record, Stored
+from foldlog.log.port import Record, Stored
 from foldlog.position import LogPosition
 from foldlog.scoped import records
 from foldlog.scoped.cache import Cache
@@ -266,9 +266,7 @@ class Keys:
             if change.key is not None and change.value is not None:
                 drafts.setdefault(self.subject(scope, change.key), []).append(change.value)
             drafts.setdefault(self.index_subject(scope), []).append(change.indexed)
-        await self.journal.append_atomically(
-            [Append(subject, tuple(each)) for subject, each in drafts.items()]
-        )
+        await self.journal.append_directly(*drafts.items())
 
     async def decide(
         self,

@@ -53,9 +53,9 @@ _APPLY: Final = "ScopedStore.apply"
 class ScopedStore(ScopedReader):
     """Scopes of keys: `store.scoped`. Lives as long as its store.
 
-    Writes act at once, also inside `store.atomic()`, and raise also where the store was told to
-    degrade. What is stored of a value, or of a link's metadata, is what the store's `redact=` makes
-    of it. Every write raises
+    Writes raise also where the store was told to degrade. Inside `store.atomic()` they are made
+    with the block; reads do not see them before. What is stored of a value, or of a link's
+    metadata, is what the store's `redact=` makes of it. Every write raises
         AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Writing the same again
             is safe; with `expected` it may find its own first attempt.
         PayloadError: a part cannot be held. InvalidId: a key or id is empty. Nothing was written.
@@ -140,8 +140,12 @@ class ScopedStore(ScopedReader):
                 await self._keys.append([(scope, change)])
             else:
                 await self._replace(scope, change, expected)
-        self._indexes.written(scope, 1)
-        self._remember(scope, change, body, options)
+
+        def remember() -> None:
+            self._indexes.written(scope, 1)
+            self._remember(scope, change, body, options)
+
+        self._keys.journal.after_stored(remember)
         return change.indexed.id
 
     async def write_many(
@@ -192,16 +196,20 @@ class ScopedStore(ScopedReader):
                 written = [(scope, change.key) for scope, change in scoped_changes if change.key]
                 await self._keys.add_belongings(session_id, written)
                 await self._keys.append(scoped_changes)
-        for scope, count in Counter(scope for scope, _ in scoped_changes).items():
-            self._indexes.written(scope, count)
-        for (effect, body), change in zip(checked, changes, strict=True):
-            if isinstance(effect, Effect.DeleteMemory):
-                self._transient.drop(effect.scope, effect.key)
-            elif isinstance(effect, Effect.WriteMemory):
-                if change is None:
-                    self._transient.put(effect.scope, effect.key, body, effect.options)
-                else:
-                    self._remember(effect.scope, change, body, effect.options)
+
+        def remember() -> None:
+            for scope, count in Counter(scope for scope, _ in scoped_changes).items():
+                self._indexes.written(scope, count)
+            for (effect, body), change in zip(checked, changes, strict=True):
+                if isinstance(effect, Effect.DeleteMemory):
+                    self._transient.drop(effect.scope, effect.key)
+                elif isinstance(effect, Effect.WriteMemory):
+                    if change is None:
+                        self._transient.put(effect.scope, effect.key, body, effect.options)
+                    else:
+                        self._remember(effect.scope, change, body, effect.options)
+
+        self._keys.journal.after_stored(remember)
         return [change.indexed.id if change and change.key else "" for change in changes]
 
     async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
@@ -213,11 +221,13 @@ class ScopedStore(ScopedReader):
         if expected is not Expect.ANYTHING:
             await self._replace(scope, change, expected)
         else:
-            held, _ = await self._keys.last(scope, key)
-            if held is not None and held.is_there(self._keys.journal.now()):
-                await self._keys.append([(scope, change)])
-        self._transient.drop(scope, key)
-        self._keys.cache.drop(self._keys.subject(scope, key))
+            await self._keys.decide(scope, [key], lambda held: [change] if held else [])
+
+        def forget() -> None:
+            self._transient.drop(scope, key)
+            self._keys.cache.drop(self._keys.subject(scope, key))
+
+        self._keys.journal.after_stored(forget)
 
     async def link(self, scope: Scope, link: MemoryLink) -> None:
         """Link two keys; a link that is there gets this metadata.

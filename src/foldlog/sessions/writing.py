@@ -72,7 +72,8 @@ class SessionWriter:
             kinds.append(once[0])
         await self._store.decide_drafts([kind(self.session_id) for kind in kinds], decision)
         if made is not None:
-            self.telemetry.emit(made.telemetry)
+            told = made.telemetry
+            self._store.after_stored(lambda: self.telemetry.emit(told))
         try:
             # Own appends are seen by a read that need not ask the log.
             await self._read("session")

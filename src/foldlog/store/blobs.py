@@ -204,7 +204,7 @@ class BlobStore:
     async def _remove(self, sha256: str, copies: Collection[str]) -> None:
         """Remove the bytes of copies that nobody claims, and what the log says of them."""
         await self._delete(sha256, copies)
-        folded, head = await self._store.read_at(blobs.kind, sha256)
+        folded, head = await self._store.read_stored_at(blobs.kind, sha256)
         content = folded.state
         if copies and not content.claims and content.loose.keys() <= set(copies):
             with suppress(AppendConflict):
@@ -222,7 +222,9 @@ class BlobStore:
             drafts = [each for each in [decide(at.folded.state)] if each is not None]
             return {key: Decided(drafts, drafts)}
 
-        made = await self._store.decide_drafts([key], decision, timeout=_DECISION_SECONDS)
+        made = await self._store.decide_drafts(
+            [key], decision, timeout=_DECISION_SECONDS, in_atomic="at once"
+        )
         return list(made[key].value) if made else []
 
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -28,11 +25,12 @@ from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.position import LogPosition
+from foldlog.store.block import open_block
 from foldlog.store.operation import Calls
 from foldlog.store.options import StoreOptions
 from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
-from foldlog.store.spool import Outbox, Place, Spooled
+from foldlog.store.spool import Outbox, Place
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
 from foldlog_projections.fold import Folded, Projection
@@ -43,30 +41,6 @@ S = TypeVar("S")
 
 DECIDE_SECONDS: Final = 10.0
 """How long a decision is made again because others write, unless the caller says otherwise."""
-
-
-@dataclass(slots=True)
-class _Gathering:
-    """What one `atomic()` block saves, by subject: fewer messages, of which one append has 1,000.
-
-    `before` is appended first and by itself: it may live on other shards.
-
-    A task started inside inherits the block's context and may outlive it: what it saves after the
-    end is no longer part of the block, which is not `open` then.
-    """
-
-    core: Core
-    drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
-    before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
-    open: bool = True
-
-    def add(self, appends: Iterable[tuple[Subject, Sequence[Draft]]]) -> None:
-        """Take in what is saved."""
-        for subject, drafts in appends:
-            self.drafts.setdefault(subject, []).extend(drafts)
-
-
-_gathering: ContextVar[_Gathering | None] = ContextVar("gathering", default=None)
 
 
 class Backend(NamedTuple):
@@ -186,10 +160,10 @@ class Core:
             before: goes first, and is never part of an atomic append.
         """
         self.hot_views.check()
-        gathering = self._open_gathering()
-        if gathering is not None:
-            gathering.add(appends)
-            gathering.before += before
+        block = open_block(self)
+        if block is not None:
+            block.add(appends)
+            block.before += before
             return
         stamped = []
         for subject, drafts in (*before, *appends):
@@ -229,24 +203,13 @@ class Core:
         if self.backend.outbox is not None:
             await self.backend.outbox.settle()
 
-    @asynccontextmanager
-    async def _gather_appends(self) -> AsyncIterator[None]:
-        """Make the appends of a block one append: see `atomic`."""
-        if self._open_gathering() is not None:
-            yield
-            return
-        gathering = _Gathering(self)
-        token = _gathering.set(gathering)
-        try:
-            yield
-        finally:
-            gathering.open = False
-            _gathering.reset(token)
-        if gathering.before:
-            with suppress(Spooled):  # so is what follows, which says so
-                await self.append_drafts(*gathering.before)
-        if gathering.drafts:
-            await self.append_drafts(*gathering.drafts.items(), atomic=True)
+    def after_stored(self, then: Callable[[], None]) -> None:
+        """Call a function now; inside `atomic()` when the block is stored, never if it fails."""
+        block = open_block(self)
+        if block is None:
+            then()
+        else:
+            block.after.append(then)
 
     def unsettled(self, appends: Sequence[Append]) -> None:
         """Have the next reads ask the log: they are how a caller finds out."""
@@ -256,12 +219,6 @@ class Core:
     def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
             self.hot_views.acked(append.subject, seq)
-
-    def _open_gathering(self) -> _Gathering | None:
-        gathering = _gathering.get()
-        if gathering is not None and gathering.open and gathering.core is self:
-            return gathering
-        return None
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -282,10 +239,23 @@ class Core:
     async def read_at(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
     ) -> tuple[Folded[S], int]:
-        """Read for a `compare_and_append`: see `Views.read_at`.
+        """Read a view to decide on it, with the sequence at which it ends: see `Views.read_at`.
 
-        What waits in the spool comes first.
+        What waits in the spool comes first. Inside `atomic()` it shows what the block has saved.
+
+        Raises:
+            AppendConflict: the block decided on the view, and somebody wrote to it since.
         """
+        folded, head = await self.read_stored_at(projection, *keys, consistency=consistency)
+        block = open_block(self)
+        if block is None:
+            return folded, head
+        return block.overlaid(projection, self.subject(projection, *keys), folded, head)
+
+    async def read_stored_at(
+        self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
+    ) -> tuple[Folded[S], int]:
+        """As `read_at`, without what an `atomic()` block has saved."""
         await self.settle()
         subject = self.subject(projection, *keys)
         return await self.hot_views.read_at(projection, subject, consistency)

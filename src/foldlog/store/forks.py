@@ -113,7 +113,11 @@ class Forks(Lineages):
             # Nobody looks at keys that their scope does not name yet, however many there are.
             await log.append(keys)
         await self.decide_drafts(
-            [lineage.kind(session_id)], begin, also=appends, on_conflict=check_unused
+            [lineage.kind(session_id)],
+            begin,
+            in_atomic="at once",
+            also=appends,
+            on_conflict=check_unused,
         )
         return name
 

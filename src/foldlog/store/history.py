@@ -88,6 +88,7 @@ class History(Events, Lineages):
             return dataclasses.replace(EVENTS.restore(item), trace_id=trace_id)
         name, kind = _SHOWN[item.type]
         payload = msgspec.structs.asdict(self._decoded(kind, item))
+        payload.pop("mode", None)  # of telemetry: a TaskState has none
         context = payload.get("context_snapshot")
         if context is not None and isinstance(context.get("spawned_at"), dt.datetime):
             context["spawned_at"] = context["spawned_at"].isoformat()

@@ -10,11 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 from foldlog.envelope import draft
 from foldlog.errors import LogCorrupt, SessionHasForks
-from foldlog.kind import Kind
+from foldlog.kind import Key, Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
+from foldlog.store.decisions import At, Decided
 from foldlog.store.ownership import Ownership
-from foldlog.store.payloads import dump
+from foldlog.store.payloads import dump, encode
 from foldlog.store.tombstones import clear_view
 from foldlog.views import Consistency, refold
 from foldlog.views.salvage import salvage
@@ -86,21 +87,25 @@ class Lineages(Ownership):
         """
         origin: Began | None = None
 
-        def close(state: Lineage) -> list[Ended]:
+        def close(state: Lineage) -> None:
             nonlocal origin
             if state.forks:
                 raise SessionHasForks(session_id, sorted(state.forks))
             origin = state.origin
-            return [Ended()]
 
         key = lineage.kind(session_id)
+
+        def decision(at: At) -> dict[Key[Any], Decided]:
+            close(at.folded.state)
+            return {key: Decided([encode(key.kind, Ended())])}
+
         try:
-            await self.decide(key, close)
+            await self.decide_drafts([key], decision, in_atomic="at once")
         except LogCorrupt:
             close((await self.read_what_can_be(lineage.kind, session_id)).state)
             known = origin
             await clear_view(self, key, remember=False)
-            await self.decide(key, close)
+            await self.decide_drafts([key], decision, in_atomic="at once")
             return known
         return origin
 

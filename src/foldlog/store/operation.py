@@ -12,8 +12,7 @@ import functools
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
@@ -92,18 +91,6 @@ class Calls:
         finally:
             _is_inside.reset(token)
 
-    @asynccontextmanager
-    async def block(self, block: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-        """Enter a block whose end is the call `atomic`. What is raised inside it propagates."""
-        await block.__aenter__()
-        try:
-            yield
-        except BaseException as error:
-            if not await block.__aexit__(type(error), error, error.__traceback__):
-                raise
-        else:
-            await self.run(_end(block), _ATOMIC)
-
     def note(self, method: str, trace_id: str | None, error: FoldlogError) -> None:
         """Count a call that failed without an error to its caller, and write its line."""
         self.failures[method] += 1
@@ -176,10 +163,3 @@ def operation(
         return cast(_Call[H, P, T], call)  # what `wraps` returns is callable alike
 
     return decorate
-
-
-async def _end(block: AbstractAsyncContextManager[None]) -> None:
-    await block.__aexit__(None, None, None)
-
-
-_ATOMIC: Final = _Method("atomic", "atomic", nothing, writes=True)

@@ -13,6 +13,7 @@ from foldlog.envelope import Draft
 from foldlog.errors import LogCorrupt, LogUnavailable
 from foldlog.kind import Key
 from foldlog.log.port import Append
+from foldlog.store.block import open_block
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import Primitives
@@ -74,7 +75,7 @@ class Ownership(Primitives):
         """Read the list, which another process may have cleared, and keep it in memory."""
         try:
             folded = await self.read(belongings.kind, session_id)
-            if self._open_gathering() is None and _entry(key) not in folded.state:
+            if open_block(self) is None and _entry(key) not in folded.state:
                 await self.append_drafts(self._listing(session_id, key))
         except (LogUnavailable, LogCorrupt):
             return  # what was saved is saved; the next save looks again

@@ -39,7 +39,7 @@ class Pauses(Ownership):
         key = pauses.kind(token)
         saved = subject, [draft] = self.drafts("save_planner_state", key, record)
         waits = on_list(self, subject.shard, began(_waits_as(token, draft.ts), session_id))
-        async with self._gather_appends():
+        async with self.atomic():
             await self.append_of_session(session_id, key, saved, waits)
 
     @operation(nothing)

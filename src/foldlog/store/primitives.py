@@ -8,43 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
-import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import (
-    AppendConflict,
-    AppendUnknown,
     ConfigurationError,
     LogCorrupt,
-    LogUnavailable,
     PayloadError,
-    ReadOnlyStore,
     shown,
 )
 from foldlog.kind import Key, Kind
-from foldlog.log.port import Append
-from foldlog.store.core import DECIDE_SECONDS, Core
+from foldlog.store.core import DECIDE_SECONDS
 from foldlog.store.cursor import checked_cursor, checked_limit
+from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import drafting
 from foldlog.views import Consistency, watching
-from foldlog_projections.fold import Folded
 from foldlog_projections.folds import AllRecords
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
-
-_log: Final = logging.getLogger("foldlog")
-
-_FIRST_PAUSE: Final = 0.001
-_LONGEST_PAUSE: Final = 0.064
-"""Seconds before a decision is made again, half of them by chance: doubled each time."""
 
 _VIEWS_AT_ONCE: Final = 64
 
@@ -63,7 +50,7 @@ class Item(NamedTuple):
     recorded_at: float
 
 
-class Primitives(Core):
+class Primitives(Decisions):
     """What a store does with records of any kind."""
 
     @operation(nothing, writes=True)
@@ -108,8 +95,10 @@ class Primitives(Core):
 
         Reads the view strongly, calls `decision(state)`, and appends the records that it returns
         if nobody has written to the view since; otherwise it begins again with the new state. So
-        the function may be called several times and must change nothing. At once, also inside
-        `store.atomic()`; never through the spool.
+        the function may be called several times and must change nothing. Never through the spool.
+
+        Inside `store.atomic()` it decides on the view with what the block has saved to it, and is
+        appended with the block, which raises AppendConflict if others wrote to the view meanwhile.
 
         Args:
             key: one view; or several of one shard, whose states are the arguments of `decision`,
@@ -258,21 +247,6 @@ class Primitives(Core):
         """
         return watching.advances(self.hot_views, key.kind, self._subject(key))
 
-    def atomic(self) -> AbstractAsyncContextManager[None]:
-        """Make the saves inside `async with store.atomic():` one append, all or nothing.
-
-        It is made when the block ends; nothing is appended if the block raises. Reads inside do
-        not see what the block saves. A block inside another joins it.
-
-        Raises:
-            ConfigurationError: what was saved lives on several shards. Nothing was appended.
-            ReadOnlyStore: the store is of the past.
-        """
-        if self.past is not None:
-            raise ReadOnlyStore("atomic")
-        block = self._gather_appends()
-        return block if self.calls.are_plain else self.calls.block(block)
-
     def kind(self, name: str) -> Kind[Any]:
         """The kind of that name.
 
@@ -285,105 +259,6 @@ class Primitives(Core):
                 f"no kind {shown(name)}; there are {', '.join(sorted(self.kinds))}"
             )
         return found
-
-    # --- decisions --------------------------------------------------------------------------------
-
-    async def decide_drafts(
-        self,
-        keys: Sequence[Key[Any]],
-        decision: Callable[..., Mapping[Key[Any], Decided]],
-        *,
-        timeout: float = DECIDE_SECONDS,
-        also: Sequence[Append] = (),
-        on_conflict: Callable[[], Awaitable[None]] | None = None,
-    ) -> dict[Key[Any], Stored]:
-        """As `decide`, of decisions that are drafts. The one compare-and-set of the project.
-
-        Args:
-            keys: those that must not have been written to meanwhile. What is decided for others
-                is appended in the same moment, wherever they end; on the same shard.
-            also: what is appended beside it, if anything is.
-            on_conflict: awaited after a conflict; raises where deciding again is of no use.
-
-        1. Read, behind what waits in the spool: what is in memory at first, which the append
-        proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
-        a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
-        there was appended, and what is not there can only come while its subject ends where it
-        did.
-        """
-        attempts = Attempts(timeout)
-        consistency: Consistency = "session"
-        while True:
-            read = [
-                At(*await self.read_at(key.kind, *key.keys, consistency=consistency))
-                for key in keys
-            ]
-            # No await from here on: a view may go on while others read, and its head with it.
-            heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-            try:
-                decided = {key: found for key, found in decision(*read).items() if found.drafts}
-            except Exception:
-                if consistency == "strong":
-                    raise
-                decided = {}
-            if consistency != "strong":
-                consistency = "strong"
-                if not heads.keys() <= decided.keys():  # nothing would prove what was read
-                    continue
-            appends = [
-                Append(
-                    self.subject(key.kind.family, *key.keys), tuple(found.drafts), heads.get(key)
-                )
-                for key, found in decided.items()
-            ]
-            if not appends:
-                return {}
-            try:
-                seqs = await self._append_decided([*appends, *also], attempts)
-            except AppendConflict as conflict:
-                if on_conflict is not None:
-                    await on_conflict()
-                await attempts.pause(conflict)
-            else:
-                found = zip(decided.items(), seqs, strict=False)
-                return {key: Stored(each.value, seq) for (key, each), seq in found}
-
-    async def _append_decided(self, appends: Sequence[Append], attempts: Attempts) -> list[int]:
-        """Append; where an outcome is unknown, read back, and append again what is not there."""
-        doubt: AppendUnknown | None = None
-        while True:
-            conflict: AppendConflict | None = None
-            try:
-                return await self.append_atomically(appends)
-            except AppendUnknown as error:
-                doubt = error
-            except (AppendConflict, LogUnavailable) as error:
-                if doubt is None:
-                    raise
-                conflict = error if isinstance(error, AppendConflict) else None
-            try:
-                seqs = [await self._stored_at(append) for append in appends]
-            except LogUnavailable as error:
-                _log.debug("the outcome of a decision was not read back: %s", error)
-            else:
-                if all(seqs):
-                    return seqs
-                if conflict is not None:
-                    raise conflict
-            await attempts.pause(doubt)
-
-    async def _stored_at(self, append: Append) -> int:
-        """The sequence at which an append stands; 0 if it does not."""
-        last = append.drafts[-1].id
-        async with aclosing(
-            self.forked_log.read(append.subject, after=append.expect or 0)
-        ) as pages:
-            async for records in pages:
-                for record in records:
-                    if any(each.id == last for each in record.envelopes):
-                        self.hot_views.unsettled(append.subject)
-                        return record.seq
-        return 0
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -434,46 +309,9 @@ class Primitives(Core):
         return Item(each.id, each.type, record, each.ts, each.recorded_at)
 
 
-class Attempts:
-    """Attempts at one decision, with a pause between two of them, until time is up."""
-
-    def __init__(self, seconds: float) -> None:
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self._longest = _FIRST_PAUSE
-
-    async def pause(self, error: Exception) -> None:
-        """Wait a moment, half of it by chance, and longer each time; past the end raise `error`."""
-        left = self._deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            raise error
-        await asyncio.sleep(min(self._longest * random.uniform(0.5, 1.0), left))
-        self._longest = min(2 * self._longest, _LONGEST_PAUSE)
-
-
-class At(NamedTuple):
-    """A view's fold and the sequence at which its subject ended when it was read."""
-
-    folded: Folded[Any]
-    head: int
-
-
-class Decided(NamedTuple):
-    """What is appended to a key, and what the caller is given for it."""
-
-    drafts: Sequence[Draft]
-    value: Any = None
-
-
-class Stored(NamedTuple):
-    """What was decided for a key, and the sequence at which it stands."""
-
-    value: Any
-    seq: int
-
-
 def _sequence_of(kind: Kind[Any]) -> Any:
     """The kind itself if it keeps every record; else a view beside it that does."""
     return kind if isinstance(kind.initial(), Items) else AllRecords(kind.family)
 
 
-__all__ = ["Item", "Primitives"]
+__all__ = ["At", "Attempts", "Decided", "Item", "Primitives", "Stored"]

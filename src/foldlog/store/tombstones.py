@@ -68,7 +68,7 @@ async def clear_view(
         return {key: Decided(tombstones, None)}
 
     try:
-        await store.decide_drafts([key], decide, also=also)
+        await store.decide_drafts([key], decide, in_atomic="at once", also=also)
     except LogCorrupt:
         # What cannot be read goes unread; what can be is remembered.
         folded = await salvage(store.forked_log, key.kind, subject)

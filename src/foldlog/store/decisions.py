@@ -1,0 +1,289 @@
+"""Decisions: the one compare-and-set of the project, and blocks of saves and decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Any, Final, Literal, NamedTuple
+
+from foldlog.envelope import Draft
+from foldlog.errors import (
+    AppendConflict,
+    AppendUnknown,
+    ConfigurationError,
+    LogUnavailable,
+    ReadOnlyStore,
+)
+from foldlog.kind import Key
+from foldlog.log.port import Append
+from foldlog.store.block import Block, begun, open_block
+from foldlog.store.core import DECIDE_SECONDS, Core
+from foldlog.store.operation import nothing, operation
+from foldlog.store.spool import Spooled
+from foldlog.subjects import Subject
+from foldlog.views import Consistency
+from foldlog_projections.fold import Folded
+
+_log: Final = logging.getLogger("foldlog")
+
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.064
+"""Seconds before a decision is made again, half of them by chance: doubled each time."""
+
+InAtomic = Literal["stage", "at once", "refuse"]
+"""What becomes of a decision inside `atomic()`: it is appended with the block; it acts at once,
+because the bytes or purges that follow it cannot wait; or it is refused, because what follows it
+happens outside of the log.
+"""
+
+
+class Attempts:
+    """Attempts at one decision, with a pause between two of them, until time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._longest = _FIRST_PAUSE
+
+    async def pause(self, error: Exception) -> None:
+        """Wait a moment, half of it by chance, and longer each time; past the end raise `error`."""
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise error
+        await asyncio.sleep(min(self._longest * random.uniform(0.5, 1.0), left))
+        self._longest = min(2 * self._longest, _LONGEST_PAUSE)
+
+
+class At(NamedTuple):
+    """A view's fold and the sequence at which its subject ended when it was read."""
+
+    folded: Folded[Any]
+    head: int
+
+
+class Decided(NamedTuple):
+    """What is appended to a key, and what the caller is given for it."""
+
+    drafts: Sequence[Draft]
+    value: Any = None
+
+
+class Stored(NamedTuple):
+    """What was decided for a key, and the sequence at which it stands."""
+
+    value: Any
+    seq: int
+
+
+class Decisions(Core):
+    """What a store does with decisions."""
+
+    def atomic(self) -> AbstractAsyncContextManager[None]:
+        """Make the saves and decisions inside `async with store.atomic():` one append, or none.
+
+        It is made when the block ends; nothing is appended if the block raises. Reads inside do
+        not see what the block saves; decisions do, those of facades included. A block inside
+        another joins it.
+
+        Clearing, erasing, forking and the bytes of artifacts act at once.
+
+        Raises:
+            ReadOnlyStore: the store is of the past.
+            AppendConflict: the block decided on something, and others wrote to it since: run the
+                block again. Nothing was appended.
+            ConfigurationError: what was saved lives on several shards. Nothing was appended.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+        """
+        if self.past is not None:
+            raise ReadOnlyStore("atomic")
+        return self._atomic()
+
+    @asynccontextmanager
+    async def _atomic(self) -> AsyncIterator[None]:
+        if open_block(self) is not None:
+            yield
+            return
+        with begun(self) as block:
+            yield
+        if block.is_decided and block.drafts:
+            await self._append_decisions(block)
+        elif block.drafts or block.before:
+            await self._append_saves(block)
+        for then in block.after:
+            then()
+
+    async def decide_drafts(
+        self,
+        keys: Sequence[Key[Any]],
+        decision: Callable[..., Mapping[Key[Any], Decided]],
+        *,
+        timeout: float = DECIDE_SECONDS,
+        in_atomic: InAtomic = "stage",
+        also: Sequence[Append] = (),
+        on_conflict: Callable[[], Awaitable[None]] | None = None,
+    ) -> dict[Key[Any], Stored]:
+        """As `Store.decide`, of decisions that are drafts.
+
+        Args:
+            keys: those that must not have been written to meanwhile. What is decided for others
+                is appended in the same moment, wherever they end; on the same shard.
+                None: the drafts are appended wherever their views end.
+            in_atomic: what becomes of it inside `atomic()`: see `InAtomic`.
+            also: what is appended beside it, if anything is; only of decisions that act at once.
+            on_conflict: awaited after a conflict; raises where deciding again is of no use.
+
+        Raises:
+            ConfigurationError: it is refused inside `atomic()`. Nothing was appended.
+            Others as `Store.decide`.
+
+        1. Read, behind what waits in the spool: what is in memory at first, which the append
+        proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
+        a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
+        there was appended, and what is not there can only come while its subject ends where it
+        did.
+        """
+        block = open_block(self)
+        if block is not None and in_atomic == "refuse":
+            raise ConfigurationError(
+                f"{keys[0]} cannot be written inside store.atomic(): what it records happens "
+                "outside of the log, and would not go with the block; write it before or after"
+            )
+        if block is not None and in_atomic == "stage":
+            return await self._stage(block, keys, decision)
+        attempts = Attempts(timeout)
+        consistency: Consistency = "session"
+        while True:
+            read = [
+                At(*await self.read_stored_at(key.kind, *key.keys, consistency=consistency))
+                for key in keys
+            ]
+            # No await from here on: a view may go on while others read, and its head with it.
+            heads = {key: at.head for key, at in zip(keys, read, strict=True)}
+            try:
+                decided = {key: found for key, found in decision(*read).items() if found.drafts}
+            except Exception:
+                if consistency == "strong":
+                    raise
+                decided = {}
+            if consistency != "strong":
+                consistency = "strong"
+                if not heads.keys() <= decided.keys():  # nothing would prove what was read
+                    continue
+            appends = [
+                Append(self._subject_of(key), tuple(found.drafts), heads.get(key))
+                for key, found in decided.items()
+            ]
+            if not appends:
+                return {}
+            try:
+                seqs = await self._append_decided([*appends, *also], attempts)
+            except AppendConflict as conflict:
+                if on_conflict is not None:
+                    await on_conflict()
+                await attempts.pause(conflict)
+            else:
+                found = zip(decided.items(), seqs, strict=False)
+                return {key: Stored(each.value, seq) for (key, each), seq in found}
+
+    async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
+        """Append all or nothing, never through the spool; inside `atomic()` with the block.
+
+        Errors as `Log.append`.
+        """
+        block = open_block(self)
+        if block is None:
+            await self.append_atomically([Append(subject, tuple(d)) for subject, d in appends])
+        else:
+            block.is_decided = True
+            block.add(appends)
+
+    async def _stage(
+        self,
+        block: Block,
+        keys: Sequence[Key[Any]],
+        decision: Callable[..., Mapping[Key[Any], Decided]],
+    ) -> dict[Key[Any], Stored]:
+        """Decide on what the block has come to, and have it appended with the block."""
+        block.is_decided = True
+        read = [At(*await self.read_at(key.kind, *key.keys)) for key in keys]
+        heads = {key: at.head for key, at in zip(keys, read, strict=True)}
+        decided = {key: found for key, found in decision(*read).items() if found.drafts}
+        for key, found in decided.items():
+            subject = self._subject_of(key)
+            if key in heads:
+                block.expect(key.kind, subject, heads[key])
+            block.add([(subject, found.drafts)])
+        return {key: Stored(found.value, 0) for key, found in decided.items()}
+
+    @operation(nothing, writes=True, name="atomic")
+    async def _append_saves(self, block: Block) -> None:
+        if block.before:
+            with suppress(Spooled):  # so is what follows, which says so
+                await self.append_drafts(*block.before)
+        await self.append_drafts(*block.drafts.items(), atomic=True)
+
+    @operation(writes=True, name="atomic")
+    async def _append_decisions(self, block: Block) -> None:
+        """Append a block that somebody was told a decision of: it is never spooled nor degraded."""
+        await self.settle()
+        if block.before:
+            await self.append_drafts(*block.before)
+        attempts = Attempts(DECIDE_SECONDS)
+        expected = block.expected
+        appends = [
+            Append(subject, tuple(drafts), expected[subject].head if subject in expected else None)
+            for subject, drafts in block.drafts.items()
+        ]
+        while True:
+            try:
+                await self._append_decided(appends, attempts)
+            except AppendConflict as conflict:
+                for subject, (projection, head) in expected.items():
+                    _, actual = await self.hot_views.read_at(projection, subject, "strong")
+                    if actual != head:
+                        raise AppendConflict(subject.name, head, actual) from conflict
+                await attempts.pause(conflict)  # a write in flight came to nothing
+            else:
+                return
+
+    def _subject_of(self, key: Key[Any]) -> Subject:
+        return self.subject(key.kind.family, *key.keys)
+
+    async def _append_decided(self, appends: Sequence[Append], attempts: Attempts) -> list[int]:
+        """Append; where an outcome is unknown, read back, and append again what is not there."""
+        doubt: AppendUnknown | None = None
+        while True:
+            conflict: AppendConflict | None = None
+            try:
+                return await self.append_atomically(appends)
+            except AppendUnknown as error:
+                doubt = error
+            except (AppendConflict, LogUnavailable) as error:
+                if doubt is None:
+                    raise
+                conflict = error if isinstance(error, AppendConflict) else None
+            try:
+                seqs = [await self._stored_at(append) for append in appends]
+            except LogUnavailable as error:
+                _log.debug("the outcome of a decision was not read back: %s", error)
+            else:
+                if all(seqs):
+                    return seqs
+                if conflict is not None:
+                    raise conflict
+            await attempts.pause(doubt)
+
+    async def _stored_at(self, append: Append) -> int:
+        """The sequence at which an append stands; 0 if it does not."""
+        last = append.drafts[-1].id
+        async with aclosing(
+            self.forked_log.read(append.subject, after=append.expect or 0)
+        ) as pages:
+            async for records in pages:
+                for record in records:
+                    if any(each.id == last for each in record.envelopes):
+                        self.hot_views.unsettled(append.subject)
+                        return record.seq
+        return 0
