@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -486,3 +488,15 @@ def test_steering_of_nothing_is_refused(cli: Cli) -> None:
     assert result.code == 1
     assert "there is no task 't'" in result.stderr
     assert cli("sessions").stdout == ""
+
+
+def test_the_command_line_is_read_without_what_commands_load() -> None:
+    """Help, and a mistyped option, are answered at once."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, foldlog.cli.app; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    heavy = {"nats", "pydantic", "msgspec", "rich", "foldlog.store", "foldlog.models"}
+    assert not heavy.intersection(loaded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import AsyncIterator
@@ -15,8 +14,6 @@ from foldlog.cli.checks import Check, Verdict, of_health, of_spool
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
-from foldlog.opening.settings import DEFAULT_PATH, PATH_VARIABLE
-from foldlog.store.spool.place import directory_in, look
 
 _COLOURS: Final = {
     Verdict.OK: "green",
@@ -39,6 +36,8 @@ async def doctor(target: Target) -> int:
 
 
 async def _examine(target: Target) -> AsyncIterator[Check]:
+    from foldlog.store.spool.place import directory_in, look
+
     yield Check("foldlog", Verdict.OK, foldlog.__version__)
     yield Check("nats-py", Verdict.OK, metadata.version("nats-py"))
     yield Check("Python", Verdict.OK, f"{platform.python_version()} on {platform.platform()}")
@@ -52,8 +51,8 @@ async def _examine(target: Target) -> AsyncIterator[Check]:
     free = None if embedded is None else shutil.disk_usage(embedded.path).free
     for check in of_health(health, free):
         yield check
-    data = Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
-    yield of_spool(look(directory_in(data if embedded is None else Path(embedded.path))))
+    data = target.directory if embedded is None else Path(embedded.path)
+    yield of_spool(look(directory_in(data)))
 
 
 def _show(checks: list[Check]) -> None:

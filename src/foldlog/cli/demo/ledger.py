@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 from foldlog.models import (
     PlannerEvent,
@@ -17,10 +16,6 @@ from foldlog.models import (
     Trajectory,
 )
 from foldlog.opening import Store
-
-_TURNS: Final = 8
-"""Turns of the event loop from the call of a save until its bytes are with the server: the pump of
-the log and the client's flusher take some each. An ack needs a round trip and an fsync."""
 
 
 class Ledger:
@@ -45,30 +40,25 @@ class Ledger:
         self._store = store
         self._to_begin = begun
         self._crowd = crowd
-        self._started = asyncio.Event()
+        self._ack = asyncio.Event()
         self._ended = False
 
     async def moment(self) -> bool:
         """Wait until enough is under way for a kill to be worth something.
 
-        False: the import ended before.
+        That is right after an ack. False: the import ended before.
         """
         while not self._ended:
-            self._started.clear()
-            await self._started.wait()
-            # Some turns, for the saves to be sent; but not so many that they are acked.
-            for _ in range(_TURNS):
-                if self.in_flight < self._crowd:
-                    break
-                await asyncio.sleep(0)
-            if self.in_flight:
+            self._ack.clear()
+            await self._ack.wait()
+            if self.in_flight:  # by now the whole group that was acked has returned
                 return True
         return False
 
     def end(self) -> None:
         """There will be no more saves."""
         self._ended = True
-        self._started.set()
+        self._ack.set()
 
     async def save_events(self, events: Iterable[StoredEvent]) -> None:
         """As the store's; what it acked is noted."""
@@ -107,9 +97,10 @@ class Ledger:
     def _flight(self, records: int = 1) -> Iterator[None]:
         self.in_flight += 1
         self._to_begin -= records
-        if self._to_begin <= 0:
-            self._started.set()
         try:
             yield
         finally:
             self.in_flight -= 1
+            # While one group of saves is acked, the next one is on its way.
+            if self._to_begin <= 0 and self.in_flight >= self._crowd - 1:
+                self._ack.set()
