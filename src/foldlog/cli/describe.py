@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from foldlog.cli.difference import Described
-from foldlog.cli.jsonable import compact, fields_of, jsonable
+from foldlog.cli.jsonable import compact, jsonable
 from foldlog.errors import PastErased
+from foldlog.fields import fields_of
 
 if TYPE_CHECKING:
     from foldlog.kind import Key, Kind

@@ -16,7 +16,6 @@ rounds those beyond 2**53. Above 4,000 digits they become hexadecimal text.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import datetime as dt
 import json
 import math
@@ -24,6 +23,8 @@ from collections.abc import Mapping
 from enum import Enum
 from itertools import chain, count
 from typing import Any
+
+from foldlog.fields import fields_of
 
 _INT_BITS = 13_000  # some 3,900 digits: Python prints integers up to 4,300 by default
 
@@ -64,19 +65,6 @@ def jsonable(value: object) -> Any:
 def compact(value: object) -> str:
     """The value as JSON on one line."""
     return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def fields_of(value: Any) -> Mapping[str, object] | None:
-    """The fields of a record by name, None for what is none."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return dict(value._asdict())
-    if hasattr(type(value), "__struct_fields__"):
-        return {name: getattr(value, name) for name in value.__struct_fields__}
-    if hasattr(type(value), "model_fields"):
-        return dict(value)
-    return None
 
 
 def _mapping(mapping: Mapping[Any, object]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any
+
+from foldlog.fields import fields_of
 
 
 def plain(value: Any) -> Any:
@@ -29,8 +30,8 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
         case Mapping():
             return {key: plain(item) for key, item in value.items()}
-    fields = _fields(value)
-    return value if fields is None else {name: plain(getattr(value, name)) for name in fields}
+    fields = fields_of(value)
+    return value if fields is None else {name: plain(field) for name, field in fields.items()}
 
 
 def same(left: Any, right: Any, *, offsets: bool = False) -> bool:
@@ -82,8 +83,7 @@ def scribble(value: Any) -> None:
         case Enum() | str() | bytes():
             pass
         case _:
-            for name in _fields(value) or ():
-                held = getattr(value, name)
+            for name, held in (fields_of(value) or {}).items():
                 scribble(held)
                 if type(held) is str:
                     _unless_frozen(partial(setattr, value, name, f"{held}, scribbled"))
@@ -95,18 +95,3 @@ def _unless_frozen(change: Callable[[], None]) -> None:
     except (AttributeError, TypeError, ValueError):
         # How tuples, mapping proxies, frozen dataclasses and pydantic's frozen models refuse.
         return
-
-
-def _fields(value: Any) -> list[str] | None:
-    if isinstance(value, type):
-        return None
-    if dataclasses.is_dataclass(value):
-        return [field.name for field in dataclasses.fields(value)]
-    kind = type(value)
-    if hasattr(kind, "model_fields"):
-        return list(kind.model_fields)
-    if hasattr(kind, "__struct_fields__"):
-        return list(kind.__struct_fields__)
-    if hasattr(kind, "__attrs_attrs__"):
-        return [attribute.name for attribute in kind.__attrs_attrs__]
-    return None

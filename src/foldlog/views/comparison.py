@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
+from foldlog.fields import fields_of
 from foldlog.views.fold import Fold
 from foldlog_projections.items import PAGE, Items
 
@@ -65,18 +63,15 @@ def plain(value: Any) -> Any:
     """Return a value as lists, dicts and scalars: structs and objects by field, sets sorted."""
     if value is _NOTHING or value is None or isinstance(value, str | bytes | int | float):
         return value
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if dataclasses.is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    fields = fields_of(value)
+    if fields is not None:
+        return {name: plain(field) for name, field in fields.items()}
     if isinstance(value, Mapping):
         return {
             key if isinstance(key, str) else repr(key): plain(each) for key, each in value.items()
         }
     if isinstance(value, Set):
         return sorted(map(plain, value), key=repr)
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, Iterable):
         return [plain(each) for each in value]
     return {name: plain(each) for name, each in vars(value).items()} or repr(value)

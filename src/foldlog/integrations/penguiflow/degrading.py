@@ -59,6 +59,24 @@ def saving(
 
     The method does no I/O. Whatever the caller's objects make it raise is a PayloadError.
     """
+    return _saving(method, lambda: False)
+
+
+def flushing(
+    method: Callable[Concatenate[S, P], Call[None]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, None]]:
+    """As `saving`, of a method by which a planner saves a run's events, one after the other.
+
+    It does so in a task that nobody awaits, and that is cancelled where its event loop ends, after
+    a request to a test client for instance. There a save only begins: events that all begin at
+    once are there for the next read, and lose nothing by that cancellation.
+    """
+    return _saving(method, _is_task_of_a_planner)
+
+
+def _saving(
+    method: Callable[Concatenate[S, P], Call[None]], is_unawaited: Callable[[], bool]
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, None]]:
     reporting = _Reporting(method)
 
     @functools.wraps(method)
@@ -67,7 +85,7 @@ def saving(
         try:
             with callers_code(method.__name__):
                 call = method(owner, *args, **kwargs)
-            if _is_unawaited_flush():
+            if is_unawaited():
                 owner._reach.begin(call, report)
             else:
                 await owner._reach.write(call, report)
@@ -105,15 +123,11 @@ class _Reporting:
         return owner._failures.of(self._name, trace_of(self._signature, args, kwargs))
 
 
-def _is_unawaited_flush() -> bool:
-    """Whether this is the task in which a planner saves a run's events, one after the other.
-
-    Nobody awaits that task, and it is cancelled where its event loop ends, after a request to a
-    test client for instance. Events that all begin at once are there for the next read, lose
-    nothing by that cancellation, and take one append for all of them.
-    """
+def _is_task_of_a_planner() -> bool:
+    """Whether the task that runs is one of PenguiFlow's planner: its coroutine is defined there."""
     task = asyncio.current_task()
-    return task is not None and task.get_name() == "penguiflow-persist-events"
+    frame = getattr(None if task is None else task.get_coro(), "cr_frame", None)
+    return frame is not None and str(frame.f_globals["__name__"]).startswith("penguiflow.planner.")
 
 
 def _nothing() -> None:

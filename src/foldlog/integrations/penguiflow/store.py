@@ -12,7 +12,13 @@ from weakref import finalize
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.integrations.penguiflow.artifacts import PenguiFlowArtifactStore
 from foldlog.integrations.penguiflow.classes import installed
-from foldlog.integrations.penguiflow.degrading import at_once, or_empty, or_nothing, saving
+from foldlog.integrations.penguiflow.degrading import (
+    at_once,
+    flushing,
+    or_empty,
+    or_nothing,
+    saving,
+)
 from foldlog.integrations.penguiflow.failures import Failures
 from foldlog.integrations.penguiflow.line import Call, Line, Reach
 from foldlog.integrations.penguiflow.plain import plain
@@ -249,7 +255,7 @@ class PenguiFlowStateStore:
         """Return trace ids, the one whose trajectory was saved last first."""
         return await self._reach.read(lambda store: store.list_traces(session_id, limit))
 
-    @saving
+    @flushing
     def save_planner_event(self, trace_id: str, event: Any) -> Call[None]:
         """Append a `PlannerEvent`."""
         return _planner_event(trace_id, event)
