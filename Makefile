@@ -1,6 +1,7 @@
 # Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
 # with the real frameworks run in .venv-integrations, from constraints-integrations.txt, and with
-# their oldest versions in .venv-integrations-oldest.
+# their oldest versions in .venv-integrations-oldest. Those with Semantic Kernel, which wants an older
+# pydantic, run in .venv-semantic-kernel.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
@@ -9,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INTEGRATIONS := .venv-integrations
 OLDEST := $(INTEGRATIONS)-oldest
+SEMANTIC := .venv-semantic-kernel
 BENCH := .venv-bench
 # Tests wait for disks and processes a third of their time: half as many again as there are cores.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n + 1) / 2)))
@@ -20,7 +22,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest bench lint lock clean
+.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel bench lint lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +51,9 @@ test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real framewo
 test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest PenguiFlow that will do
 	@$(OLDEST)/bin/python -m pytest tests/integrations/penguiflow -k "not paging_loses_nothing" $(ARGS)
 
+test-semantic-kernel: $(SEMANTIC)/.ready ## The tests with Semantic Kernel; ARGS as for test
+	@$(SEMANTIC)/bin/python -m pytest tests/integrations/semantic_kernel $(ARGS)
+
 bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for all of it, small
 	@benchmarks/peers.sh
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
@@ -67,12 +72,14 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 	@$(COMPILE) pyproject.toml tests/integrations/requirements-oldest.in \
 		--override tests/integrations/overrides.in --constraint constraints.txt \
 		--output-file constraints-integrations-oldest.txt $(ARGS)
+	@$(COMPILE) pyproject.toml tests/integrations/requirements-semantic-kernel.in \
+		--output-file constraints-semantic-kernel.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --group bench \
 		--override tests/integrations/overrides.in --constraint constraints.txt \
 		--output-file constraints-bench.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src projections tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
@@ -92,7 +99,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
-$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(BENCH)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
+$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
 	@echo "Making $(@D) and installing what constraints-$*.txt names, once"
 	@$(PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes \
