@@ -13,6 +13,7 @@ from foldlog.agents import (
     ExportableStateManager,
     StateManager,
 )
+from foldlog.differences import ABSENT
 from foldlog.errors import AppendConflict
 from tests.agents.conftest import Cart, OpenManager, Run
 from tests.agents.support import Manager, after_a_load, put, stored
@@ -112,6 +113,20 @@ async def test_a_watcher_is_told_of_every_turn_with_its_diff(
                 {"items": [], "total": new},
             )
             assert change.diff == (("state.total", old, new),)
+
+
+async def test_the_diff_of_data_that_comes_and_goes(manager: Manager) -> None:
+    for state in ([1, 2], [1, 3]):
+        async with manager.turn("shop/1") as ctx:
+            ctx.update("numbers", state)
+    await manager.clear("shop/1")
+    async with aclosing(manager.watch("shop/1", since=0)) as changes:
+        diffs = [(await anext(changes)).changes[0].diff for _ in range(3)]
+    assert diffs == [
+        (("state", ABSENT, [1, 2]),),
+        (("state[1]", 2, 3),),
+        (("state", [1, 3], ABSENT),),
+    ]
 
 
 async def test_a_watcher_without_a_version_hears_what_is_new(manager: Manager) -> None:

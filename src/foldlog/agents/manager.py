@@ -21,7 +21,7 @@ from foldlog.agents.models import (
 )
 from foldlog.agents.states import plain, read, stored_in
 from foldlog.agents.turns import TurnStateContext
-from foldlog.differences import differences
+from foldlog.differences import ABSENT, differences
 from foldlog.errors import AppendConflict, ConfigurationError
 from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
@@ -292,6 +292,9 @@ def _changes(commit: Commit) -> tuple[KeyChange, ...]:
     for key, (before, after) in commit.keys.items():
         entry = after or before
         old, new = plain(before), plain(after)
-        found = differences({} if old is None else old, {} if new is None else new, "state")
-        changes.append(KeyChange(key, entry.type if entry else "", old, new, tuple(found)))
+        # A map that comes or goes does so field by field.
+        left = old if before else {} if isinstance(new, dict) else ABSENT
+        right = new if after else {} if isinstance(old, dict) else ABSENT
+        found = tuple(differences(left, right, "state"))
+        changes.append(KeyChange(key, entry.type if entry else "", old, new, found))
     return tuple(changes)

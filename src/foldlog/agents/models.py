@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -94,8 +93,8 @@ class KeyChange(NamedTuple):
 
     key: str
     type: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
+    before: Any
+    after: Any
     diff: tuple[Difference, ...]
 
 
