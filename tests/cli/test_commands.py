@@ -498,5 +498,5 @@ def test_the_command_line_is_read_without_what_commands_load() -> None:
         capture_output=True,
         text=True,
     ).stdout.split()
-    heavy = {"nats", "pydantic", "msgspec", "rich", "foldlog.store", "foldlog.models"}
+    heavy = {"nats", "pydantic", "rich", "foldlog.store", "foldlog.models"}
     assert not heavy.intersection(loaded)
