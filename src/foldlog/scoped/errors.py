@@ -23,7 +23,7 @@ class EmbedderFailed(FoldlogError):
 
 
 class SearchFailed(FoldlogError):
-    """The search index cannot be kept on this machine: the disk is full, for instance."""
+    """A scope's index cannot be kept on this machine: the disk is full, for instance."""
 
 
 def _told(version: str | None) -> str:

@@ -121,7 +121,7 @@ class Indexes:
                 found = await use()
             await self._make_room()
         except (sqlite3.Error, OSError) as error:
-            raise SearchFailed(f"the search index cannot be kept: {error}") from error
+            raise SearchFailed(f"the index of a scope cannot be kept: {error}") from error
         return found
 
     def turn(self, scope: Scope, what: str = "read") -> asyncio.Lock:
@@ -266,7 +266,7 @@ class Indexes:
         try:
             await asyncio.to_thread(self._wipe, scope)
         except (sqlite3.Error, OSError) as error:
-            raise SearchFailed(f"the search index cannot be wiped: {error}") from error
+            raise SearchFailed(f"the index of a scope cannot be wiped: {error}") from error
 
     def _opened(self, scope: Scope, is_kept: bool) -> _Opened:
         """On a thread: an index in its file, if it has one or is to have one."""

@@ -61,6 +61,8 @@ class ScopedReader:
 
     Lives as long as its store. Every read raises
         LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
+        SearchFailed: it needs the scope's index (lists, walks, searches), and that cannot be kept
+            on this machine.
         PayloadError: an argument is not what it should be. InvalidId: a key or id is empty.
     """
 
