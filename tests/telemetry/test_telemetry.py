@@ -17,12 +17,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
+from pydantic import BaseModel
 
 import foldlog
 from foldlog.log.port import LogInfo, StreamInfo
+from foldlog.scoped import Scope
+from foldlog.sessions import IllegalTransition
 from foldlog.telemetry import METRICS, instrument
 from foldlog.telemetry.outcomes import OUTCOMES, outcome_of
 from tests.conftest import OpenStore
+from tests.recovery.build import snapshot
 from tests.support.build import event, task, update
 from tests.support.flaky import FlakyLog, spooling
 from tests.support.fresh import fresh_python
@@ -77,6 +81,10 @@ def collected() -> Collected:
 # --- calls --------------------------------------------------------------------------------------
 
 
+class Cart(BaseModel):
+    total: int = 0
+
+
 async def test_calls_are_counted_by_method_and_outcome(
     store: foldlog.Store, collected: Collected
 ) -> None:
@@ -112,6 +120,41 @@ async def test_calls_are_counted_by_method_and_outcome(
     }
     durations = collected.metrics()["foldlog.call.duration"]
     assert sum(point.count for point in durations.values()) == sum(calls.values())
+
+
+async def test_calls_of_facades_are_counted_once_each(
+    store: foldlog.Store, collected: Collected
+) -> None:
+    collected.instrument(store)
+    async with store.session("s") as session:
+        await session.spawn_task(task_id="task")
+        await session.cancel_task("task")  # which steers
+        with pytest.raises(IllegalTransition):
+            await session.start_task("task")
+        await session.list_tasks()
+    async with store.agents.turn("shop/1") as turn:
+        turn.update("cart", Cart(total=1))
+    await store.agents.get_agent_state("shop/1", "cart", Cart)
+    await store.recovery.save_state(snapshot())
+    await store.recovery.artifacts.save_artifact("a", "text")
+    await store.scoped.write(Scope.session("s"), "key", 1)
+    await store.scoped.read(Scope.session("s"), "key")
+    calls = {
+        (dict(labels)["method"], dict(labels)["outcome"]): point.value
+        for labels, point in collected.metrics()["foldlog.calls"].items()
+    }
+    assert calls == {
+        ("sessions.spawn_task", "ok"): 1,
+        ("sessions.cancel_task", "ok"): 1,
+        ("sessions.start_task", "refused"): 1,
+        ("sessions.list_tasks", "ok"): 1,
+        ("agents.complete", "ok"): 1,
+        ("agents.get_agent_state", "ok"): 1,
+        ("recovery.save_state", "ok"): 1,
+        ("recovery.artifacts.save_artifact", "ok"): 1,
+        ("scoped.write", "ok"): 1,
+        ("scoped.read", "ok"): 1,
+    }
 
 
 async def test_every_call_has_a_span_that_tells_no_secret(

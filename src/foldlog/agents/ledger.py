@@ -77,6 +77,7 @@ class Ledger:
     """
 
     def __init__(self, journal: Ownership, name: str, session_id: str | None = None) -> None:
+        self.calls = journal.calls
         self._journal = journal
         self._name = name
         self._session_id = session_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -23,6 +24,7 @@ from foldlog.agents.states import plain, read, stored_in
 from foldlog.agents.turns import TurnStateContext
 from foldlog.differences import ABSENT, differences
 from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.store.operation import operation
 from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
 from foldlog_projections.agentstates import Entry
@@ -34,6 +36,9 @@ V = TypeVar("V")
 _RUNTIME_KEY: Final = "state"
 
 
+_operation: Final = functools.partial(operation, prefix="agents.")
+
+
 class AgentStates(Generic[R]):
     """The states of a runtime's agents: an ExportableStateManager. Lives as long as its store.
 
@@ -43,6 +48,7 @@ class AgentStates(Generic[R]):
     """
 
     def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:
+        self.calls = ledger.calls
         self._ledger = ledger
         self._runtime_state_type = runtime_state_type
 
@@ -104,12 +110,14 @@ class AgentStates(Generic[R]):
                     raise
                 await contention.pause(conflict)
 
+    @_operation()
     async def get_agent_state(
         self, scope: Scope, key: str, model: type[T], *, consistency: Consistency = "session"
     ) -> AgentStateEntry[T] | None:
         """Return one key of a scope, or None. `key` may be a token. Errors as `get` in a turn."""
         return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
+    @_operation(writes=True)
     async def set_agent_state(self, scope: Scope, state: AgentStateEntry[T]) -> AgentStateEntry[T]:
         """Store an entry, if its key still is at its version; return it with the new version.
 
@@ -126,6 +134,7 @@ class AgentStates(Generic[R]):
         now = await self.get_agent_state(scope, state.key, state.type_)
         return state if now is None else now
 
+    @_operation(writes=True)
     async def clear(self, scope: Scope) -> None:
         """Have a scope hold nothing any more. Its history stays. Errors as `turn`."""
 
@@ -135,10 +144,12 @@ class AgentStates(Generic[R]):
 
         await self.run_turn(scope, body, label="cleared")
 
+    @_operation()
     async def runtime_state(self) -> R:
         """Return the runtime's own state; its defaults where there is none. Errors as `get`."""
         return await self.turn(RUNTIME_SCOPE).get(_RUNTIME_KEY, self._runtime_state_type)
 
+    @_operation(writes=True)
     async def set_runtime_state(self, state: R) -> None:
         """Store the runtime's own state; the last one stands. Errors as `turn`."""
 
@@ -147,10 +158,12 @@ class AgentStates(Generic[R]):
 
         await self.run_turn(RUNTIME_SCOPE, body)
 
+    @_operation()
     async def scopes(self) -> list[str]:
         """Return the scopes that have had state, the runtime's included."""
         return await self._ledger.scopes()
 
+    @_operation(writes=True)
     async def delete(self, scope: Scope) -> None:
         """Delete a scope with all its history. Tokens that open it open nothing.
 
@@ -159,6 +172,7 @@ class AgentStates(Generic[R]):
         """
         await self._ledger.remove(scope_text(scope))
 
+    @_operation(writes=True)
     async def revoke(self, token: ShareToken) -> None:
         """Have a token open nothing, from when this returns. Whoever has the token may revoke it.
 
@@ -181,6 +195,7 @@ class AgentStates(Generic[R]):
             async for commit in commits:
                 yield StateChange(text, commit.version, commit.ts, commit.label, _changes(commit))
 
+    @_operation()
     async def history(self, scope: Scope) -> list[StateVersion]:
         """Return the turns that have changed a scope, in order. It reads all of them.
 
@@ -193,6 +208,7 @@ class AgentStates(Generic[R]):
                 StateVersion(text, c.version, c.ts, c.label, tuple(c.keys)) async for c in commits
             ]
 
+    @_operation()
     async def get_agent_states(
         self, scope: Scope, model: type[T], *, version: int | None = None
     ) -> dict[str, AgentStateEntry[T]]:
@@ -214,6 +230,7 @@ class AgentStates(Generic[R]):
             for key, entry in entries.items()
         }
 
+    @_operation()
     async def compare(self, scope: Scope, old: int, new: int) -> tuple[KeyChange, ...]:
         """Return what differs between two versions of a scope. Errors as `history`."""
         first, last = await self._at(scope_text(scope), old, new)
@@ -229,6 +246,7 @@ class AgentStates(Generic[R]):
         """True: it has `dump_state` and `load_state`."""
         return True
 
+    @_operation()
     async def dump_state(self) -> dict[str, Any]:
         """Return all states of one moment, by scope and key, as what JSON holds.
 
@@ -249,6 +267,7 @@ class AgentStates(Generic[R]):
                 dump[scope] = exported(scope, entries)
         return dump
 
+    @_operation(writes=True)
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Make the states of a dump all there are, at once. Those that came empty stay as they are.
 

@@ -14,6 +14,7 @@ from foldlog.agents.ledger import Ledger, Loaded, Write
 from foldlog.agents.models import AgentStateEntry, ShareToken
 from foldlog.agents.states import Written, change_of, read, stored_in, written
 from foldlog.errors import AppendConflict, PayloadError
+from foldlog.store.operation import operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
@@ -48,6 +49,7 @@ class TurnStateContext:
         label: str = "",
     ) -> None:
         self.scope = scope
+        self.calls = ledger.calls
         self._ledger = ledger
         self._consistency = consistency
         self._expected = expected
@@ -191,6 +193,7 @@ class TurnStateContext:
         self._shares[token.digest] = shared
         return token
 
+    @operation(writes=True, prefix="agents.")
     async def complete(self, label: str = "") -> None:
         """Store what has changed, all at once. A turn that has changed nothing stores nothing.
 

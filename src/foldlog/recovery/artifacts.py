@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,7 @@ from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.recovery.writing import listed_states, read_state
 from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
+from foldlog.store.operation import operation
 from foldlog.store.primitives import Primitives
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
@@ -30,6 +32,9 @@ class Garbage(NamedTuple):
     bytes: int
 
 
+_operation: Final = functools.partial(operation, prefix="recovery.artifacts.")
+
+
 class ArtifactBackend:
     """Artifacts by id: `store.recovery.artifacts`. Lives as long as its store.
 
@@ -39,6 +44,7 @@ class ArtifactBackend:
     """
 
     def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:
+        self.calls = store.calls
         self._store = store
         self._blobs = blobs
         self._codec = codec
@@ -67,6 +73,7 @@ class ArtifactBackend:
         """
         return self._encoded("artifact_id", artifact).artifact_id
 
+    @_operation(writes=True)
     async def add_artifact(self, artifact: Any) -> str:
         """Save an artifact under the id that follows from its content; return the id.
 
@@ -76,6 +83,7 @@ class ArtifactBackend:
         await self._save(encoded.artifact_id, encoded)
         return encoded.artifact_id
 
+    @_operation(writes=True)
     async def save_artifact(self, artifact_id: str, artifact: Any) -> bool:
         """Save an artifact under an id of the caller's; what was there gives way. Returns True.
 
@@ -88,6 +96,7 @@ class ArtifactBackend:
         await self._save(artifact_id, self._encoded("save_artifact", artifact, artifact_id))
         return True
 
+    @_operation()
     async def load_artifact(self, artifact_id: str) -> Any | None:
         """Return the artifact, a new object, or None if there is none of that id.
 
@@ -116,6 +125,7 @@ class ArtifactBackend:
                 raise _corrupt(artifact_id, reason)
             failed = (named, copy)
 
+    @_operation(writes=True)
     async def delete_artifact(self, artifact_id: str) -> bool:
         """Remove an artifact; return whether there was one. Its bytes go with their last id.
 
@@ -147,6 +157,7 @@ class ArtifactBackend:
             for artifact_id in referred - kept:
                 await self.delete_artifact(artifact_id)
 
+    @_operation()
     async def exists(self, artifact_id: str) -> bool:
         """Return whether there is an artifact of that id. Errors as `load_artifact`."""
         named = await self._named(artifact_id)
@@ -154,6 +165,7 @@ class ArtifactBackend:
             return False
         return await self._blobs.copy_of(named.sha256, _claim(artifact_id)) is not None
 
+    @_operation()
     async def list_artifacts(self) -> list[str]:
         """Return the ids of all artifacts, sorted. For operators: it looks at each of them.
 
@@ -163,6 +175,7 @@ class ArtifactBackend:
         keys = await self._store.keys(stateartifacts.kind)
         return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
 
+    @_operation()
     async def get_size(self, artifact_id: str) -> int | None:
         """Return how many bytes an artifact takes as it is stored, or None if there is none.
 
@@ -174,6 +187,7 @@ class ArtifactBackend:
         content = await self._blobs.read(named.sha256)
         return content.size if _claim(artifact_id) in content.claims else None
 
+    @_operation(writes=True)
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and say which.
 

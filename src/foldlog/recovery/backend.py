@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
 import uuid
@@ -26,6 +27,7 @@ from foldlog.recovery.questions import Questions
 from foldlog.recovery.snapshots import listing, restored, saving, valued
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
+from foldlog.store.operation import operation
 from foldlog.store.ownership import Ownership
 from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
@@ -34,6 +36,9 @@ from foldlog_projections.states import State
 
 _AT_ONCE: Final = 64
 """States looked at side by side."""
+
+
+_operation: Final = functools.partial(operation, prefix="recovery.")
 
 
 class StateBackend:
@@ -48,6 +53,7 @@ class StateBackend:
         self, store: Ownership, artifacts: ArtifactBackend, migrations: Migrations | None = None
     ) -> None:
         self.artifacts = artifacts
+        self.calls = store.calls
         self._store = store
         self._questions = Questions(store)
         self._migrations = migrations
@@ -56,6 +62,7 @@ class StateBackend:
         """Return the same states, each taken to today's version when it is loaded."""
         return type(self)(self._store, self.artifacts, migrations)
 
+    @_operation(writes=True)
     async def save_state(self, snapshot: StateSnapshot, *, session_id: str | None = None) -> bool:
         """Make this the snapshot of its state; what changed is appended. Returns True.
 
@@ -74,10 +81,12 @@ class StateBackend:
         """
         return await self._save(snapshot, "StateBackend.save_state", session_id, existing=False)
 
+    @_operation(writes=True)
     async def update_state(self, snapshot: StateSnapshot) -> bool:
         """As `save_state`, if there is such a state; else return False."""
         return await self._save(snapshot, "StateBackend.update_state", None, existing=True)
 
+    @_operation()
     async def load_state(self, state_id: str) -> StateSnapshot | None:
         """Return the snapshot as of now, or None if there is no such state.
 
@@ -90,6 +99,7 @@ class StateBackend:
             return snapshot
         return self._migrations.migrate(snapshot)
 
+    @_operation()
     async def exists(self, state_id: str) -> bool:
         """Return whether there is such a state. Errors as `load_state`."""
         return (await read_state(self._store, state_id)).value is not None
@@ -107,6 +117,7 @@ class StateBackend:
                 if snapshot is not None:
                     yield snapshot
 
+    @_operation()
     async def list_states(
         self,
         tags: Sequence[str] | None = None,
@@ -146,6 +157,7 @@ class StateBackend:
                 found.append(snapshot)
         return found
 
+    @_operation(writes=True)
     async def delete_state(self, state_id: str) -> bool:
         """Remove a state with its history; return whether there was one. Artifacts stay.
 
@@ -209,6 +221,7 @@ class StateBackend:
             auto_checkpoint=auto_checkpoint_config or AutoCheckpointConfig(),
         )
 
+    @_operation(writes=True)
     async def answer(self, state_id: str, address: str, value: Any) -> bool:
         """Answer what an execution asks at an address; return whether it was waiting there.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -28,6 +29,7 @@ from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Mode, Search
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.watching import watch
+from foldlog.store.operation import operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.scoped import Written
@@ -56,6 +58,9 @@ class Found(NamedTuple):
     hints: Entry | Written
 
 
+_operation: Final = functools.partial(operation, prefix="scoped.")
+
+
 class ScopedReader:
     """Reads scopes, and has no way to change what is stored: `store.scoped.reader`.
 
@@ -67,12 +72,14 @@ class ScopedReader:
     """
 
     def __init__(self, keys: Keys, transient: Transient, search: Search) -> None:
+        self.calls = keys.journal.calls
         self._keys = keys
         self._transient = transient
         self._search = search
         self._indexes = search.indexes
         self._reads: Counter[Scope] = Counter()
 
+    @_operation()
     async def read(
         self,
         scope: Scope,
@@ -93,6 +100,7 @@ class ScopedReader:
         found = await self._lookup(scope, key, consistency)
         return None if found is None else codec.decode(found.payload)
 
+    @_operation()
     async def read_hinted(self, scope: Scope, key: str, options: StoreOptions) -> Any | None:
         """Return the value of a key, transient or stored, or None; see `StoreOptions`."""
         options = checked_options(options)
@@ -112,17 +120,20 @@ class ScopedReader:
         kind = records.kind_of(found.hints.content_kind)
         return codec.decode(found.payload) if _fits(options, lifetime, kind) else None
 
+    @_operation()
     async def entry(self, scope: Scope, key: str) -> Revision | None:
         """Return the value of a key with its version, hints and time, or None. Asks the log."""
         held, payload = await self._keys.present(scope, key)
         return None if held is None else await self._keys.revision(key, held, payload)
 
+    @_operation()
     async def list(
         self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"
     ) -> Names:
         """Return the keys that begin with `prefix`, sorted by code points. Loads no values."""
         return await self._indexes.ask(scope, consistency, Index.keys, _text(prefix, "prefix"))
 
+    @_operation()
     async def search(self, scope: Scope, query: str, limit: int) -> Results:
         """Return at most `limit` keys whose value or name has words of the query, best first.
 
@@ -130,6 +141,7 @@ class ScopedReader:
         """
         return await self.search_hinted(scope, query, limit, SearchOptions())
 
+    @_operation()
     async def search_hinted(
         self,
         scope: Scope,
@@ -162,6 +174,7 @@ class ScopedReader:
         asked = query, limit, options, mode, consistency, on_progress
         return await self._search.search(scope, *asked)
 
+    @_operation()
     async def traverse(
         self,
         scope: Scope,
@@ -188,6 +201,7 @@ class ScopedReader:
 
         return await self._indexes.ask(scope, consistency, walked)
 
+    @_operation()
     async def links(
         self, scope: Scope, from_key: str, *, consistency: Consistency = "session"
     ) -> Links:
@@ -199,6 +213,7 @@ class ScopedReader:
             for to_key, relation, metadata in found
         ]
 
+    @_operation()
     async def history(self, scope: Scope, key: str, *, limit: int = _HISTORY) -> Revisions:
         """Return what was written to a key, and that it was deleted: the last `limit` of it, in
         order. What is over, deleted or overwritten is here all the same.

@@ -32,6 +32,7 @@ from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
 from foldlog.scoped.transient import Transient
 from foldlog.scoped.vectors import Embedder
+from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
 from foldlog_projections import scoped, scopes
@@ -48,6 +49,9 @@ Expected = str | None | Literal[Expect.ANYTHING]
 
 _ENDED_AT_ONCE: Final = 256
 _APPLY: Final = "ScopedStore.apply"
+
+
+_operation: Final = functools.partial(operation, prefix="scoped.")
 
 
 class ScopedStore(ScopedReader):
@@ -85,6 +89,7 @@ class ScopedStore(ScopedReader):
         self._searches.append(Search(self._keys, indexes, embedder))
         return type(self)(self._keys, self._transient, self._searches)
 
+    @_operation(writes=True)
     async def write(
         self,
         scope: Scope,
@@ -111,6 +116,7 @@ class ScopedStore(ScopedReader):
             scope, key, value, StoreOptions(), expected=expected, session_id=session_id
         )
 
+    @_operation(writes=True)
     async def write_hinted(
         self,
         scope: Scope,
@@ -148,6 +154,7 @@ class ScopedStore(ScopedReader):
         self._keys.journal.after_stored(remember)
         return change.indexed.id
 
+    @_operation(writes=True)
     async def write_many(
         self,
         scope: Scope,
@@ -167,6 +174,7 @@ class ScopedStore(ScopedReader):
         versions = await self.apply(effects, session_id=session_id)
         return dict(zip(values, versions, strict=True))
 
+    @_operation(writes=True)
     async def apply(
         self, effects: Iterable[AnyEffect], *, session_id: str | None = None
     ) -> list[str]:
@@ -212,6 +220,7 @@ class ScopedStore(ScopedReader):
         self._keys.journal.after_stored(remember)
         return [change.indexed.id if change and change.key else "" for change in changes]
 
+    @_operation(writes=True)
     async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
         """Delete a key, and with it the links from it and to it. Fine if there is none.
 
@@ -229,6 +238,7 @@ class ScopedStore(ScopedReader):
 
         self._keys.journal.after_stored(forget)
 
+    @_operation(writes=True)
     async def link(self, scope: Scope, link: MemoryLink) -> None:
         """Link two keys; a link that is there gets this metadata.
 
@@ -237,11 +247,13 @@ class ScopedStore(ScopedReader):
         link = _redacted(self._redaction, "ScopedStore.link", scope, checked_link(link))
         await self._keys.append([(scope, records.linked(link))])
 
+    @_operation(writes=True)
     async def unlink(self, scope: Scope, from_key: str, to_key: str, relation: str) -> None:
         """Remove a link. Fine if there is none."""
         change = records.unlinked(from_key, to_key, relation)
         await self._keys.append([(scope, change)])
 
+    @_operation(writes=True)
     async def end_session(self, session: str | Scope) -> int:
         """Delete what was written for the session only: `Lifetime.SESSION`. Returns how many keys.
 
@@ -260,6 +272,7 @@ class ScopedStore(ScopedReader):
             ended += len(await self._keys.decide(scope, some, _deletions))
             passed.update(keys[key] for key in some)
 
+    @_operation(writes=True)
     async def clear(self, scope: Scope, key: str | None = None) -> None:
         """Erase a scope: its keys, links, values and all their history; or only one key of it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -38,6 +39,7 @@ from foldlog.sessions.state import SessionState
 from foldlog.sessions.telemetry import TaskTelemetrySink
 from foldlog.sessions.writing import SessionWriter
 from foldlog.steering import sanitize_steering_event, validate_steering_event
+from foldlog.store.operation import operation
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
@@ -45,6 +47,9 @@ from foldlog_projections import session, steering as steering_events, updates
 
 _FOREGROUND: Final = "foreground"
 """What a task is spawned from where no task is named and none runs in the foreground."""
+
+
+_operation: Final = functools.partial(operation, prefix="sessions.")
 
 
 class Session(SessionWriter):
@@ -83,6 +88,7 @@ class Session(SessionWriter):
 
     # --- looking ----------------------------------------------------------------------------------
 
+    @_operation()
     async def refresh(self, *, consistency: Consistency = "strong") -> SessionState:
         """Return the session as of now: a copy, which stays as it is.
 
@@ -123,6 +129,7 @@ class Session(SessionWriter):
         """
         return self._seen.task(task_id)
 
+    @_operation()
     async def list_tasks(
         self, *, status: TaskStatus | None = None, consistency: Consistency = "strong"
     ) -> list[TaskState]:
@@ -135,6 +142,7 @@ class Session(SessionWriter):
 
     # --- the context ------------------------------------------------------------------------------
 
+    @_operation(writes=True)
     async def update_context(
         self,
         *,
@@ -159,6 +167,7 @@ class Session(SessionWriter):
         await self._write(decide)
         return self.context
 
+    @_operation(writes=True)
     async def apply_context_patch(
         self,
         *,
@@ -186,6 +195,7 @@ class Session(SessionWriter):
         await self._write(lambda made: patches.offer(made, id, given, strategy))
         return id if strategy is MergeStrategy.HUMAN_GATED else None
 
+    @_operation(writes=True)
     async def apply_pending_patch(
         self, patch_id: str, strategy: MergeStrategy | None = None
     ) -> bool:
@@ -199,12 +209,14 @@ class Session(SessionWriter):
         chosen = MergeStrategy(strategy or MergeStrategy.APPEND)
         return await self._write(lambda made: patches.approve(made, patch_id, chosen))
 
+    @_operation(writes=True)
     async def reject_pending_patch(self, patch_id: str) -> bool:
         """Drop a patch that waits. Return False if none of that id does."""
         return await self._write(lambda made: patches.reject(made, patch_id))
 
     # --- tasks ------------------------------------------------------------------------------------
 
+    @_operation(writes=True)
     async def spawn_task(
         self,
         *,
@@ -275,6 +287,7 @@ class Session(SessionWriter):
         await self._write(decide)
         return self.get_task(id)
 
+    @_operation(writes=True)
     async def start_task(self, task_id: str) -> TaskState:
         """Have a task that waits run. Of several workers that start it, exactly one succeeds.
 
@@ -284,6 +297,7 @@ class Session(SessionWriter):
         await self._write(lambda made: lifecycle.start(made, task_id))
         return self.get_task(task_id)
 
+    @_operation(writes=True)
     async def start_next_task(self) -> TaskState | None:
         """Have the most urgent of the tasks that wait run, and return it; None if none waits.
 
@@ -299,6 +313,7 @@ class Session(SessionWriter):
         await self._write(decide)
         return None if started is None else self.get_task(started)
 
+    @_operation(writes=True)
     async def complete_task(
         self,
         task_id: str,
@@ -332,6 +347,7 @@ class Session(SessionWriter):
         await self._write(decide)
         return self.get_task(task_id)
 
+    @_operation(writes=True)
     async def fail_task(self, task_id: str, error: str) -> TaskState:
         """Fail a task; `error` says why.
 
@@ -345,6 +361,7 @@ class Session(SessionWriter):
         )
         return self.get_task(task_id)
 
+    @_operation(writes=True)
     async def report(
         self,
         task_id: str,
@@ -387,6 +404,7 @@ class Session(SessionWriter):
 
     # --- groups -----------------------------------------------------------------------------------
 
+    @_operation(writes=True)
     async def create_group(
         self,
         name: str,
@@ -409,6 +427,7 @@ class Session(SessionWriter):
         await self._write(lambda made: groups.create(made, id, given["name"], strategy))
         return self._seen.group(id)
 
+    @_operation(writes=True)
     async def seal_group(self, group_id: str) -> TaskGroup:
         """Have no more tasks join a group: it ends with the last of them. Idempotent.
 
@@ -440,6 +459,7 @@ class Session(SessionWriter):
 
     # --- steering ---------------------------------------------------------------------------------
 
+    @_operation(writes=True)
     async def steer(self, event: SteeringEvent) -> bool:
         """Put a steering event on record and have it take effect, in one moment.
 
@@ -478,12 +498,14 @@ class Session(SessionWriter):
         taking = self.acknowledge if acknowledge else None
         return inbox.events(self._store, self.session_id, task_id, taking)
 
+    @_operation(writes=True)
     async def acknowledge(self, event: SteeringEvent) -> bool:
         """Take an event, so that no inbox yields it any more. Exactly one caller gets True."""
         return await self._write(
             lambda made: steering.acknowledge(made, event.event_id, self.worker)
         )
 
+    @_operation(writes=True)
     async def cancel_task(self, task_id: str, *, reason: str | None = None) -> bool:
         """Cancel a task, and with it, in one moment, all that was spawned from it. Returns True.
 
@@ -495,6 +517,7 @@ class Session(SessionWriter):
         """
         return await self._steer(task_id, SteeringEventType.CANCEL, reason=reason)
 
+    @_operation(writes=True)
     async def pause_task(self, task_id: str, *, reason: str | None = None) -> bool:
         """Pause a running task: `steer` with a PAUSE. Returns True.
 
@@ -503,6 +526,7 @@ class Session(SessionWriter):
         """
         return await self._steer(task_id, SteeringEventType.PAUSE, reason=reason)
 
+    @_operation(writes=True)
     async def resume_task(self, task_id: str, *, reason: str | None = None) -> bool:
         """Have a paused task go on: `steer` with a RESUME. Returns True.
 
@@ -511,6 +535,7 @@ class Session(SessionWriter):
         """
         return await self._steer(task_id, SteeringEventType.RESUME, reason=reason)
 
+    @_operation(writes=True)
     async def prioritize_task(self, task_id: str, priority: int) -> bool:
         """Make a task more urgent, or less: `steer` with a PRIORITIZE. Returns True.
 

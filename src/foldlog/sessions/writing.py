@@ -30,6 +30,7 @@ class SessionWriter:
         self.session_id = session_id
         self.worker = secrets.token_hex(8)
         self.telemetry = Emitter(telemetry_sink)
+        self.calls = state_store.calls
         self._store = state_store
         self._redacting = Redacting(state_store.redaction, session_id)
         self._seen = SessionState(session_id, {}, State())
