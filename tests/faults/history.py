@@ -218,7 +218,7 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
 REPLACED = ("memory", "tasks", "pauses", "trajectory", "bindings", "scoped")
 """Families in which a save takes the place of an earlier one."""
 
-_INDICES = ("traces", "routes", "scopes")
+_INDICES = ("belongings", "traces", "routes", "scopes", "waiting")
 """Families that say what others hold."""
 
 

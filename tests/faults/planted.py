@@ -295,7 +295,9 @@ def bytes_that_change_on_their_way() -> AbstractContextManager[Any]:
     store = Stream.store
 
     def storing(self: Stream, subject: str, data: bytes) -> Stored:
-        return store(self, subject, data.replace(b"text", b"tExt") if self.last % 7 == 6 else data)
+        return store(
+            self, subject, data.replace(b"\xa4text", b"\xa4tExt") if self.last % 7 == 6 else data
+        )
 
     return patch.object(Stream, "store", storing)
 

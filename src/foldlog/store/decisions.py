@@ -14,6 +14,7 @@ from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
     ConfigurationError,
+    LogCorrupt,
     LogUnavailable,
     ReadOnlyStore,
 )
@@ -268,6 +269,8 @@ class Decisions(Core):
                 seqs = [await self._stored_at(append) for append in appends]
             except LogUnavailable as error:
                 _log.debug("the outcome of a decision was not read back: %s", error)
+            except LogCorrupt as error:  # for instance of a list that is written beside it
+                raise doubt from error
             else:
                 if all(seqs):
                     return seqs

@@ -32,6 +32,13 @@ ROUND: Final = 10
 _PROMISED: Final = 15.0
 """Seconds for which writes may stop when the leader of a healthy cluster is killed."""
 
+_ALONE: Final = 30.0
+"""Seconds after which a killed node is started although nothing was acked meanwhile: where another
+has yet to catch up, its stream may have no leader before the third is back (nats-server 2.15)."""
+
+IN_HEALTH: Final = "leader"
+"""A kill of a leader whose followers have all that it has."""
+
 
 async def node_kills(kills: int, seed: int = 1) -> Figures:
     """Kill a node so many times in the midst of saves: a leader in health, or any at any time."""
@@ -47,7 +54,7 @@ async def node_kills(kills: int, seed: int = 1) -> Figures:
                         await storm.kill(crowd, rng.randrange(3), "node at random", kill)
                         continue
                     leading = await healthy(cluster, crowd, storm.namespace, storm.back)
-                    outage = await storm.kill(crowd, _number(cluster, leading), "leader", kill)
+                    outage = await storm.kill(crowd, _number(cluster, leading), IN_HEALTH, kill)
                     figures.counts["outages above 15 s in health"] += outage > _PROMISED
     return figures
 
@@ -102,21 +109,30 @@ class _Storm:
         await self._removed()
 
     async def kill(self, crowd: Crowd, victim: int, what: str, kill: int) -> float:
-        """Kill a node and start it again when saves are acked; return the seconds until then."""
+        """Kill a node and start it again when saves are acked; return the seconds until then.
+
+        `what` is told in the figures; only `IN_HEALTH` must saves go on without the node.
+        """
         figures = self._figures
         await asyncio.sleep(self._rng.random() * 0.2)  # at any moment of a save
         killed = time.monotonic_ns()
         await self._cluster.kill(victim)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(reopened(self._url, self.namespace, crowd, f"r{kill}"))
-            outage = await crowd.recovered(killed)
+            recovering = tasks.create_task(crowd.recovered(killed))
+            await asyncio.wait([recovering], timeout=None if what == IN_HEALTH else _ALONE)
+            if held_up := not recovering.done():
+                figures.counts["outages until the killed node was back"] += 1
+                await self.start(victim)
+        outage = recovering.result()
         figures.counts[f"{what} kills"] += 1
         figures.took(f"from a {what} kill to the next ack", outage)
         elected = self._cluster.led.get(Namespace(self.namespace).stream(0), 0)
         if elected > killed:
             waited = outage - (elected - killed) / 1e9
             figures.took(f"of which after the election, {what} kills", max(waited, 0.0))
-        await self.start(victim)
+        if not held_up:
+            await self.start(victim)
         return outage
 
     async def start(self, node: int) -> None:
