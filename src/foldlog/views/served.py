@@ -70,7 +70,7 @@ class Served:
         for _ in range(_ATTEMPTS):
             served = self._views.peek(projection, subject)
             if served is not None and served.applied < rebuilt.applied:
-                await self._views.read_at(projection, subject)
+                await self._views.refresh(served, "strong")
             records = await self._read(subject, rebuilt.applied)
             # Nothing is awaited from here on: both stand still.
             served = self._views.peek(projection, subject)

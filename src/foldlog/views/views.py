@@ -135,10 +135,8 @@ class Views:
             LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
             LogRewound: the log lost what it held, and nobody has accepted that.
         """
-        view: View[Any] = await self._read(projection, subject, consistency)
-        if isinstance(view.folded.state, Items) and view.folded.state.absent:
-            await self.take(view, _everything)
-        return view.folded
+        folded, _ = await self.read_at(projection, subject, consistency)
+        return folded
 
     async def select(
         self,
@@ -162,10 +160,11 @@ class Views:
     ) -> tuple[Folded[S], int]:
         """Return the fold with the sequence up to which it has come.
 
-        What is decided on the fold is compared-and-set on that sequence. Of a sequence some pages
-        may be absent. Errors as `read`.
+        What is decided on the fold is compared-and-set on that sequence. Errors as `read`.
         """
-        view = await self._read(projection, subject, consistency)
+        view: View[Any] = await self._read(projection, subject, consistency)
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
         return view.folded, view.applied
 
     def current(self, subject: Subject) -> Folded[Any] | None:

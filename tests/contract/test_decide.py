@@ -1,0 +1,48 @@
+"""Deciding on a kind of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+import foldlog
+from tests.conftest import OpenStore
+
+MANY = 3000
+AT_ONCE = 500
+
+
+class Made(msgspec.Struct, frozen=True):
+    number: int
+
+
+COUNTS = foldlog.Kind(
+    "counts", keys=("name",), records={"count.made": Made}, fold=foldlog.every, id=foldlog.fresh_id
+)
+
+
+async def test_a_decision_sees_all_of_a_long_view(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[COUNTS])
+    for start in range(0, MANY, AT_ONCE):
+        await store.append(COUNTS("a"), *map(Made, range(start, start + AT_ONCE)))
+        await store.items(COUNTS("a"), limit=1)  # a reader makes a view, and that its snapshot
+    await store.close()
+
+    store = await reopen(kinds=[COUNTS])
+    await store.items(COUNTS("a"), limit=1)
+    decided = await store.decide(
+        COUNTS("a"), lambda made: [Made(sum(each.number for each in made))]
+    )
+    assert list(decided) == [Made(sum(range(MANY)))]
+
+
+async def test_of_those_who_decide_at_once_each_sees_who_was_before(reopen: OpenStore) -> None:
+    stores = [await reopen(kinds=[COUNTS]) for _ in range(2)]
+    decide = [
+        store.decide(COUNTS("a"), lambda made: [Made(len(made))])
+        for store in stores
+        for _ in range(10)
+    ]
+    await asyncio.gather(*decide)
+    assert await stores[0].view(COUNTS("a")) == [Made(n) for n in range(20)]
