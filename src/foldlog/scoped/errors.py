@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from foldlog.errors import AppendFailed, FoldlogError
+from foldlog.errors import AppendConflict, AppendFailed, FoldlogError
 
 
-class VersionConflict(AppendFailed):
+class VersionConflict(AppendConflict):
     """Not committed: the key is not at the version that was expected.
 
     `expected` and `actual` are versions, None for no such key.
     """
 
+    expected: str | None  # type: ignore[assignment]  # the version is what its caller knows
+    actual: str | None  # type: ignore[assignment]
+
     def __init__(self, key: str, expected: str | None, actual: str | None) -> None:
-        super().__init__(f"key {key!r:.80} was expected {_told(expected)}, and is {_found(actual)}")
-        self.key = key
-        self.expected = expected
-        self.actual = actual
+        said = f"key {key!r:.80} was expected {_told(expected)}, and is {_found(actual)}"
+        AppendFailed.__init__(self, said)
+        self.subject = self.key = key
+        self.expected, self.actual = expected, actual
 
 
 class EmbedderFailed(FoldlogError):
