@@ -226,11 +226,14 @@ async def test_followers_hear_each_record_with_the_one_before(log: Log, subject:
     assert [e.id for record in heard for e in record.envelopes] == ["1", "2", "3", "4"]
 
 
-async def test_purging_removes_one_subjects_past(log: Log, subject: Subject) -> None:
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_purging_removes_one_subjects_past(
+    log: Log, subject: Subject, overwrite: bool
+) -> None:
     other = log.namespace.subject("updates", "other")
     seqs = [(await log.append([Append(subject, (made(f"{n}"),))]))[0] for n in range(4)]
     await log.append([Append(other, (made("x"),))])
-    await log.purge(subject, before=seqs[2])
+    await log.purge(subject, before=seqs[2], overwrite=overwrite)
     assert await ids(log, subject) == ["2", "3"]
     assert await ids(log, other) == ["x"]
     (after,) = await log.append([Append(subject, (made("4"),), seqs[3])], atomic=True)

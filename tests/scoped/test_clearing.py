@@ -179,7 +179,7 @@ async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
     async def overtaken(keys: Keys, held: Any) -> bytes:
         if not cleared:
             cleared.append(held.version)
-            await clear_scope(store, store._blobs, ONE.subject_key)
+            await clear_scope(store, store._blobs, ONE.subject_key, overwrite=True)
         return await payload(keys, held)
 
     monkeypatch.setattr(Keys, "payload", overtaken)

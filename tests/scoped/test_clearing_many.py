@@ -36,9 +36,9 @@ def counted(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kind, asked = type(store.log), list[str]()
     below = kind.purge
 
-    async def purge(self: Any, which: Any, *, before: int) -> None:
+    async def purge(self: Any, which: Any, **bounds: Any) -> None:
         asked.append(type(which).__name__)
-        await below(self, which, before=before)
+        await below(self, which, **bounds)
 
     monkeypatch.setattr(kind, "purge", purge)
     return asked

@@ -133,7 +133,9 @@ class MemoryLog:
 
         return unfollow
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         if isinstance(which, Branch):
             checked_filter(which.matching)
             subjects = [subject for subject in self._stored if which.holds(subject.name)]

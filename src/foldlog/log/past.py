@@ -127,7 +127,9 @@ class PastLog(Relay):
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         raise ReadOnlyStore(appends[0].drafts[0].type)
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         raise ReadOnlyStore("purge")
 
     async def accept(self) -> None:

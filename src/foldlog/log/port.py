@@ -226,12 +226,18 @@ class Log(Protocol):
         """
         ...
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         """Remove records whose sequence is below `before`: of a subject, a branch or a shard.
 
-        Of a subject or a branch, the oldest go first, and no file holds their bytes when this
-        returns: each record costs the server a rewrite of the block in which it stands. Of a shard,
-        whole blocks go in one request. After an error purging again is safe.
+        After an error purging again is safe.
+
+        Args:
+            overwrite: of a subject or a branch, have no file hold their bytes when this returns;
+                the oldest go first, and each costs the server a rewrite of the block in which it
+                stands. Otherwise, and of a shard, all go in one request, and the server frees their
+                bytes when it next rewrites their block.
 
         Raises:
             ConfigurationError: `which` names more than one branch, or the server denies deletes.

@@ -72,8 +72,10 @@ class Relay:
     async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
         return await self.below.follow(subject, on_record)
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
-        await self.below.purge(which, before=before)
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
+        await self.below.purge(which, before=before, overwrite=overwrite)
 
     async def check(self) -> list[Loss]:
         return await self.below.check()

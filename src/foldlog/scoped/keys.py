@@ -249,7 +249,7 @@ class Keys:
         name = checked_scope(scope).subject_key
         await self.journal.refuse_if_forked(scopes.kind(name))
         if key is None:
-            await clear_scope(self.journal, self._blobs, name)
+            await clear_scope(self.journal, self._blobs, name, overwrite=False)
         else:
             await clear_key(self.journal, self._blobs, name, key)
             self.cache.drop(self.subject(scope, key))

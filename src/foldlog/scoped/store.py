@@ -274,11 +274,13 @@ class ScopedStore(ScopedReader):
 
     @_operation(writes=True)
     async def clear(self, scope: Scope, key: str | None = None) -> None:
-        """Erase a scope: its keys, links, values and all their history; or only one key of it.
+        """Remove a scope: its keys, links, values and all their history; or only one key of it.
 
-        What is written meanwhile may be erased or stay; while others write without a pause, this
-        does not end. Search indexes forget it, too: those of
-        this process, and the files that it shares with others.
+        No read shows it any more, nor any earlier moment. Of a whole scope the bytes stay in the
+        server's files until it next rewrites their block; erasing the session that a scope belongs
+        to overwrites them. What is written meanwhile may go or stay; while others write without a
+        pause, this does not end. Search indexes forget it, too: those of this process, and the
+        files that it shares with others.
 
         Raises:
             SessionHasForks: it is a session's, and shared with forks. Nothing was erased.

@@ -96,7 +96,7 @@ class Removal(Lineages):
         if kind is artifacts.kind:
             await self._artifacts.clear_session(*keys)
         elif kind is scopes.kind:
-            await clear_scope(self, self._blobs, *keys)
+            await clear_scope(self, self._blobs, *keys, overwrite=True)
         elif kind is scoped.kind:
             await clear_key(self, self._blobs, *keys)
         elif kind is states.kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
+from functools import partial
 
 import msgspec
 
@@ -106,16 +107,18 @@ async def contents(store: Primitives, name: str, log: Log | None = None) -> Cont
     return found
 
 
-async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
-    """Erase a scope by its subject key. Fine if there is nothing.
+async def clear_scope(store: Primitives, blobs: BlobStore, name: str, *, overwrite: bool) -> None:
+    """Remove a scope by its subject key. Fine if there is nothing.
 
     First every key gets its tombstone, so that no moment shows half a key; then one purge takes
     what stands before them, however many keys there are. The changes go last: only they lead
     to the keys and the blobs, so another clearing can finish one that was interrupted.
+    `overwrite`: see `Log.purge`.
 
     Raises:
         LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
     """
+    purge = partial(store.forked_log.purge, overwrite=overwrite)
     buried: dict[str, str] = {}
     first, later, is_purged = 0, dict[str, int](), False
     while True:
@@ -132,16 +135,17 @@ async def clear_scope(store: Primitives, blobs: BlobStore, name: str) -> None:
         if first and not is_purged:
             # Made only now: how many shards a log has is known once it is connected.
             branch = store.forked_log.namespace.branch(scoped.kind.name, name)
-            await store.forked_log.purge(branch, before=first)
+            await purge(branch, before=first)
             is_purged = True
         for key, seq in later.items():
-            await store.forked_log.purge(store.subject(scoped.kind, name, key), before=seq)
+            await purge(store.subject(scoped.kind, name, key), before=seq)
         later.clear()
         for (key, version), blob in found.blobs.items():
             await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
         try:
             # Not with a key that was written meanwhile, which nothing would find again.
-            await clear_view(store, scopes.kind(name), remember=False, head=found.head)
+            index = scopes.kind(name)
+            await clear_view(store, index, remember=False, head=found.head, overwrite=overwrite)
         except AppendConflict:
             continue
         return

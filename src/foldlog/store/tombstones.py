@@ -37,6 +37,7 @@ async def clear_view(
     remember: bool = True,
     also: Sequence[Append] = (),
     head: int | None = None,
+    overwrite: bool = True,
 ) -> S:
     """Empty a view, and return what it held.
 
@@ -44,6 +45,7 @@ async def clear_view(
         remember: what it held is refused from now on; else it may be saved again.
         also: appended in the same moment, if there is anything to empty.
         head: empty it only if it ends there.
+        overwrite: see `Log.purge`.
 
     Raises:
         AppendConflict: it ends elsewhere than at `head`. It was not emptied.
@@ -77,7 +79,7 @@ async def clear_view(
         await store.append_atomically([Append(subject, _tombstones(folded, remember)), *also])
     if before:
         # In this order: a writer of snapshots looks afterwards whether the log begins as it did.
-        await store.forked_log.purge(subject, before=before)
+        await store.forked_log.purge(subject, before=before, overwrite=overwrite)
         await store.hot_views.forget(subject)
     return cast(S, held)
 

@@ -286,7 +286,9 @@ class SimulatedLog:
 
     # --- the rest of the port -------------------------------------------------------------------
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         """See the port."""
         await self._leader()
         for name in self.stream.subjects():

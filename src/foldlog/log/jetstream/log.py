@@ -285,7 +285,9 @@ class JetStreamLog:
 
         return unfollow
 
-    async def purge(self, which: Subject | Branch | int, *, before: int) -> None:
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
         matching = ""
         if not isinstance(which, int):
             matching = checked_filter(which.matching if isinstance(which, Branch) else which.name)
@@ -294,8 +296,10 @@ class JetStreamLog:
         shard = self._shards[which if isinstance(which, int) else which.shard]
         announce = shard.gate.announce_purge
         await announce()
-        if not matching:  # the server drops whole blocks instead of looking at every message
-            await shard.stream.purge({"seq": before})
+        if not matching or not overwrite:
+            # Without a filter the server drops whole blocks instead of looking at every message.
+            bound: dict[str, object] = {"seq": before}
+            await shard.stream.purge({"filter": matching, **bound} if matching else bound)
             return
         # It may take longer than one announcement covers, so each request sees to the next one.
         stream = StreamClient(
