@@ -201,6 +201,20 @@ async def test_a_decision_sees_what_the_block_saved(reopen: OpenStore) -> None:
     assert (await kind_found(store))[-2:] == [7, 208]
 
 
+async def test_what_a_block_saves_with_a_time_to_live_lives(store: foldlog.Store) -> None:
+    soon = StoreOptions(ttl=60_000)
+    async with store.atomic():
+        version = await store.scoped.write_hinted(PLACE, "key", 1, soon)
+        await store.scoped.write(PLACE, "key", 2, expected=version)
+        await store.scoped.write_hinted(PLACE, "gone", 1, soon)
+        await store.scoped.delete(PLACE, "gone")
+        await store.save_planner_state("token", {"step": 1})
+        assert await store.load_planner_state("token") == {"step": 1}
+    assert await store.scoped.read(PLACE, "key") == 2
+    assert await store.scoped.list(PLACE) == ["key"]
+    assert await store.load_planner_state("token") is None
+
+
 async def test_after_a_block_that_failed_a_session_looks_again(store: foldlog.Store) -> None:
     sink = Heard()
     session = await store.session("s", telemetry=sink)

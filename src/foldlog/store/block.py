@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,9 +82,10 @@ class Block:
         overlay = self._overlays.get(key)
         if overlay is None or overlay.head != head:
             overlay = self._overlays[key] = _Overlay(_copied(projection, folded), head)
+        # A sequence of 0, and the time now: it is not stored yet, and what expires is as new.
+        now = dt.datetime.fromtimestamp(time.time(), dt.UTC).isoformat()
         for each in drafts[overlay.applied :]:
-            # A sequence of 0: it is not stored yet.
-            recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, "")
+            recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, now)
             step(projection, overlay.folded, recorded)
         overlay.applied = len(drafts)
         return overlay.folded, head
