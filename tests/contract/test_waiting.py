@@ -285,7 +285,9 @@ async def test_what_never_waited_takes_no_answer(
         await store.answer("/".join([kind, *keys, since]))
 
 
-@pytest.mark.parametrize("id", ["", "x", "patch/s/1f", "task/s/t/soon", "pause/a/b/1f"])
+@pytest.mark.parametrize(
+    "id", ["", "x", "patch/s/1f", "task/s/t/soon", "pause/a/b/1f", f"pause/a/{'f' * 400}"]
+)
 async def test_what_is_no_id_is_refused(store: foldlog.Store, id: str) -> None:
     with pytest.raises(foldlog.InvalidId):
         await store.answer(id)

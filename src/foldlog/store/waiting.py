@@ -84,7 +84,7 @@ class Ref(NamedTuple):
             if len(keys) != (1 if kind is WaitingKind.PAUSE else 2):
                 raise ValueError(id)
             return cls(kind, tuple(keys), int(parts[-1], 16) / 1000)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise InvalidId("id", id, "it is like patch/trip-1/fares/19ab3f52c10") from None
 
     @property
