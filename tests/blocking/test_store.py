@@ -76,6 +76,22 @@ def _fail_inside(store: BlockingStore) -> None:
         raise ZeroDivisionError
 
 
+def test_a_turn_inside_a_block_goes_with_it(store: BlockingStore) -> None:
+    with pytest.raises(ZeroDivisionError):
+        _fail_after_a_turn(store)
+    assert store.agents.scopes() == []
+    with store.atomic(), store.agents.turn("shop/1") as ctx:
+        ctx.update("cart", {"apple": 1})
+    assert store.agents.scopes() == ["shop/1"]
+
+
+def _fail_after_a_turn(store: BlockingStore) -> None:
+    with store.atomic():
+        with store.agents.turn("shop/1") as ctx:
+            ctx.update("cart", {"apple": 1})
+        raise ZeroDivisionError
+
+
 def test_another_thread_is_not_in_the_block(store: BlockingStore) -> None:
     with store.atomic():
         other = threading.Thread(target=store.save_update, args=[update("other")])

@@ -54,7 +54,7 @@ class Blocking(Generic[T]):
         async def look(store: Store) -> Any:
             return getattr(self._find(store), name)
 
-        found = self._thread.call(look)
+        found = self._thread.call(look, _block.get())
         if not callable(found):
             return self._wrapped(found, lambda store: getattr(self._find(store), name))
 
@@ -73,7 +73,7 @@ class Blocking(Generic[T]):
         async def enter(store: Store) -> None:
             await self._find(store).__aenter__()  # type: ignore[attr-defined]  # raises if it is none
 
-        self._thread.call(enter)
+        self._thread.call(enter, _block.get())
         return self
 
     def __exit__(
@@ -85,7 +85,7 @@ class Blocking(Generic[T]):
         async def leave(store: Store) -> None:
             await self._find(store).__aexit__(kind, error, traceback)  # type: ignore[attr-defined]
 
-        self._thread.call(leave)
+        self._thread.call(leave, _block.get())
 
     def __dir__(self) -> list[str]:
         async def look(store: Store) -> list[str]:
