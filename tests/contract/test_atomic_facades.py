@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import foldlog
+from foldlog import TaskStatus
 from foldlog.log.port import Append
 from foldlog.scoped import Scope, StoreOptions
 from foldlog.scoped.errors import VersionConflict
@@ -226,6 +227,9 @@ async def test_after_a_block_that_failed_a_session_looks_again(store: foldlog.St
 
     with pytest.raises(LookupError):
         await fail()
+    with pytest.raises(UnknownTask):
+        session.get_task("task")
+    assert session.state.tasks == []
     assert (await session.refresh()).tasks == []
     with pytest.raises(UnknownTask):
         await session.start_task("task")
@@ -233,8 +237,10 @@ async def test_after_a_block_that_failed_a_session_looks_again(store: foldlog.St
     assert sink.events == []
     async with store.atomic():
         await session.spawn_task(task_id="task")
+        assert session.get_task("task").status is TaskStatus.PENDING
         await session.telemetry.flush()
         assert sink.events == []
+    assert session.get_task("task").status is TaskStatus.PENDING
     await session.telemetry.flush()
     assert sink.events == ["task_spawned"]
 

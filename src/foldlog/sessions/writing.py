@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from typing import Any
 
@@ -12,6 +13,7 @@ from foldlog.sessions.emitter import Emitter
 from foldlog.sessions.redacting import Redacting
 from foldlog.sessions.state import SessionState, read_session
 from foldlog.sessions.telemetry import TaskTelemetrySink
+from foldlog.store.block import Block, open_block
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
@@ -33,12 +35,30 @@ class SessionWriter:
         self.calls = state_store.calls
         self._store = state_store
         self._redacting = Redacting(state_store.redaction, session_id)
-        self._seen = SessionState(session_id, {}, State())
+        self._stored = SessionState(session_id, {}, State())
+        self._in_block: tuple[Block, SessionState] | None = None
+
+    @property
+    def _seen(self) -> SessionState:
+        """What the last call saw. What it saw in a block counts outside once that is stored."""
+        seen = self._in_block
+        return seen[1] if seen and seen[0] is open_block(self._store) else self._stored
 
     async def _read(self, consistency: Consistency) -> SessionState:
         """Look at the session, and return it as its views hold it: nothing is copied."""
-        self._seen = await read_session(self._store, self.session_id, consistency)
-        return self._seen
+        found = await read_session(self._store, self.session_id, consistency)
+        block = open_block(self._store)
+        if block is None:
+            self._stored = found
+        else:
+            self._in_block = block, found
+        return found
+
+    def _adopt(self, block: Block) -> None:
+        """Have what was seen in a block count outside: it is stored."""
+        seen = self._in_block
+        if seen is not None and seen[0] is block:
+            self._stored, self._in_block = seen[1], None
 
     async def _write(self, decide: Decide, *, once: tuple[Kind[Any], str] | None = None) -> bool:
         """Append what is decided, all of it or nothing; return False if nothing was to be decided.
@@ -75,6 +95,8 @@ class SessionWriter:
         if made is not None:
             told = made.telemetry
             self._store.after_stored(lambda: self.telemetry.emit(told))
+            if (block := open_block(self._store)) is not None:
+                self._store.after_stored(functools.partial(self._adopt, block))
         try:
             # Own appends are seen by a read that need not ask the log.
             await self._read("session")
