@@ -113,7 +113,8 @@ class Step(msgspec.Struct, frozen=True):
     `phase` is "intended", "done", "failed", "unrecorded", "retracted" or "waiting".
 
     `epoch` is that of the owner that recorded the phase, `attempt` counts intentions, `ts` is the
-    writer's clock at the first of this attempt. `result` and `request` are encoded payloads.
+    writer's clock at the first of this attempt; of a step that waits, when it began to ask what it
+    asks now. `result` and `request` are encoded payloads.
     """
 
     address: str
@@ -202,10 +203,17 @@ def _step(state: State, record: Any, envelope: Recorded) -> Step:
             phase = "unrecorded"
         case Waiting(request=request):
             changed = {"event_type": "user", "request": bytes(request)}
+            if is_another_question(before, record):
+                changed["ts"] = envelope.ts
             phase = "waiting"
         case _:
             changed, phase = {}, "retracted"
     return replace(before, epoch=epoch, phase=phase, **changed)
+
+
+def is_another_question(step: Step, asked: Waiting) -> bool:
+    """Whether a step that waits for one answer now asks for another."""
+    return step.phase == "waiting" and step.request != bytes(asked.request)
 
 
 kind = Kind(
@@ -223,7 +231,7 @@ kind = Kind(
         UNRECORDED: Unrecorded,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=3,
+    version=4,
     redacted={
         SAVED: ("tags", "description", "custom", "execution_state"),
         DONE: ("result",),

@@ -242,6 +242,31 @@ async def test_an_answer_to_an_earlier_question_does_not_decide_a_later_one(
     assert await only(store) == after
 
 
+async def test_an_answer_does_not_decide_what_is_asked_in_place_of_its_question(
+    store: foldlog.Store, advance_clock: Callable[[float], None]
+) -> None:
+    async def refund(euros: int) -> Any:
+        async with store.recovery.execution("refund") as run:
+            return await run.ask("approve", {"euros": euros})
+
+    with pytest.raises(ExecutionPaused):
+        await refund(1)
+    before = await only(store)
+    for _ in range(2):  # asking the same again, as after a restart, is the same question
+        advance_clock(1.0)
+        with pytest.raises(ExecutionPaused):
+            await refund(1)
+        assert await only(store) == before
+    with pytest.raises(ExecutionPaused):
+        await refund(9000)
+    after = await only(store)
+    assert (after.asked, after.since > before.since) == ({"euros": 9000}, True)
+    with pytest.raises(foldlog.NotWaiting):
+        await store.answer(before.id, True)
+    assert (await store.answer(after.id, False)).decision == "answered"
+    assert await refund(9000) is False
+
+
 async def test_what_was_decided_by_another_door_waits_no_more(store: foldlog.Store) -> None:
     await all_of(store)
     items = {item.kind: item for item in await store.waiting()}

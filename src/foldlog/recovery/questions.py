@@ -88,16 +88,20 @@ class Questions:
 def begun(
     state_id: str, state: State, drafts: Sequence[Draft], session_id: str | None
 ) -> list[Draft]:
-    """What lists the questions that these drafts begin to ask."""
+    """What lists the questions that these drafts begin to ask, and takes off what they replace."""
     found = []
     for draft in drafts:
         if draft.type == states.WAITING:
-            address = _waiting.decode(draft.payload).address
-            step = state.steps.get(address)
-            if step is None or step.phase != "waiting":
-                since = draft.ts if step is None else step.ts
-                ref = Ref.at(WaitingKind.QUESTION, since, state_id, address)
-                found.append(began(ref, session_id))
+            asked = _waiting.decode(draft.payload)
+            step = state.steps.get(asked.address)
+            since = draft.ts if step is None else step.ts
+            if step is not None and step.phase == "waiting":
+                if not states.is_another_question(step, asked):
+                    continue
+                found.append(ended(_waits_as(state_id, step)))
+                since = draft.ts
+            ref = Ref.at(WaitingKind.QUESTION, since, state_id, asked.address)
+            found.append(began(ref, session_id))
     return found
 
 
