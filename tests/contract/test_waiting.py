@@ -371,6 +371,25 @@ async def test_a_state_that_is_deleted_asks_no_more(store: foldlog.Store) -> Non
         await store.answer(item.id)
 
 
+async def test_the_past_leaves_out_what_was_removed_since(store: foldlog.Store) -> None:
+    await gate(store, session_id="other")
+    kept = await store.waiting()
+    await gate(store)
+    await hold(store)
+    await ask(store, session_id="s")
+    await store.save_planner_state("token", {}, session_id="s")
+    async with store.recovery.execution("kept"):
+        pass
+    moment = await store.position()
+    assert len(await store.at(moment).waiting()) == 5
+    await store.clear_session("s")
+    then = store.at(moment)
+    assert await then.waiting() == [item async for item in then.watch_waiting()] == kept
+    assert [state.state_id for state in await then.recovery.list_states()] == ["kept"]
+    with pytest.raises(foldlog.PastErased):
+        await then.waiting(session_id="s")
+
+
 async def test_the_past_shows_what_waited_then(store: foldlog.Store) -> None:
     await all_of(store)
     then, items = await store.position(), await store.waiting()

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.errors import ConfigurationError, PastErased, PayloadError
+from foldlog.log.port import Record
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.execution import Execution
 from foldlog.recovery.migrations import Migrations
@@ -251,17 +252,18 @@ class StateBackend:
 
     async def _written(self, state_ids: Sequence[str]) -> dict[str, tuple[float, int]]:
         """When each state was written last; those that are gone are left out."""
-        journal = self._store
         times: dict[str, tuple[float, int]] = {}
         for start in range(0, len(state_ids), _AT_ONCE):
             some = state_ids[start : start + _AT_ONCE]
-            records = await asyncio.gather(
-                *(
-                    journal.forked_log.last(journal.subject(states.kind, state_id))
-                    for state_id in some
-                )
-            )
+            records = await asyncio.gather(*map(self._last, some))
             for state_id, record in zip(some, records, strict=True):
                 if record is not None:
                     times[state_id] = (record.envelopes[-1].ts, record.seq)
         return times
+
+    async def _last(self, state_id: str) -> Record | None:
+        """The last record of a state; None if it is gone, or of the past and removed since."""
+        try:
+            return await self._store.forked_log.last(self._store.subject(states.kind, state_id))
+        except PastErased:
+            return None

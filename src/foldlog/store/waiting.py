@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendFailed, AppendUnknown, InvalidId, LogUnavailable
+from foldlog.errors import AppendFailed, AppendUnknown, InvalidId, LogUnavailable, PastErased
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind
@@ -137,7 +137,7 @@ class Inbox(Primitives):
         for start in range(0, len(ids), _AT_ONCE):
             if len(found) >= limit:
                 break
-            found += await self._look(ids[start : start + _AT_ONCE], listed)
+            found += await self._look(ids[start : start + _AT_ONCE], listed, session_id)
         return found[:limit]
 
     async def watch_waiting(self, *, session_id: str | None = None) -> AsyncGenerator[Waiting]:
@@ -158,7 +158,8 @@ class Inbox(Primitives):
                 new = sorted(listed.keys() - told, key=_place)
                 told = set(listed)
                 for start in range(0, len(new), _AT_ONCE):
-                    for item in await self._look_patiently(new[start : start + _AT_ONCE], listed):
+                    some = new[start : start + _AT_ONCE]
+                    for item in await self._look_patiently(some, listed, session_id):
                         yield item
 
     @operation(writes=True)
@@ -197,21 +198,33 @@ class Inbox(Primitives):
             if session_id in (None, owner)
         }
 
-    async def _look(self, ids: Sequence[str], listed: _Listed) -> list[Waiting]:
+    async def _look(
+        self, ids: Sequence[str], listed: _Listed, session_id: str | None
+    ) -> list[Waiting]:
         """Those that wait; what waits no more is taken off the list."""
         refs = [Ref.of(id) for id in ids]
-        looked = await asyncio.gather(*(self.waiting_source(ref.kind).look(ref) for ref in refs))
+        looked = await asyncio.gather(*(self._look_at(ref, session_id) for ref in refs))
         over = [ref for ref, item in zip(refs, looked, strict=True) if item is None]
         if over and self.past is None:
             await take_off(self, over)
         found = [item for item in looked if item is not None]
         return [replace(each, session_id=listed[each.id] or each.session_id) for each in found]
 
-    async def _look_patiently(self, ids: Sequence[str], listed: _Listed) -> list[Waiting]:
+    async def _look_at(self, ref: Ref, session_id: str | None) -> Waiting | None:
+        try:
+            return await self.waiting_source(ref.kind).look(ref)
+        except PastErased:
+            if session_id is not None:
+                raise
+            return None  # a list of the past, of all sessions, leaves out what was removed since
+
+    async def _look_patiently(
+        self, ids: Sequence[str], listed: _Listed, session_id: str | None
+    ) -> list[Waiting]:
         """As `_look`, however long the log is away."""
         while True:
             try:
-                return await self._look(ids, listed)
+                return await self._look(ids, listed, session_id)
             except LogUnavailable as error:
                 _log.info("watching what waits: %s; waiting for the log", error)
                 await asyncio.sleep(_RETRY_SECONDS)
