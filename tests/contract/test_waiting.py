@@ -419,6 +419,18 @@ async def test_watching_shows_what_waits_and_what_comes(reopen: OpenStore, shard
     assert seen == ["a", "b", "pause", "task", "question"]
 
 
+async def test_watching_leaves_out_what_was_answered_before_its_turn(
+    store: foldlog.Store, advance_clock: Callable[[float], None]
+) -> None:
+    for token in "abc":
+        await pause(store, token)
+        advance_clock(1.0)
+    async with aclosing(store.watch_waiting()) as watching:
+        assert (await anext(watching)).id.startswith("pause/a/")
+        await store.load_planner_state("b")
+        assert (await anext(watching)).id.startswith("pause/c/")
+
+
 async def test_watching_one_session(store: foldlog.Store) -> None:
     await gate(store, session_id="a")
     async with aclosing(store.watch_waiting(session_id="b")) as watched:

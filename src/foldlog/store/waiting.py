@@ -157,9 +157,8 @@ class Inbox(Primitives):
                 listed = await self._listed("session", session_id)
                 new = sorted(listed.keys() - told, key=_place)
                 told = set(listed)
-                for start in range(0, len(new), _AT_ONCE):
-                    some = new[start : start + _AT_ONCE]
-                    for item in await self._look_patiently(some, listed, session_id):
+                for id in new:  # one by one: who is handed an item may take long
+                    for item in await self._look_patiently([id], listed, session_id):
                         yield item
 
     @operation(writes=True)
