@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from foldlog.sessions import (
 )
 from foldlog.sessions.emitter import MOST_WAITING, Emitter
 from tests.sessions.support import running
+from tests.support.build import update
+from tests.support.flaky import spooling
 
 
 class Heard:
@@ -239,3 +242,21 @@ def test_without_opentelemetry_its_sink_says_what_to_do(monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(foldlog.ConfigurationError, match=r"foldlog\[otel\]"):
         OpenTelemetryTaskTelemetrySink()
+
+
+async def test_what_a_sink_saves_degrades_as_any_save(tmp_path: Path) -> None:
+    async with spooling(tmp_path) as process:
+        told: list[None] = []
+
+        class Saving:
+            async def emit(self, event: TaskTelemetryEvent) -> None:
+                process.log.state = "away"
+                told.append(await process.store.save_update(update("heard")))
+
+        async with process.store.session("s", telemetry=Saving()) as session:
+            await session.spawn_task(task_id="task")
+            await session.telemetry.flush()
+        assert told == [None]
+        assert session.telemetry.failures == 0
+        await process.drained()
+        assert [each.update_id for each in await process.store.list_updates("session")] == ["heard"]

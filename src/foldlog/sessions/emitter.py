@@ -13,6 +13,7 @@ from foldlog.sessions.telemetry import (
     TaskTelemetryEvent,
     TaskTelemetrySink,
 )
+from foldlog.store.operation import outside
 
 MOST_WAITING: Final = 1000
 """Events that may wait for a slow sink; beyond that they are counted and dropped."""
@@ -51,8 +52,10 @@ class Emitter:
                     "telemetry_dropped", extra={"event": "telemetry_dropped", "of": event.task_id}
                 )
         if self._waiting and (self._task is None or self._task.done()):
-            drain = self._drain()
-            self._task = asyncio.get_running_loop().create_task(drain, name="foldlog telemetry")
+            # Outside: what a sink saves is not part of the call that it is told of.
+            self._task = asyncio.create_task(
+                self._drain(), name="foldlog telemetry", context=outside()
+            )
 
     async def flush(self) -> None:
         """Wait until the sink has had everything."""

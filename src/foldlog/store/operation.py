@@ -13,7 +13,7 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from foldlog.errors import FoldlogError, ReadOnlyStore
@@ -31,6 +31,13 @@ Measure = Callable[[str, Awaitable[Any]], Awaitable[Any]]
 
 _is_inside: Final[ContextVar[bool]] = ContextVar("is_inside", default=False)
 """Whether a public call is under way, of which this is a part."""
+
+
+def outside() -> Context:
+    """The context for a task that runs on when the call that starts it has ended."""
+    context = copy_context()
+    context.run(_is_inside.set, False)
+    return context
 
 
 class _Method(NamedTuple):
