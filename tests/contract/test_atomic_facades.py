@@ -14,7 +14,12 @@ from foldlog import TaskStatus
 from foldlog.log.port import Append
 from foldlog.scoped import Scope, StoreOptions
 from foldlog.scoped.errors import VersionConflict
-from foldlog.sessions import IllegalTransition, UnknownTask
+from foldlog.sessions import (
+    ConversationTurn,
+    IllegalTransition,
+    ShortTermMemoryConfig,
+    UnknownTask,
+)
 from tests.conftest import OpenStore
 from tests.recovery.build import snapshot
 from tests.support.build import steering, update
@@ -243,6 +248,26 @@ async def test_after_a_block_that_failed_a_session_looks_again(store: foldlog.St
     assert session.get_task("task").status is TaskStatus.PENDING
     await session.telemetry.flush()
     assert sink.events == ["task_spawned"]
+
+
+async def test_a_memory_has_no_turn_of_a_block_that_failed(store: foldlog.Store) -> None:
+    session = await store.session("s")
+    memory = await session.memory(ShortTermMemoryConfig(strategy="truncation"), key="acme:ann:s")
+
+    async def say(*texts: str) -> None:
+        async with store.atomic():
+            for text in texts:
+                await memory.add_turn(ConversationTurn(text, "yes"))
+            if "never" in texts:
+                raise LookupError
+
+    await say("first")
+    with pytest.raises(LookupError):
+        await say("was", "never")
+    await say("second", "third")
+    assert [turn.user_message for turn in memory.state.turns] == ["first", "second", "third"]
+    assert await store.load_memory_state("acme:ann:s") == memory.state.to_dict()
+    await session.close()
 
 
 async def test_a_value_of_a_block_that_failed_is_nowhere(store: foldlog.Store) -> None:

@@ -39,8 +39,8 @@ class Block:
     """Drafts by subject: fewer messages, of which one append has 1,000.
 
     `before` is appended first and by itself: it may live on other shards. `expected` has the views
-    that the block decided on, `is_decided` says that it decided anything, and `after` is called
-    when it is stored.
+    that the block decided on, `is_decided` says that it decided anything, `after` is called when
+    it is stored, and `undo`, the last one first, when it came to nothing.
 
     A task started inside inherits the block's context and may outlive it: what it saves after the
     end is no longer part of the block, which is not `open` then.
@@ -51,6 +51,7 @@ class Block:
     before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
     expected: dict[Subject, Expected] = field(default_factory=dict)
     after: list[Callable[[], None]] = field(default_factory=list)
+    undo: list[Callable[[], None]] = field(default_factory=list)
     is_decided: bool = False
     open: bool = True
     _overlays: dict[tuple[str, Subject], _Overlay] = field(default_factory=dict)

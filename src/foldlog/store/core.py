@@ -211,6 +211,12 @@ class Core:
         else:
             block.after.append(then)
 
+    def unless_stored(self, undo: Callable[[], None]) -> None:
+        """Inside `atomic()`, call a function if the block comes to nothing."""
+        block = open_block(self)
+        if block is not None:
+            block.undo.append(undo)
+
     def unsettled(self, appends: Sequence[Append]) -> None:
         """Have the next reads ask the log: they are how a caller finds out."""
         for append in appends:

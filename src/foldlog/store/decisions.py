@@ -106,12 +106,22 @@ class Decisions(Core):
         if open_block(self) is not None:
             yield
             return
-        with begun(self) as block:
-            yield
-        if block.is_decided and block.drafts:
-            await self._append_decisions(block)
-        elif block.drafts or block.before:
-            await self._append_saves(block)
+        is_unknown = False
+        try:
+            with begun(self) as block:
+                yield
+            try:
+                if block.is_decided and block.drafts:
+                    await self._append_decisions(block)
+                elif block.drafts or block.before:
+                    await self._append_saves(block)
+            except (AppendUnknown, asyncio.CancelledError):
+                is_unknown = True
+                raise
+        except BaseException:
+            for undo in () if is_unknown else reversed(block.undo):
+                undo()
+            raise
         for then in block.after:
             then()
 

@@ -95,7 +95,7 @@ class ShortTermMemory:
         self._schedule()
 
     async def add_turn(self, turn: ConversationTurn) -> None:
-        """Add a turn, and save the memory.
+        """Add a turn, and save the memory; inside `store.atomic()` with the block.
 
         Raises:
             MemoryBudgetExceeded: the memory is full, and nothing may give way. It stays as it was.
@@ -111,6 +111,13 @@ class ShortTermMemory:
             except FoldlogError:
                 self._state = before
                 raise
+            after = self._state
+
+        def undo() -> None:
+            if self._state is after:  # no summary has come meanwhile
+                self._state = before
+
+        self._store.unless_stored(undo)
         self._schedule()
 
     async def flush(self) -> None:
