@@ -259,10 +259,10 @@ async def test_clear_asks_once_a_shard_however_much_there_is(
     asked: list[int] = []
     purge = store.log.purge
 
-    async def counted(which: object, *, before: int) -> None:
+    async def counted(which: object, **bounds: object) -> None:
         assert isinstance(which, int), f"{which} is purged alone"
         asked.append(which)
-        await purge(which, before=before)
+        await purge(which, **bounds)
 
     await asyncio.gather(*(store.save_update(update("secret", f"{n}")) for n in range(50)))
     monkeypatch.setattr(store.log, "purge", counted)

@@ -168,9 +168,9 @@ async def test_what_is_not_gone_is_named(
 
     purge = store.log.purge
 
-    async def all_but_pointers(subject: Subject, *, before: int) -> None:
+    async def all_but_pointers(subject: Subject, **bounds: object) -> None:
         if subject.family != "artifact":
-            await purge(subject, before=before)
+            await purge(subject, **bounds)
 
     match broken:
         case "records":

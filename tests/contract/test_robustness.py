@@ -239,7 +239,7 @@ async def test_clearing_takes_effect_at_once_inside_a_block_that_fails(
 async def test_a_purge_that_was_cut_short_is_made_good_by_clearing_again(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def cut_short(subject: Subject, *, before: int) -> None:
+    async def cut_short(subject: Subject, **bounds: object) -> None:
         raise LogUnavailable("away")
 
     await store.save_update(update("u", content="secret"))
@@ -262,8 +262,8 @@ async def test_a_trace_saved_while_its_session_is_cleared_goes_too(
     await store.save_trajectory("first", "session", trajectory())
     await store.save_event(event("first"))
 
-    async def meanwhile(subject: Subject, *, before: int) -> None:
-        await purge(subject, before=before)
+    async def meanwhile(subject: Subject, **bounds: object) -> None:
+        await purge(subject, **bounds)
         if subject.keys == ("first",):
             await other.save_event(event("second"))
             await other.save_trajectory("second", "session", trajectory())
