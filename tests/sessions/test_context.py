@@ -52,6 +52,23 @@ async def test_a_context_that_json_cannot_hold_is_kept_and_has_no_hash(session: 
 # --- versions -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("llm_context", [1]),
+        ("tool_context", "abc"),
+        ("memory", 1),
+        ("artifacts", {"a": 1}),
+        ("artifacts", ["a"]),
+    ],
+)
+async def test_a_part_of_another_shape_is_refused(session: Session, part: str, value: Any) -> None:
+    with pytest.raises(foldlog.PayloadError) as refused:
+        await session.update_context(**{part: value})
+    assert refused.value.path == part
+    assert session.context == SessionContext()
+
+
 async def test_a_new_session_has_an_empty_context(session: Session) -> None:
     assert session.context == SessionContext()
 

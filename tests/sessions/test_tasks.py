@@ -377,3 +377,11 @@ async def test_many_who_take_the_next_take_each_once(
     taken = await asyncio.gather(*(each.start_next_task() for each in actors for _ in range(2)))
     ids = sorted(each.task_id for each in taken if each is not None)
     assert ids == ["t0", "t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("word", ["mode", "propagate_on_cancel"])
+async def test_a_word_that_says_nothing_of_a_task_is_refused(session: Session, word: str) -> None:
+    with pytest.raises(foldlog.PayloadError, match="it is one of") as refused:
+        await session.spawn_task(**{word: "zzz"})
+    assert refused.value.path == word
+    assert await session.list_tasks() == []

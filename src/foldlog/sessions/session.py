@@ -40,6 +40,7 @@ from foldlog.sessions.telemetry import TaskTelemetrySink
 from foldlog.sessions.writing import SessionWriter
 from foldlog.steering import sanitize_steering_event, validate_steering_event
 from foldlog.store.operation import operation
+from foldlog.store.payloads import mapping
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
@@ -151,14 +152,19 @@ class Session(SessionWriter):
         memory: Mapping[str, Any] | None = None,
         artifacts: list[dict[str, Any]] | None = None,
     ) -> SessionContext:
-        """Replace these parts of the context, and return its next version."""
-        parts: dict[str, Any] = {
-            "llm_context": None if llm_context is None else dict(llm_context),
-            "tool_context": None if tool_context is None else dict(tool_context),
-            "memory": None if memory is None else dict(memory),
-            "artifacts": None if artifacts is None else list(artifacts),
+        """Replace these parts of the context, and return its next version.
+
+        Raises:
+            PayloadError: a part is no mapping, or `artifacts` no list of them.
+        """
+        parts = {"llm_context": llm_context, "tool_context": tool_context, "memory": memory}
+        given: dict[str, Any] = {
+            name: dict(mapping(part, name)) for name, part in parts.items() if part is not None
         }
-        given = {name: part for name, part in parts.items() if part is not None}
+        if artifacts is not None:
+            if not isinstance(artifacts, list):
+                raise PayloadError("artifacts", f"{artifacts!r:.80} is not a list")
+            given["artifacts"] = [dict(mapping(each, "artifacts")) for each in artifacts]
         new = self._redacting.alike("update_context", session.CONTEXT, {}, given)
 
         def decide(made: Decision) -> None:
@@ -248,7 +254,10 @@ class Session(SessionWriter):
         Raises:
             IllegalTransition: its parent was cancelled, and would have taken it along.
             UnknownGroup, GroupSealed: it cannot join the group.
+            PayloadError: `propagate_on_cancel` or `mode` is none of these.
         """
+        _check_one_of("propagate_on_cancel", propagate_on_cancel, "cascade", "isolate")
+        _check_one_of("mode", mode, "subagent", "job", None)
         id = secrets.token_hex(8) if task_id is None else checked_id(task_id, "task_id")
 
         def decide(made: Decision) -> None:
@@ -610,3 +619,8 @@ class Session(SessionWriter):
 
 StreamingSession = Session
 """The name that the StateStore specification 2.11 gives it."""
+
+
+def _check_one_of(name: str, value: object, *known: str | None) -> None:
+    if value not in known:
+        raise PayloadError(name, f"it is one of {', '.join(map(repr, known))}, not {value!r:.80}")
