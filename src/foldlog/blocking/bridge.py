@@ -7,7 +7,8 @@ import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from foldlog.blocking.loop_thread import LoopThread
 from foldlog.opening import Store
@@ -114,3 +115,28 @@ def _hand_on(outcome: Future[T], task: asyncio.Task[T]) -> None:
 def _give_up(task: asyncio.Task[Any], outcome: Future[Any]) -> None:
     if outcome.cancelled():
         task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+class OnThread:
+    """What has a store on a thread of its own, and ends it."""
+
+    _thread: StoreThread
+
+    def close(self) -> None:
+        """Let go of the store, when the calls under way have ended. Idempotent.
+
+        Raises:
+            FoldlogError: closing it failed.
+        """
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

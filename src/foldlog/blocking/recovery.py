@@ -11,10 +11,9 @@ import functools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from foldlog.blocking.bridge import StoreThread
+from foldlog.blocking.bridge import OnThread, StoreThread
 from foldlog.opening import Store, connect
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
@@ -26,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Sync(ABC, Generic[B]):
+class _Sync(OnThread, ABC, Generic[B]):
     """A backend on a store of its own."""
 
     def __init__(
@@ -44,25 +43,6 @@ class _Sync(ABC, Generic[B]):
     @abstractmethod
     def _backend(self, store: Store) -> B:
         """The backend whose methods these are."""
-
-    def close(self) -> None:
-        """Let go of the store, when the calls under way have ended. Idempotent.
-
-        Raises:
-            FoldlogError: closing it failed.
-        """
-        self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _blocking(

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import foldlog
-from foldlog.blocking.bridge import StoreThread
+from foldlog.blocking.bridge import OnThread, StoreThread
 from foldlog.errors import StoreClosed
 from foldlog.opening import Store
 
@@ -142,30 +142,11 @@ class Blocking(Generic[T]):
             self._thread.call(lambda store: leave(store, None, None, None), context)
 
 
-class BlockingStore(Blocking[Store]):
+class BlockingStore(OnThread, Blocking[Store]):
     """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`."""
 
     def __init__(self, thread: StoreThread) -> None:
         super().__init__(thread, lambda store: store)
-
-    def close(self) -> None:
-        """Let go of the store when the calls under way have ended. Idempotent.
-
-        Raises:
-            FoldlogError: closing it failed.
-        """
-        self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def connect(
