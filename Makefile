@@ -12,6 +12,8 @@ INTEGRATIONS := .venv-integrations
 OLDEST := $(INTEGRATIONS)-oldest
 SEMANTIC := .venv-semantic-kernel
 BENCH := .venv-bench
+# What the environments with frameworks have as .venv has it.
+SHARED := build/lock/shared.txt
 # Tests wait for disks and processes a third of their time: half as many again as there are cores.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n + 1) / 2)))
 PIP := -m pip --disable-pip-version-check --no-input --quiet --quiet
@@ -22,7 +24,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel bench lint lock clean
+.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -46,13 +48,20 @@ faults-long: $(READY) ## The storms of docs/reliability.md, in an hour or two; A
 	@$(BIN)/python -m tests.faults.storms $(ARGS)
 
 test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real frameworks; ARGS as for test
-	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations $(ARGS)
+	@$(INTEGRATIONS)/bin/python -m pytest tests/integrations -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest PenguiFlow that will do
-	@$(OLDEST)/bin/python -m pytest tests/integrations/penguiflow -k "not paging_loses_nothing" $(ARGS)
+test-integrations-oldest: $(OLDEST)/.ready ## The same with the oldest versions that will do
+	@$(OLDEST)/bin/python -m pytest tests/integrations --ignore tests/integrations/semantic \
+		-k "not paging_loses_nothing" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-semantic-kernel: $(SEMANTIC)/.ready ## The tests with Semantic Kernel; ARGS as for test
 	@$(SEMANTIC)/bin/python -m pytest tests/integrations/semantic_kernel $(ARGS)
+
+test-upstream: $(INTEGRATIONS)/.ready ## A framework's own tests on foldlog; FRAMEWORK=a2a CHECKOUT=DIR, a clone of its repository
+	@$(INTEGRATIONS)/bin/python -m tests.integrations.$(FRAMEWORK).upstream $(CHECKOUT) $(ARGS)
+
+test-langgraph: FRAMEWORK = langgraph
+test-langgraph: test-upstream ## The same with FRAMEWORK=langgraph
 
 bench: $(BENCH)/.ready ## Measure foldlog beside its peers; ARGS=--quick for all of it, small
 	@benchmarks/peers.sh
@@ -64,18 +73,20 @@ lint: $(READY) ## Check style, types and the layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+# google-adk wants an older opentelemetry than constraints.txt has.
 lock: build/lock/bin/uv ## Bring the constraints files in line with their sources; ARGS=--upgrade for newer versions
 	@$(COMPILE) pyproject.toml --group dev --output-file constraints.txt $(ARGS)
+	@sed -e 's/ \\$$//' -e '/^ /d' -e '/^opentelemetry/d' constraints.txt > $(SHARED)
 	@$(COMPILE) pyproject.toml tests/integrations/requirements.in \
-		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-integrations.txt $(ARGS)
 	@$(COMPILE) pyproject.toml tests/integrations/requirements-oldest.in \
-		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-integrations-oldest.txt $(ARGS)
 	@$(COMPILE) pyproject.toml tests/integrations/requirements-semantic-kernel.in \
 		--output-file constraints-semantic-kernel.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --group bench \
-		--override tests/integrations/overrides.in --constraint constraints.txt \
+		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-bench.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory

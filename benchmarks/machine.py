@@ -17,6 +17,12 @@ _PACKAGES = (
     "asyncpg",
     "redis",
     "penguiflow",
+    "a2a-sdk",
+    "agent-framework-core",
+    "claude-agent-sdk",
+    "google-adk",
+    "openai-agents",
+    "pydantic-ai-slim",
 )
 _WRITES = 200
 

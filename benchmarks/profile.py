@@ -32,7 +32,7 @@ STEPS: Final = (
         "drafting: checks and encoding",
         ("foldlog/codec", "foldlog/envelope", "foldlog/subjects", "msgspec", "_blake2"),
     ),
-    ("the views", ("foldlog/views", "foldlog_projections", "foldlog/store/cursor")),
+    ("the views", ("foldlog/views", "foldlog_projections")),
     ("the log: grouping and outcomes", ("foldlog/log",)),
     ("the store", ("foldlog/",)),
     ("nats-py", ("/nats/",)),

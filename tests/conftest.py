@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections import Counter
@@ -78,16 +79,25 @@ def namespace() -> str:
 CONTAINER = pytest.param("container", marks=pytest.mark.long)
 
 
-@pytest.fixture(params=["memory", "embedded", CONTAINER])
-def backend(request: pytest.FixtureRequest) -> Backend:
+BACKENDS = ["archived"] if os.environ.get("FOLDLOG_TEST_ARCHIVED") else ["memory", "embedded"]
+
+
+@pytest.fixture(params=[*BACKENDS, CONTAINER])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """One backend over data that no other test sees: the one that the parameter names."""
     match request.param:
         case "memory":
-            return MemoryBackend()
+            yield MemoryBackend()
         case "embedded":
-            return EmbeddedBackend(request.getfixturevalue("embedded_path"))
+            yield EmbeddedBackend(request.getfixturevalue("embedded_path"))
+        case "archived":
+            from tests.support.archived import EagerBackend
+
+            archived = EagerBackend(tmp_path / "archive")
+            yield archived
+            asyncio.run(archived.close())
         case _:
-            return ServerBackend(request.getfixturevalue("container_url"))
+            yield ServerBackend(request.getfixturevalue("container_url"))
 
 
 @pytest.fixture

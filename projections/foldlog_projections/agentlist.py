@@ -1,7 +1,4 @@
-"""Which agents of a runtime have state, in the order in which they came to have it.
-
-An index only: the state stands under the agent's own subject.
-"""
+"""An index of the agents of a runtime that have state, in the order of their first turns."""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ compare-and-set. Reading a key puts its value together; folding a turn copies no
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -37,7 +39,8 @@ class Turned(msgspec.Struct, frozen=True, omit_defaults=True):
     """`agent.turned`: a turn is complete. `label` describes it to readers of the log.
 
     A large one comes in parts, which take effect together with the last: those that name the turn
-    and are `partial` wait for it, and are void if another turn comes first.
+    and are `partial` wait for it, and are void if another turn comes first. A large delta is cut:
+    changes of one key, in a row, that hold bytes are its parts.
     """
 
     changes: tuple[Change, ...]
@@ -101,6 +104,9 @@ class AgentState:
     waiting: list[Change] = field(default_factory=list)
 
 
+_BYTES: Final = (0xC4, 0xC5, 0xC6)
+"""With one of these MessagePack begins bytes."""
+
 _native: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -114,13 +120,28 @@ def _apply(state: AgentState, turned: Turned, envelope: Recorded) -> AgentState:
         return state
     changes = [*state.waiting, *turned.changes]
     state.turn, state.waiting = "", []
-    for change in changes:
+    for change in _whole(changes):
         if change.gone:
             state.entries.pop(change.key, None)
             continue
         before = state.entries.get(change.key) or Entry("", 1, False, 0, 0.0)
         state.entries[change.key] = before.followed_by(change, envelope.seq, envelope.ts)
     return state
+
+
+def _whole(changes: Iterable[Change]) -> Iterator[Change]:
+    """Changes, with the parts of a delta that was cut put together."""
+    for (_, is_cut), group in groupby(changes, key=_key_and_form):
+        if is_cut:
+            first, *others = group
+            parts = (_native.decode(each.delta) for each in (first, *others))
+            yield msgspec.structs.replace(first, delta=msgspec.Raw(b"".join(parts)))
+        else:
+            yield from group
+
+
+def _key_and_form(change: Change) -> tuple[str, bool]:
+    return change.key, memoryview(change.delta)[0] in _BYTES
 
 
 def _keep(state: AgentState) -> bytes:

@@ -1,8 +1,7 @@
-"""One content, by its SHA-256: its claims, and the copies of its bytes.
+"""One content, by its SHA-256: its claims, and the copies of its bytes. Time is the log's.
 
 Claims and releases compare-and-set on this subject, so nobody removes bytes that another has just
-found. The id of the envelope that announces a copy names it, so no name is used twice. Time is the
-log's.
+found. A copy is named by the id of the envelope that announces it, so no name is used twice.
 """
 
 from __future__ import annotations

@@ -1,30 +1,21 @@
-"""What changed between two values, and how to make one of the other.
+"""What changed between two values, and how to make one of the other (`docs/log-format.md`).
 
-Values are what MessagePack has, with `foldlog.codec`'s extensions left as they are. "The same"
-means the same bytes: 1, 1.0 and True differ, and so does another order of keys. A delta is itself
-such a value, so that it can be appended.
-
-    [0, value]                          it is this now
-    [1, {key: delta}, [key, ...]]       a map: these keys changed or are new, those are gone
-    [2, [[index, delta], ...], at, n, [item, ...]]
-                                        a list: these items changed; then n items at `at` give way
-    [3, tail]                           a string or bytes that grew by `tail`
+Values are what MessagePack has, with `foldlog.codec`'s extensions left as they are. Two values are
+the same if their bytes are: 1, 1.0 and True differ, and so does another order of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-
-T = TypeVar("T")
 
 Delta = list[Any]
 
 _SET, _EDIT, _SPLICE, _GROW = range(4)
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Delta).decode
 
 
 def difference(old: Any, new: Any) -> Delta | None:
@@ -48,11 +39,7 @@ def difference(old: Any, new: Any) -> Delta | None:
 
 
 def patch(value: Any, delta: Delta) -> Any:
-    """Return what `delta` makes of `value`, which may be changed and returned.
-
-    Raises:
-        msgspec.ValidationError: the delta is to another value, or of a later version.
-    """
+    """Return what `delta` makes of `value`, which may be changed and returned."""
     try:
         return _patched(value, delta)
     except (AttributeError, LookupError, TypeError, ValueError) as fault:
@@ -81,79 +68,14 @@ def _patched(value: Any, delta: Delta) -> Any:
     return value
 
 
-def pieces(delta: Delta, limit: int) -> Iterator[Delta]:
-    """Yield deltas that, one after the other, do what `delta` does.
-
-    Each takes about `limit` bytes at most, unless a number or a key takes more by itself.
-    """
-    if len(_encode(delta)) <= limit:
-        yield delta
-        return
-    match delta:
-        case [0, dict() as whole]:
-            yield [_SET, {}]
-            yield from _edits(whole.items(), limit)
-        case [0, list() as items]:
-            yield [_SET, []]
-            yield from _insertions(0, items, limit)
-        case [0, str() | bytes() as text]:
-            yield [_SET, text[:0]]
-            yield from ([_GROW, part] for part in _parts(text, limit))
-        case [1, changed, gone]:
-            yield [_EDIT, {}, gone]
-            for key, change in changed.items():
-                yield from ([_EDIT, {key: piece}, []] for piece in pieces(change, limit))
-        case [2, edits, at, dropped, items]:
-            for index, change in edits:
-                for piece in pieces(change, limit):
-                    yield [_SPLICE, [[index, piece]], 0, 0, []]
-            yield [_SPLICE, [], at, dropped, []]
-            yield from _insertions(at, items, limit)
-        case [3, tail]:
-            yield from ([_GROW, part] for part in _parts(tail, limit))
-        case _:
-            yield delta
+def cut(delta: bytes, limit: int) -> list[bytes]:
+    """Return an encoded delta in parts of at most `limit` bytes."""
+    return [delta[at : at + limit] for at in range(0, len(delta), limit)]
 
 
-def _edits(items: Iterable[tuple[Any, Any]], limit: int) -> Iterator[Delta]:
-    """New keys of a map, as many at a time as fit."""
-    for few in _batches(items, limit):
-        if len(few) > 1 or len(_encode(few)) <= limit:
-            yield [_EDIT, {key: [_SET, value] for key, value in few}, []]
-        else:
-            [(key, value)] = few
-            yield from ([_EDIT, {key: piece}, []] for piece in pieces([_SET, value], limit))
-
-
-def _insertions(at: int, items: Iterable[Any], limit: int) -> Iterator[Delta]:
-    """New items of a list from `at` on, as many at a time as fit."""
-    for few in _batches(items, limit):
-        if len(few) > 1 or len(_encode(few)) <= limit:
-            yield [_SPLICE, [], at, 0, few]
-        else:
-            yield [_SPLICE, [], at, 0, [None]]
-            for piece in pieces([_SET, few[0]], limit):
-                yield [_SPLICE, [[at, piece]], 0, 0, []]
-        at += len(few)
-
-
-def _batches(items: Iterable[T], limit: int) -> Iterator[list[T]]:
-    batch: list[T] = []
-    size = 0
-    for item in items:
-        taken = len(_encode(item))
-        if batch and size + taken > limit:
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += taken
-    if batch:
-        yield batch
-
-
-def _parts(text: Any, limit: int) -> Iterator[Any]:
-    width = max(limit // 4, 1)  # a character takes up to four bytes
-    return (text[start : start + width] for start in range(0, len(text), width))
+def joined(parts: list[Any]) -> list[Delta]:
+    """The delta whose parts these are; or, where nothing was cut, deltas that follow each other."""
+    return [_decode(b"".join(parts))] if isinstance(parts[0], bytes) else parts
 
 
 def _has_grown(old: Any, new: Any) -> bool:

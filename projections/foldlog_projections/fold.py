@@ -6,15 +6,17 @@ so that no fold needs to think of retries.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from foldlog.envelope import CLEARED, FORKED, Recorded, content_id
 from foldlog.upcasting import UPCASTERS
+from foldlog_projections.items import Items
 
 S = TypeVar("S")
 
@@ -33,13 +35,17 @@ class Projection(Protocol[S]):
     It folds the subjects of its `family`. States of another `version` are neither compared nor
     reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
     that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
-    one drafted last stands.
+    one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
+    None where a state fits no snapshot. `remains`: see `foldlog.kind.Fold`.
     """
 
     name: str
     family: str
     version: int
     latest_only: bool
+    keep: Callable[[S], bytes] | None
+    restore: Callable[[bytes], S] | None
+    remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
 
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:
@@ -55,26 +61,6 @@ class Projection(Protocol[S]):
         ...
 
 
-@runtime_checkable
-class Kept(Protocol[S]):
-    """A projection whose states fit a snapshot; any other one is always folded from the log.
-
-    `restore(keep(state))` equals `state` and shares nothing with it.
-    """
-
-    def keep(self, state: S, /) -> bytes:
-        """The state as bytes."""
-        ...
-
-    def restore(self, kept: bytes, /) -> S:
-        """The state that `keep` was given.
-
-        Raises:
-            msgspec.MsgspecError: the bytes are of no such state.
-        """
-        ...
-
-
 class EqualByBytes:
     """States that are equal if they encode alike, since NaN differs from NaN, and 1 equals True."""
 
@@ -85,10 +71,13 @@ class EqualByBytes:
         return type(self) is type(other) and _encode(self) == _encode(other)
 
 
-class Cleared(msgspec.Struct, frozen=True):
-    """The payload of `subject.cleared`: 8-byte hashes of every content id that was removed."""
+class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of `subject.cleared`: 8-byte hashes of every content id that was removed, and
+    what the projection leaves of its state.
+    """
 
     refused: bytes
+    remains: bytes = b""
 
 
 @dataclass(slots=True)
@@ -119,13 +108,19 @@ def start(projection: Projection[S]) -> Folded[S]:
     return Folded(projection.initial())
 
 
-def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
-    """Fold one envelope in. Return whether it took effect.
+def copied(projection: Projection[S], state: Any) -> Any:
+    """A state that shares nothing with the given one."""
+    if isinstance(state, Items):
+        return state.copy()
+    if state is None or isinstance(state, Recorded):
+        return state
+    if projection.keep is None or projection.restore is None:
+        return copy.deepcopy(state)
+    return projection.restore(projection.keep(state))
 
-    Raises:
-        msgspec.ValidationError: its payload is not what its type says, or the projection fails.
-        MissingUpcaster: it cannot be brought to the version that this program knows.
-    """
+
+def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
+    """Fold one envelope in. Return whether it took effect."""
     type = envelope.type
     if envelope.v != UPCASTERS.newest.get(type, 1):
         envelope = UPCASTERS.bring_up(envelope)
@@ -169,12 +164,10 @@ def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Reco
 
 
 def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> None:
-    refused = msgspec.msgpack.decode(envelope.payload, type=Cleared).refused
-    hashes = {
-        refused[start : start + REFUSAL_BYTES] for start in range(0, len(refused), REFUSAL_BYTES)
-    }
+    tombstone = msgspec.msgpack.decode(envelope.payload, type=Cleared)
+    cleared = hashes(tombstone.refused)
     # One that remembers nothing forgets what those before it remembered: they are purged.
-    folded.refused = folded.refused | hashes if hashes else set()
+    folded.refused = folded.refused | cleared if cleared else set()
     # The tombstones of one clearing follow each other; the first of them is where it stands.
     tombstones = -(-len(folded.refused) // _REFUSALS_AN_ENVELOPE) or 1
     is_another = envelope.seq >= folded.cleared_at + tombstones
@@ -182,16 +175,23 @@ def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> 
         folded.cleared_at = envelope.seq
     folded.seen = {}
     folded.newest = {}
-    folded.state = projection.initial()
+    if projection.remains is not None and tombstone.remains:
+        folded.state = projection.remains[1](tombstone.remains)
+    else:
+        folded.state = projection.initial()
 
 
-def clearing(folded: Folded[S]) -> list[bytes]:
-    """The payloads of the `subject.cleared` that remove, for ever, all that was applied."""
-    refused = sorted(folded.refused.union(refusal(id) for id in folded.seen))
-    return [
-        _encode(Cleared(b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE])))
-        for start in range(0, len(refused), _REFUSALS_AN_ENVELOPE)
-    ]
+def clearing(folded: Folded[Any], remains: bytes = b"", *, remember: bool = True) -> list[bytes]:
+    """The payloads of the `subject.cleared` that remove all that was applied: one or more.
+
+    Args:
+        remains: what the projection leaves of its state.
+        remember: repetitions are refused, for ever.
+    """
+    refused = sorted(folded.refused.union(map(refusal, folded.seen))) if remember else []
+    starts = range(0, len(refused) or 1, _REFUSALS_AN_ENVELOPE)
+    parts = [b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE]) for start in starts]
+    return [*map(_encode, map(Cleared, parts[:-1])), _encode(Cleared(parts[-1], remains))]
 
 
 def refusal(id: str) -> bytes:
@@ -199,9 +199,6 @@ def refusal(id: str) -> bytes:
     return hashlib.blake2b(content_id(id).encode(), digest_size=REFUSAL_BYTES).digest()
 
 
-def fold(projection: Projection[S], envelopes: Iterable[Recorded]) -> Folded[S]:
-    """Fold a whole log, in order."""
-    folded = start(projection)
-    for envelope in envelopes:
-        step(projection, folded, envelope)
-    return folded
+def hashes(joined: bytes) -> set[bytes]:
+    """Hashes that stand one after the other."""
+    return {joined[at : at + REFUSAL_BYTES] for at in range(0, len(joined), REFUSAL_BYTES)}

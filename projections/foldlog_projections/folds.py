@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, fields_of
+from foldlog.kind import Fold, Kind, fields_of
 from foldlog_projections.items import Items
 
 task_of: Final = fields_of("task_id")
@@ -51,15 +52,10 @@ def last_by(field: str) -> Fold[dict[Any, Recorded]]:
     return Fold(dict, apply, state=state, takes="envelope", replaces=value_of)
 
 
-class AllRecords:
-    """All records of a family, in order: for pages and watchers of kinds that fold otherwise."""
+RECORDS: Final = "records"
 
-    name = "records"
-    version = 1
-    latest_only = False
-    replaces = None
-    initial = staticmethod(Items)
-    apply = staticmethod(_append)
 
-    def __init__(self, family: str) -> None:
-        self.family = family
+@functools.cache
+def all_records(kind: Kind[Any]) -> Kind[Items]:
+    """All records of a kind, in order: for pages and watchers of kinds that fold otherwise."""
+    return Kind(RECORDS, of=kind.of or kind, fold=every)

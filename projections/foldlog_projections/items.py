@@ -1,7 +1,7 @@
 """The state of the folds that keep every envelope: pages of them, and indexes over all.
 
 The envelopes of a long subject need not all be in memory. A page that is *absent* has its place
-and its marks; whoever needs what is on it reads it from the log first, and puts it in.
+and its marks; a reader who needs it reads it from the log first, and puts it in.
 """
 
 from __future__ import annotations
@@ -67,20 +67,18 @@ class Items:
         self._pages[number] = envelopes
         self.absent -= 1
 
-    def release(self) -> list[Recorded]:
-        """Make full pages absent, from the last but one back to one that is; return what they held.
+    def release(self) -> bool:
+        """Make full pages absent, from the last but one back to one that is; return if any were.
 
         So releasing again and again while it grows looks at each page once.
         """
-        released: list[Recorded] = []
+        absent = self.absent
         for number in range(self._count // PAGE - 2, -1, -1):
-            page = self._pages[number]
-            if page is None:
+            if self._pages[number] is None:
                 break
-            released += page
             self._pages[number] = None
             self.absent += 1
-        return released
+        return self.absent > absent
 
     def missing(self, ordinals: Sequence[int]) -> list[int]:
         """The absent pages among those that hold `ordinals`, which ascend; in order."""

@@ -15,6 +15,9 @@ FORKED: Final = "session.forked"
 ENDED: Final = "fork.ended"
 CLEARED: Final = "session.cleared"
 
+MARKER: Final = "cleared"
+"""A family without a view: a session's subject in it ends at its last clearing."""
+
 
 class Began(msgspec.Struct, frozen=True):
     """`session.began`: this session is a fork of that one as of that position of the log."""

@@ -8,22 +8,30 @@ from typing import Any
 from foldlog.kind import Kind
 
 _MODULES = (
+    "a2alist",
+    "a2atasks",
+    "adkstates",
     "agentlist",
     "agentshares",
     "agentstates",
+    "archive",
     "artifacts",
     "belongings",
     "bindings",
     "blobs",
+    "checkpoints",
+    "conversations",
     "events",
     "feedback",
+    "langgraphitems",
+    "langgraphnamespaces",
     "lineage",
     "memory",
+    "messages",
     "pauses",
     "planner",
     "routes",
     "scoped",
-    "scopes",
     "session",
     "stateartifacts",
     "statelist",
@@ -34,6 +42,7 @@ _MODULES = (
     "trajectory",
     "updates",
     "waiting",
+    "workflowcheckpoints",
 )
 KINDS: tuple[Kind[Any], ...] = tuple(
     import_module(f"foldlog_projections.{name}").kind for name in _MODULES

@@ -1,7 +1,4 @@
-"""Which bindings a router session has made, in the order of their first save.
-
-An index only: the bindings themselves stand under their traces.
-"""
+"""An index of the bindings that a router session has made, in the order of their first save."""
 
 from __future__ import annotations
 

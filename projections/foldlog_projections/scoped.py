@@ -1,7 +1,7 @@
-"""One key of a scope: what was written or deleted last. The truth about the key.
+"""The keys of a scope: what was written or deleted last of each, and how keys are linked.
 
-The scope's index (`scopes`) has an envelope of the same id for each of these, appended in the same
-moment.
+A key's subject is the truth about the key. Whoever needs to know all keys of a scope folds all of
+its subjects, in order, into an index of their own: `foldlog.scoped.index`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from foldlog_projections.folds import last
 
 WRITTEN: Final = "scoped.written"
 DELETED: Final = "scoped.deleted"
+LINKED: Final = "scoped.linked"
+UNLINKED: Final = "scoped.unlinked"
+
+OWN: Final = "\0"
+"""What stands in place of a key in a scope's own subject: its links are there, and the tombstone
+of all of it. No user's key is this one."""
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,13 +42,23 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """`scoped.deleted`: the key is gone."""
+    """`scoped.deleted`: the key is gone, and with it every link from it and to it."""
+
+
+class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`scoped.linked` and `scoped.unlinked`; `metadata` is an encoded payload."""
+
+    from_key: str
+    to_key: str
+    relation: str
+    metadata: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
 kind = Kind(
     "scoped",
     keys=("scope", "key"),
-    records={WRITTEN: Written, DELETED: Deleted},
+    version=2,
+    records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
     fold=last,
-    redacted={WRITTEN: ("value",)},
+    redacted={WRITTEN: ("value",), LINKED: ("metadata",)},
 )

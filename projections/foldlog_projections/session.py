@@ -166,11 +166,12 @@ def _apply(state: State, record: Any, _: Recorded) -> State:
         case GroupOpened(group_id, group_name, strategy, created_at):
             state.groups[group_id] = Group(group_id, group_name, strategy, created_at)
         case change if (group := state.groups.get(change.group_id)) is not None:
-            state.groups[group.group_id] = _grouped(group, change)
+            state.groups[group.group_id] = grouped(group, change)
     return state
 
 
-def _grouped(group: Group, change: GroupJoined | GroupSealed | GroupTaskEnded) -> Group:
+def grouped(group: Group, change: GroupJoined | GroupSealed | GroupTaskEnded) -> Group:
+    """The group after a change."""
     match change:
         case GroupJoined(task_id=task_id):
             return replace(group, task_ids=(*group.task_ids, task_id))

@@ -1,7 +1,4 @@
-"""The states of one shard, with the fields that they are searched by.
-
-An index only: a state itself stands under its own subject.
-"""
+"""An index of the states of one shard, with the fields that they are searched by."""
 
 from __future__ import annotations
 

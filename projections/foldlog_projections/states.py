@@ -1,7 +1,6 @@
 """One recoverable state: its last snapshot, and the steps of the execution that it belongs to.
 
-Snapshots come as deltas, each to what stood before it: writers compare-and-set. What the steps
-say stands beside the snapshot, so that a checkpoint need not repeat a history that is on record.
+Snapshots come as deltas, each to what stood before it: writers compare-and-set.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
-from foldlog_projections.delta import patch
+from foldlog_projections.delta import joined, patch
 from foldlog_projections.fold import EqualByBytes
 
 SAVED: Final = "state.saved"
@@ -31,8 +30,8 @@ UNRECORDED: Final = "step.unrecorded"
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """`state.saved`: the snapshot now, as a delta to the one before.
 
-    A large one comes in pieces, which take effect together with the last: those that name the
-    save and are `partial` wait for it, and are void if another save comes first.
+    The encoding of a large one is cut in pieces, which take effect together with the last: those
+    that name the save and are `partial` wait for it, and are void if another save comes first.
     """
 
     delta: Any
@@ -152,15 +151,20 @@ class State(EqualByBytes):
 
 
 def _apply(state: State, record: Any, envelope: Recorded) -> State:
-    match envelope.type:
-        case "state.saved":
-            _save(state, record)
-        case "execution.owned":
-            state.epoch, state.owner, state.tenure = record.epoch, record.owner, record.tenure
-        case "execution.rewound":
-            _rewind(state, record.address)
-        case _:
-            state.steps[record.address] = _step(state, record, envelope)
+    return applied(state, record, envelope.ts)
+
+
+def applied(state: State, record: Any, ts: float) -> State:
+    """The state after a record that was written at a time: the one it is given, changed."""
+    type_ = record.__class__
+    if type_ is Saved:
+        _save(state, record)
+    elif type_ is Owned:
+        state.epoch, state.owner, state.tenure = record.epoch, record.owner, record.tenure
+    elif type_ is Rewound:
+        _rewind(state, record.address)
+    else:
+        state.steps[record.address] = _step(state, record, ts)
     return state
 
 
@@ -170,9 +174,9 @@ def _save(state: State, saved: Saved) -> None:
     if saved.partial:
         state.pieces.append(saved.delta)
         return
-    deltas = [*state.pieces, saved.delta]
+    parts = [*state.pieces, saved.delta]
     state.saving, state.pieces = "", []
-    for delta in deltas:
+    for delta in joined(parts):
         state.value = patch(state.value, delta)
 
 
@@ -184,13 +188,13 @@ def _rewind(state: State, address: str) -> None:
             del state.steps[void]
 
 
-def _step(state: State, record: Any, envelope: Recorded) -> Step:
+def _step(state: State, record: Any, ts: float) -> Step:
     address, epoch = record.address, state.epoch
-    before = state.steps.get(address) or Step(address, "", "", 0, 0, envelope.ts)
+    before = state.steps.get(address) or Step(address, "", "", 0, 0, ts)
     changed: dict[str, Any]
     match record:
         case Intended(event_type=event_type):
-            return Step(address, event_type, "intended", epoch, before.attempt + 1, envelope.ts)
+            return Step(address, event_type, "intended", epoch, before.attempt + 1, ts)
         case Done(seconds=seconds, result=result, artifact_id=artifact_id, type=type_):
             changed = {"seconds": seconds, "result": bytes(result), "type": type_}
             changed["artifact_id"] = artifact_id
@@ -204,7 +208,7 @@ def _step(state: State, record: Any, envelope: Recorded) -> Step:
         case Waiting(request=request):
             changed = {"event_type": "user", "request": bytes(request)}
             if is_another_question(before, record):
-                changed["ts"] = envelope.ts
+                changed["ts"] = ts
             phase = "waiting"
         case _:
             changed, phase = {}, "retracted"

@@ -17,7 +17,7 @@ from foldlog_projections.folds import task_of
 
 
 class TaskSaved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`task.saved`: a TaskState, and the `mode` that telemetry tells. Times are ISO 8601."""
+    """`task.saved`: a TaskState, and the `mode` that telemetry reports. Times are ISO 8601."""
 
     task_id: str
     session_id: str
@@ -79,7 +79,7 @@ def _apply(state: dict[str, Recorded], envelope: Recorded) -> dict[str, Recorded
 
 
 def each_whole(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
-    """What the view held of a task after each of these envelopes, which are all from the first."""
+    """Each task as the view held it after each of these envelopes, which are all from the first."""
     state: dict[str, Recorded] = {}
     for envelope in envelopes:
         task = _apply(state, envelope).get(task_of(envelope))

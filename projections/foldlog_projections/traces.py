@@ -1,7 +1,7 @@
 """The traces of one session, the one whose trajectory was saved last at the end.
 
-Each has the digest of the content saved last: it tells a trajectory from a cleared one that a late
-writer has put back.
+Each has the digest of the content saved last, by which a trajectory differs from a cleared one that
+a late writer has put back.
 """
 
 from __future__ import annotations

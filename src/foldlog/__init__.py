@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         field_id as field_id,
         fresh_id as fresh_id,
     )
+    from foldlog.log.archive import Archived as Archived, ArchiveLimits as ArchiveLimits
     from foldlog.models import *  # noqa: F403 - its __all__
     from foldlog.opening import (
         Connecting as Connecting,
@@ -106,11 +107,18 @@ if TYPE_CHECKING:
     from foldlog.store.primitives import Item as Item
     from foldlog.upcasting import Upcasters as Upcasters, upcaster as upcaster
     from foldlog_projections.folds import every as every, last as last, last_by as last_by
+    from foldlog_projections.messages import (
+        Conversation as Conversation,
+        Conversations as Conversations,
+        Message as Message,
+        MessagesRemoved as MessagesRemoved,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "foldlog.envelope": "Position",
+    "foldlog.log.archive": "Archived ArchiveLimits",
     "foldlog.kind": "Content Fold Key Kind content_digest field_id fresh_id",
     "foldlog.models": """
         Answered ArtifactRef ArtifactRetentionConfig ArtifactScope PlannerEvent RemoteBinding
@@ -132,6 +140,7 @@ _HOMES = {
     "foldlog.store.primitives": "Item",
     "foldlog.upcasting": "Upcasters upcaster",
     "foldlog_projections.folds": "every last last_by",
+    "foldlog_projections.messages": "Conversation Conversations Message MessagesRemoved",
 }
 """Where each name is loaded from when it is first used; the imports above say the same to tools."""
 

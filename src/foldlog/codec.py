@@ -42,11 +42,7 @@ _sorting_encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def encode(value: object, path: str = "payload") -> bytes:
-    """Return `value` as MessagePack.
-
-    Raises:
-        PayloadError: some part cannot be held exactly; `.path` names it, beginning with `path`.
-    """
+    """Return `value` as MessagePack."""
     try:
         raw = _encoder.encode(value)
         if is_proven(raw, value, _decoder.decode(raw)):
@@ -73,11 +69,7 @@ def is_proven(raw: bytes, value: object, decoded: object) -> bool:
 
 
 def to_native(value: object, path: str) -> Any:
-    """Return `value` in types that MessagePack has, the others as extensions.
-
-    Raises:
-        PayloadError: some part cannot be held exactly; `.path` names it, beginning with `path`.
-    """
+    """Return `value` in types that MessagePack has, the others as extensions."""
     native = _to_native(value, path, MAX_DEPTH)
     try:
         _decoder.decode(_encoder.encode(native))

@@ -1,8 +1,9 @@
-"""Where two values differ, field by field."""
+"""The fields of records, whichever library made their class, and where two values differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from foldlog import codec
@@ -45,3 +46,20 @@ def differences(before: Any, after: Any, path: str) -> Iterator[Difference]:
             yield from differences(left, right, f"{path}[{index}]")
     elif before is ABSENT or after is ABSENT or codec.encode(before) != codec.encode(after):
         yield Difference(path, before, after)
+
+
+def fields_of(value: object) -> dict[str, Any] | None:
+    """Return the fields of a record by name, in order; None for what is no record.
+
+    Records are dataclasses, pydantic models, msgspec structs, attrs objects and named tuples.
+    """
+    kind = type(value)
+    names: Iterable[str] | None = None
+    if dataclasses.is_dataclass(kind):
+        names = (each.name for each in dataclasses.fields(kind))
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = (each.name for each in kind.__attrs_attrs__)
+    else:
+        for attribute in ("model_fields", "__struct_fields__", "_fields"):
+            names = getattr(kind, attribute, names)
+    return None if names is None else {name: getattr(value, name) for name in names}

@@ -1,8 +1,7 @@
-"""What the log holds: envelopes, packed in records, each at a position.
+"""What the log holds: envelopes, packed in records, each at a position (`docs/log-format.md`).
 
 A *draft* is what a writer appends; a *recorded* envelope is what the log gives back, with its
-position and the log's time. One JetStream message is one *record*: one or more envelopes of one
-subject, in order. `docs/log-format.md` describes the bytes.
+position and the log's time. One JetStream message is one *record*: envelopes of one subject.
 """
 
 from __future__ import annotations
@@ -147,11 +146,7 @@ def pack(envelopes: Sequence[Draft]) -> bytes:
 
 
 def unpack(data: bytes, seq: int, time: str) -> list[Recorded]:
-    """Decode one record as stored at `seq`.
-
-    Raises:
-        msgspec.MsgspecError: the bytes are no record of a known format.
-    """
+    """Decode one record as stored at `seq`."""
     try:
         record = _decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as fault:  # msgspec lets these two through

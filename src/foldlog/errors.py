@@ -261,5 +261,5 @@ def shown(value: object) -> str:
     """The caller's object for a message, whatever its own code does when it is asked."""
     try:
         return f"{value!r:.80}"
-    except Exception as fault:  # noqa: BLE001 - the caller's code; the error told is another one
+    except Exception as fault:  # noqa: BLE001 - the caller's code; another error is being reported
         return f"{type(value).__qualname__} (its repr raised {type(fault).__name__})"

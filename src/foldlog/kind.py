@@ -112,6 +112,10 @@ class Fold(Generic[S]):
             the place of a newer one of the same writer.
         keep, restore: make bytes of a state and back, for states that `state` cannot describe.
         latest_only: the state follows from the last record alone.
+        remains: what clearing a view leaves of it, for late writers to be refused by: a function
+            from the state to bytes, which hold no content, and one from those to the state with
+            which the view begins anew, which is false as an empty one is. What the first one makes
+            is in the log: later versions read it, too.
     """
 
     initial: Callable[[], S]
@@ -123,6 +127,7 @@ class Fold(Generic[S]):
     keep: Callable[[S], bytes] | None = None
     restore: Callable[[bytes], S] | None = None
     latest_only: bool = False
+    remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = None
 
 
 class RecordType(NamedTuple):
@@ -163,10 +168,6 @@ class Kind(Generic[S]):
     Raises:
         ConfigurationError: the declaration cannot work; the message says why.
     """
-
-    keep: Callable[[S], bytes]
-    restore: Callable[[bytes], S]
-    """Absent, as `keep`, if there are no snapshots of its states."""
 
     def __init__(
         self,
@@ -216,6 +217,7 @@ class Kind(Generic[S]):
     def _take_fold(self, fold: Fold[S]) -> None:
         self.initial = fold.initial
         self.latest_only = fold.latest_only
+        self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
         apply: Any = fold.apply
         self.apply: Callable[[S, Recorded], S] = apply
         if fold.takes != "envelope":
@@ -228,13 +230,11 @@ class Kind(Generic[S]):
         if fold.latest_only:
             replaces = _everything
         self.replaces = fields_of(*replaces) if isinstance(replaces, tuple) else replaces
+        self.keep: Callable[[S], bytes] | None = fold.keep
+        self.restore: Callable[[bytes], S] | None = fold.restore
         if fold.state is not None:
-            self.keep = msgspec.msgpack.Encoder().encode
-            self.restore = msgspec.msgpack.Decoder(fold.state).decode
-        if fold.keep is not None:
-            self.keep = fold.keep
-        if fold.restore is not None:
-            self.restore = fold.restore
+            self.keep = fold.keep or msgspec.msgpack.Encoder().encode
+            self.restore = fold.restore or msgspec.msgpack.Decoder(fold.state).decode
 
     def __call__(self, *keys: str) -> Key[S]:
         """Name one view, by all of its keys.

@@ -48,7 +48,7 @@ class LockFile:
         _open_locks.add(self)
 
     def fileno(self) -> int:
-        """The file descriptor. Raises ValueError once closed."""
+        """The file descriptor."""
         if self._fd is None:
             raise ValueError(f"{self.path} is closed")
         return self._fd
@@ -56,8 +56,7 @@ class LockFile:
     def try_lock(self, *, shared: bool = False) -> bool:
         """Take the lock, or convert the one held, without waiting; return whether it is held.
 
-        A refused conversion leaves nothing locked. Raises ConfigurationError where the file system
-        has no locks.
+        A refused conversion leaves nothing locked.
         """
         try:
             fcntl.flock(self.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -86,7 +86,7 @@ class LogPosition(msgspec.Struct, frozen=True):
 
 
 def mark_of(id: str) -> str:
-    """What a reach tells of the envelope with that id: eight hexadecimal digits."""
+    """The mark of an envelope in a reach, made of its id: eight hexadecimal digits."""
     return hashlib.blake2b(id.encode(), digest_size=4).hexdigest()
 
 

@@ -1,8 +1,6 @@
-"""Where an envelope lives: literal subjects built from escaped keys.
+"""Where an envelope lives: literal subjects, `<prefix>.<namespace>.<shard>.<family>.<key>[.<key>]`.
 
-`<prefix>.<namespace>.<shard>.<family>.<key>[.<key>]`, for instance
-`foldlog.default.0.updates.session-1`. Keys are user strings; nothing of them reaches a subject, a
-filter or a purge unescaped.
+Keys are user strings; nothing of them reaches a subject, a filter or a purge unescaped.
 """
 
 from __future__ import annotations
@@ -66,15 +64,20 @@ class Subject(NamedTuple):
 
 class Branch(NamedTuple):
     """All subjects of one family whose keys begin with the same ones, and go on: see
-    `Namespace.branch`. `matching` is the filter over them.
+    `Namespace.branch`. `name` is the filter over them.
     """
 
-    matching: str
+    name: str
     shard: int
+
+    @property
+    def family(self) -> str:
+        """The kind of envelopes that its subjects hold."""
+        return self.name.split(".", 4)[3]
 
     def holds(self, name: str) -> bool:
         """Whether the subject of that name is one of them."""
-        return name.startswith(self.matching.removesuffix(">"))
+        return name.startswith(self.name.removesuffix(">"))
 
 
 class Namespace:
@@ -92,11 +95,7 @@ class Namespace:
         self._cached = lru_cache(_CACHED_SUBJECTS)(self._build)
 
     def subject(self, family: str, *keys: str) -> Subject:
-        """Return the subject of `family` for `keys`; the first key chooses the shard.
-
-        Raises:
-            InvalidId: a key is empty, no string, or no valid Unicode.
-        """
+        """Return the subject of `family` for `keys`; the first key chooses the shard."""
         for key in keys:
             if key.__class__ is not str:  # before the cache, which takes 1 and 1.0 for the same
                 checked_id(key, f"{family} key")
@@ -112,7 +111,7 @@ class Namespace:
     def branch(self, family: str, first: str, *more: str) -> Branch:
         """Return the subjects of `family` whose keys begin with these and go on.
 
-        There is none of a whole family. Errors as `subject`.
+        There is none of a whole family.
         """
         stem = self.subject(family, first, *more)
         return Branch(f"{stem.name}.>", stem.shard)
@@ -165,12 +164,7 @@ class Namespace:
 
 
 def checked_filter(matching: str) -> str:
-    """Return a filter as it is: one subject, or one branch.
-
-    Raises:
-        ConfigurationError: it is neither. A server takes an empty filter for none at all, and
-            purges everything.
-    """
+    """Return a filter as it is: one subject, or one branch."""
     if not _LIMITED.fullmatch(matching):
         raise ConfigurationError(f"a purge is of keys of one family, not of {matching!r:.80}")
     return matching
@@ -187,11 +181,7 @@ def live(subject: str) -> str:
 
 
 def escape(key: str, field: str = "id") -> str:
-    """Return `key` as one subject token of `[A-Za-z0-9_-]` and `=`.
-
-    Raises:
-        InvalidId: `key` is empty, no string, or holds a lone surrogate. `field` names it.
-    """
+    """Return `key` as one subject token of `[A-Za-z0-9_-]` and `=`."""
     raw = checked_id(key, field).encode()
     token = _UNSAFE.sub(lambda match: b"=%02X" % match[0][0], raw).decode("ascii")
     if len(token) <= MAX_TOKEN:
@@ -200,12 +190,7 @@ def escape(key: str, field: str = "id") -> str:
 
 
 def checked_id(key: str, field: str = "id") -> str:
-    """Return an id as it is.
-
-    Raises:
-        InvalidId: it is empty, longer than MAX_ID_BYTES, no string, or holds a lone surrogate.
-            `field` names it.
-    """
+    """Return an id as it is."""
     if key.__class__ is str and key.isascii() and 0 < len(key) <= MAX_ID_BYTES:
         return key
     if not isinstance(key, str):

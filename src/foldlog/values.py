@@ -1,11 +1,7 @@
-"""Values of users' own types as what `foldlog.codec` holds, and back.
+"""Values of users' own types (models, dataclasses, enums) as what `foldlog.codec` holds, and back.
 
-A pydantic model, a dataclass, a named tuple or an enum becomes plain data: maps, lists and the
-types of `foldlog.codec`, at any depth. The type that it had is declared by whoever reads it, in an
-annotation or an argument. The data names no type, so decoding imports and calls nothing that it
-says; it only runs the validators of the declared type.
-
-`to_json` and `from_json` take plain data to JSON and back without loss.
+The reader declares the type, in an annotation or an argument. The data names none, so decoding runs
+the validators of the declared type, and imports and calls nothing that the data says.
 """
 
 from __future__ import annotations
@@ -23,6 +19,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, Union
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import to_jsonable_python
@@ -43,9 +40,6 @@ class TypeCodec(Generic[T]):
 
     Args:
         declared: a class, or whatever stands in an annotation: `list[Flight] | None`.
-
-    Raises:
-        ConfigurationError: pydantic cannot read values of such a type.
     """
 
     def __init__(self, declared: Any) -> None:
@@ -64,9 +58,6 @@ class TypeCodec(Generic[T]):
         """Return a value as plain data, from which `load` makes an equal one.
 
         What `foldlog.codec` lacks, a path for instance, is written as pydantic writes it in JSON.
-
-        Raises:
-            PayloadError: the value is of another type, or a part of it cannot be held.
         """
         data = as_plain(value, path)
         try:
@@ -78,11 +69,7 @@ class TypeCodec(Generic[T]):
         return data
 
     def load(self, data: Any) -> T:
-        """Return the value that `dump` was given: a new object.
-
-        Raises:
-            ValueError: the data is not of the type.
-        """
+        """Return the value that `dump` was given: a new object."""
         return self._adapter.validate_python(data, strict=False, by_alias=False, by_name=True)
 
 
@@ -90,9 +77,6 @@ def type_codec(declared: Any) -> TypeCodec[Any] | None:
     """Return the codec of a declared type; None where `foldlog.codec` needs none.
 
     That is `Any`, and the types that come back as they are: `dict[str, tuple[int, ...]]`.
-
-    Raises:
-        ConfigurationError: see `TypeCodec`.
     """
     if _is_plain_type(declared):
         return None
@@ -111,6 +95,19 @@ def returned_type(function: Callable[..., Any]) -> Any:
         function = function.func
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         function = type(function).__call__
+    function = getattr(function, "__func__", function)
+    if "return" not in getattr(function, "__annotations__", ()):
+        return Any
+    if function not in _returned:
+        _returned[function] = _awaited_type(function)
+    return _returned[function]
+
+
+_returned: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
+"""By function: evaluating annotations costs more than recording a step does otherwise."""
+
+
+def _awaited_type(function: Callable[..., Any]) -> Any:
     try:
         declared = typing.get_type_hints(function, include_extras=True).get("return", Any)
     except (AttributeError, NameError, TypeError):  # a name that only its own module knows
@@ -122,19 +119,12 @@ def returned_type(function: Callable[..., Any]) -> Any:
 
 
 def as_plain(value: object, path: str) -> Any:
-    """Return a value as data that `foldlog.codec` holds, whatever its type: models as maps.
-
-    Raises:
-        PayloadError: a part cannot be held; its `.path` begins with `path`.
-    """
+    """Return a value as data that `foldlog.codec` holds, whatever its type: models as maps."""
     return codec.decode(encode(value, path))
 
 
 def encode(value: object, path: str) -> bytes:
-    """Return a value as bytes, from which `codec.decode` makes its plain data.
-
-    Errors as `as_plain`.
-    """
+    """Return a value as bytes, from which `codec.decode` makes its plain data."""
     try:
         return codec.encode(_dumped(value), path)
     except (PayloadError, RecursionError, TypeError, ValueError):
@@ -152,9 +142,6 @@ def to_json(data: Any) -> Any:
     """Return plain data as what JSON has: new dicts, lists, strings, numbers, True, False, None.
 
     A value that JSON lacks becomes a map with one key that begins with `$`: `{"$set": [1, 2]}`.
-
-    Raises:
-        PayloadError: a part is of none of the types that `foldlog.codec` reads.
     """
     if data is None or isinstance(data, str | bool | int):
         return data
@@ -174,11 +161,7 @@ def to_json(data: Any) -> Any:
 
 
 def from_json(data: Any) -> Any:
-    """Return the plain data that `to_json` was given.
-
-    Raises:
-        PayloadError: a map with one key that begins with `$` is none of those that it makes.
-    """
+    """Return the plain data that `to_json` was given."""
     if isinstance(data, list):
         return [from_json(each) for each in data]
     if not isinstance(data, dict):

@@ -19,6 +19,7 @@ from tests.cli.support import Cli, run
 COMMANDS = [
     "demo",
     "import",
+    "ui",
     "sessions",
     "traces",
     "history",
@@ -33,6 +34,7 @@ COMMANDS = [
     "erase",
     "rebuild",
     "verify",
+    "archive",
     "doctor",
     "serve",
 ]

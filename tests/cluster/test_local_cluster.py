@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+
 import nats
 import pytest
-from nats.js.api import StreamConfig
+from nats.js import JetStreamContext
+from nats.js.api import PubAck, StreamConfig
+from nats.js.errors import NoStreamResponseError
 
 from tests.support.binary import nats_server
 from tests.support.cluster import LocalCluster
@@ -16,7 +20,7 @@ async def test_a_replicated_stream_outlives_a_node() -> None:
         async with await nats.connect(cluster.urls[0]) as client:
             jetstream = client.jetstream(timeout=10)
             created = await jetstream.add_stream(config)
-            first = await jetstream.publish("smoke", b"three nodes")
+            first = await publish(jetstream, b"three nodes")
             # Neither the node under the client nor the leader: the write needs no election.
             victim = next(
                 node
@@ -25,7 +29,7 @@ async def test_a_replicated_stream_outlives_a_node() -> None:
             )
 
             await cluster.kill(victim)
-            second = await jetstream.publish("smoke", b"two nodes")
+            second = await publish(jetstream, b"two nodes")
 
             await cluster.start(victim)
 
@@ -37,3 +41,13 @@ async def test_a_replicated_stream_outlives_a_node() -> None:
     assert [message.data for message in stored] == [b"three nodes", b"two nodes"]
     assert info.cluster is not None
     assert len(info.cluster.replicas or []) == 2
+
+
+async def publish(jetstream: JetStreamContext, data: bytes) -> PubAck:
+    """Publish as soon as the node that is asked knows where the stream's leader is."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await jetstream.publish("smoke", data)
+            except NoStreamResponseError:
+                await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ import pytest
 
 import foldlog
 from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
-from foldlog.log.blobs import Blobs, MemoryBlobs
+from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from tests.conftest import OpenStore
@@ -333,4 +333,4 @@ async def test_an_empty_id_is_refused(store: foldlog.Store) -> None:
 
 
 def test_memory_blobs_are_what_the_memory_log_holds() -> None:
-    assert isinstance(MemoryLog().blobs, MemoryBlobs)
+    assert isinstance(MemoryLog().blobs, Blobs)

@@ -17,6 +17,7 @@ from foldlog.log.port import Append, Stored
 from foldlog.scoped import Scope
 from foldlog.sessions import ConversationTurn, ShortTermMemoryConfig
 from foldlog.subjects import Subject
+from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
 from tests.support.build import binding, update
 
@@ -273,7 +274,7 @@ async def test_what_has_no_records_cannot_be_deleted(reopen: OpenStore) -> None:
 
 FAMILIES = (
     *("updates", "tasks", "session", "traces", "belongings", "lineage", "artifacts"),
-    *("memory", "events", "scopes", "scoped"),
+    *("memory", "events", "links", "scoped"),
 )
 
 
@@ -303,10 +304,10 @@ async def test_what_cannot_be_read_stops_neither_erasing_nor_listing(
     keys = {
         "memory": (MEMORY,),
         "events": ("session:trip",),
-        "scopes": ("session:trip",),
+        "links": ("session:trip", OWN),
         "scoped": ("session:trip", "k"),
     }.get(family, ("trip",))
-    subject = store.subject(family, *keys)
+    subject = store.subject("scoped" if family == "links" else family, *keys)
     await damage(store, subject, whole=whole)
     cold = await reopen()
     assert await cold.sessions() == ["trip"]

@@ -10,7 +10,7 @@ import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import CLEARED, Recorded
 from foldlog.scoped import Scope
-from foldlog.store.fragments import Fragments
+from foldlog.store.erasure import Fragments
 from foldlog.subjects import Subject
 from foldlog_projections import lineage
 from tests.conftest import OpenStore

@@ -86,6 +86,30 @@ async def test_repeats_are_no_events(store: foldlog.Store) -> None:
     assert [e.kind for e in history] == ["session.update", "session.steering"]
 
 
+async def test_messages_are_events_also_those_that_were_removed(store: foldlog.Store) -> None:
+    said = foldlog.Message("m1", "plain", {"text": "hi"}, role="user")
+    answered = foldlog.Message("m2", "plain", {"text": "ho"}, role="assistant", author="guide")
+    for _ in range(2):
+        await store.append_messages("session", [said, answered])
+    await store.pop_message("session")
+    history = await store.load_history(TRACE)
+    assert [(e.kind, e.node_name, e.node_id) for e in history] == [
+        ("session.message", "user", "m1"),
+        ("session.message", "guide", "m2"),
+        ("session.message_removed", None, None),
+    ]
+    assert history[0].payload == {
+        "session_id": "session",
+        "id": "m1",
+        "format": "plain",
+        "body": {"text": "hi"},
+        "role": "user",
+        "author": None,
+        "conversation": "main",
+    }
+    assert history[2].payload["ids"] == ("m2",)
+
+
 async def test_sessions_do_not_see_each_other(store: foldlog.Store) -> None:
     await store.save_update(update("u", "other"))
     await store.save_event(event("session", 1.0))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(?P<marks>`{3,})(?P<language>\w*)\s*$")
-_MARKER = re.compile(r"^<!-- snippet: (?P<marker>[a-z-]+) -->$")
+_MARKER = re.compile(r"^<!-- snippet: (?P<marker>[a-z0-9-]+) -->$")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (?P<text>.+)$")
 _CODE_SPAN = re.compile(r"`[^`]*`")

@@ -4,8 +4,8 @@ A Python block runs by itself in an empty directory, as a script or, where it aw
 level, under asyncio. Directly above a block may stand
 
 - `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
-- `<!-- snippet: needs-penguiflow -->`, and the same with `autogen` or `semantic-kernel`: it runs
-  with the tests of that integration, and is only compiled here;
+- `<!-- snippet: needs-penguiflow -->`, and the same with another integration's name: it runs with
+  the tests of that integration, and is only compiled here;
 - `<!-- snippet: output -->`: the block is what the Python block before it prints.
 """
 
@@ -38,8 +38,15 @@ OUTPUTS = {
 }
 COMPILED_ONLY = {
     "needs-cluster",
+    "needs-a2a",
+    "needs-agent-framework",
     "needs-autogen",
+    "needs-claude-agent",
+    "needs-google-adk",
+    "needs-langgraph",
+    "needs-openai-agents",
     "needs-penguiflow",
+    "needs-pydantic-ai",
     "needs-semantic",
     "needs-semantic-kernel",
 }

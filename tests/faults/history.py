@@ -218,7 +218,7 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
 REPLACED = ("memory", "tasks", "pauses", "trajectory", "bindings", "scoped")
 """Families in which a save takes the place of an earlier one."""
 
-_INDICES = ("belongings", "traces", "routes", "scopes", "waiting")
+_INDICES = ("belongings", "traces", "routes", "waiting")
 """Families that say what others hold."""
 
 

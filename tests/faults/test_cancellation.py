@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 import foldlog
-from foldlog.log.blobs import MemoryBlobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.store.core import Backend
@@ -24,6 +23,7 @@ from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import Stream
 from tests.faults.simulation.wire import WiredLog
 from tests.faults.stepping import cancelled_at
+from tests.support.beside import MemoryBlobs
 from tests.support.build import event, steering, task, update
 from tests.support.stores import fresh_namespace
 

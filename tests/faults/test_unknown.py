@@ -8,13 +8,13 @@ import random
 import pytest
 
 import foldlog
-from foldlog.log.blobs import MemoryBlobs
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
 from tests.faults.simulation import clock
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import Stream
 from tests.faults.simulation.wire import WiredLog
+from tests.support.beside import MemoryBlobs
 from tests.support.build import update
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
-from foldlog.cli.jsonable import jsonable
+from foldlog.jsonable import jsonable
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Stored
 from tests.support.build import (

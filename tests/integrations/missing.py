@@ -26,13 +26,19 @@ def only_with(package: str, say: Callable[[], object]) -> MakeModule:
     """A conftest's `pytest_pycollect_makemodule`; without `package` it has `say` skip or fail."""
 
     def make_module(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-        if find_spec(package) is not None:
+        if is_installed(package):
             return None
         module: NotInstalled = NotInstalled.from_parent(parent, path=module_path)
         module.say = say
         return module
 
     return make_module
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package, or one inside a namespace such as google.adk, can be imported."""
+    outer, _, _ = package.rpartition(".")
+    return (not outer or is_installed(outer)) and find_spec(package) is not None
 
 
 def make_has_it(name: str) -> Callable[[], object]:

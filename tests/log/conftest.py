@@ -12,13 +12,23 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Log
 from foldlog.subjects import Namespace
+from tests.support.archived import EagerlyArchived
 from tests.support.stores import fresh_namespace
 
 OpenLog = Callable[..., Awaitable[Log]]
 
 
-@pytest.fixture(params=["memory", "jetstream"])
-async def open_log(request: pytest.FixtureRequest, embedded_path: Path) -> AsyncIterator[OpenLog]:
+not_archived = pytest.mark.parametrize("open_log", ["memory", "jetstream"], indirect=True)
+"""For what a shard itself counts: it has manifests besides, and no more of what was archived."""
+
+
+ARCHIVED = pytest.param("archived", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["memory", "jetstream", ARCHIVED])
+async def open_log(
+    request: pytest.FixtureRequest, embedded_path: Path, tmp_path: Path
+) -> AsyncIterator[OpenLog]:
     """Opens logs over one fresh namespace; on memory, always the same log."""
     name = fresh_namespace()
     if request.param == "memory":
@@ -28,6 +38,19 @@ async def open_log(request: pytest.FixtureRequest, embedded_path: Path) -> Async
             return logs.setdefault(shards, MemoryLog(Namespace(name, shards)))
 
         yield open_memory
+        return
+    if request.param == "archived":
+        below = dict[int, EagerlyArchived]()
+
+        async def open_archived(shards: int = 1) -> Log:
+            if shards not in below:
+                log = MemoryLog(Namespace(name, shards))
+                below[shards] = EagerlyArchived(log, tmp_path / str(shards))
+            return below[shards]
+
+        yield open_archived
+        for archived in below.values():
+            await archived.close()
         return
     server = await EmbeddedServer.join(embedded_path)
     opened: list[Log] = []

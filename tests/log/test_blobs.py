@@ -11,9 +11,10 @@ import pytest
 from nats.aio.client import Client
 
 from foldlog import AppendFailed, LogCorrupt, StoreClosed
-from foldlog.log.blobs import CHUNK_BYTES, Blobs, MemoryBlobs
+from foldlog.log.blobs import CHUNK_BYTES, Blobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
+from tests.support.beside import MemoryBlobs
 from tests.support.stores import fresh_namespace
 
 BIG = bytes(range(256)) * (40 * CHUNK_BYTES // 256) + b"odd"  # several groups and pages

@@ -14,8 +14,7 @@ from nats.aio.msg import Msg
 
 from foldlog.errors import AppendFailed, LogUnavailable
 from foldlog.log.embedded import EmbeddedServer
-from foldlog.log.jetstream.client import LeanClient, Outgoing, header_block
-from foldlog.log.jetstream.parser import parse_headers
+from foldlog.log.jetstream.client import LeanClient, Outgoing, header_block, parse_headers
 
 
 @pytest.fixture

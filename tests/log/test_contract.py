@@ -13,7 +13,7 @@ from foldlog.errors import AppendConflict, AppendFailed, ConfigurationError, Pay
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.subjects import Subject
-from tests.log.conftest import OpenLog
+from tests.log.conftest import OpenLog, not_archived
 
 SIZE = 300_000  # more than one record, so that envelopes of this size never share one
 
@@ -53,6 +53,7 @@ async def test_nothing_is_read_where_nothing_was_appended(log: Log, subject: Sub
     assert await log.subjects() == {}
 
 
+@not_archived
 async def test_a_barrier_leaves_nothing_behind(log: Log, subject: Subject) -> None:
     (seq,) = await log.append([Append(subject, (made("0"),))])
     await log.barrier(subject.shard)
@@ -187,6 +188,7 @@ async def test_an_envelope_too_large_for_a_message(log: Log, subject: Subject) -
     assert await read(log, subject) == []
 
 
+@not_archived
 async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) -> None:
     log = await open_log(shards=4)
     subjects = [log.namespace.subject("tasks", f"session{n}") for n in range(40)]
@@ -202,6 +204,7 @@ async def test_shards_hold_their_own_and_order_within_them(open_log: OpenLog) ->
         await log.append([Append(s, (made("3"),)) for s in subjects], atomic=True)
 
 
+@not_archived
 async def test_followers_hear_each_record_with_the_one_before(log: Log, subject: Subject) -> None:
     heard: list[Record] = []
     enough = asyncio.Event()
@@ -295,6 +298,7 @@ async def test_cancelled_appends_leave_the_others_alone(log: Log, subject: Subje
     assert len(set(stored)) == len(stored)
 
 
+@not_archived
 async def test_streams_tell_what_they_hold(log: Log, subject: Subject) -> None:
     await log.append([Append(subject, (made("1"),))])
     (info,) = (await log.info()).streams
@@ -382,6 +386,7 @@ async def test_shards_are_scanned_and_counted_apart(open_log: OpenLog) -> None:
         assert {each.subject for each in await scanned(log, shard)} == {s.name for s in own}
 
 
+@not_archived
 async def test_the_heads_are_where_the_shards_end(open_log: OpenLog) -> None:
     log = await open_log(shards=3)
     assert await log.heads() == [0, 0, 0]

@@ -40,7 +40,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, replicas: int, led: bool) -> None
 
     async def describe(self: StreamClient) -> wire.StreamDescription:
         return wire.StreamDescription(
-            config=wire.StreamConfig(num_replicas=replicas),
+            config={"num_replicas": replicas},
             state=wire.StreamState(last_seq=7),
             cluster=wire.Cluster("n1" if led else None),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,8 +13,7 @@ from foldlog.envelope import draft
 from foldlog.errors import FoldlogError, LogCorrupt, LogRewound
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog, wire
-from foldlog.log.jetstream.requests import ask
-from foldlog.log.jetstream.stream import StreamClient
+from foldlog.log.jetstream.stream import StreamClient, ask
 from foldlog.log.port import Append
 from tests.support.stores import fresh_namespace
 
@@ -62,11 +62,11 @@ async def purge_in_secret(log: JetStreamLog, session: str) -> int:
     answer = await ask(
         log.connection,
         f"STREAM.PURGE.{log.namespace.stream(where.shard)}",
-        wire.PurgeAnswer,
+        dict[str, Any],
         {"filter": where.name},
         timeout=5,
     )
-    assert answer.purged == 1
+    assert answer["purged"] == 1
     return where.shard
 
 

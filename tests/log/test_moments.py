@@ -13,6 +13,7 @@ from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition, Reach
 from foldlog.subjects import Subject
+from tests.log.conftest import not_archived
 
 
 async def appended(log: Log, subject: Subject, *ids: str) -> int:
@@ -52,6 +53,7 @@ async def test_the_message_at_a_sequence(log: Log) -> None:
     assert await log.stored(0, seq) is None
 
 
+@not_archived
 async def test_the_sequence_at_a_time(log: Log) -> None:
     assert await log.sequence_at(0, dt.datetime.now(dt.UTC)) == 0
     subject = log.namespace.subject("x", "one")

@@ -24,9 +24,8 @@ from foldlog.errors import (
 )
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.appender import Appender
-from foldlog.log.jetstream.client import Outgoing, header_block
+from foldlog.log.jetstream.client import Outgoing, header_block, parse_headers
 from foldlog.log.jetstream.connection import Forbidden, ReplyLost
-from foldlog.log.jetstream.parser import parse_headers
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
 from foldlog.subjects import Namespace
@@ -473,7 +472,7 @@ async def test_what_no_batch_can_carry_goes_apart() -> None:
     server = Server(unkept)
     told = list[None]()
     given: Any = server, "STREAM", FakeGate()
-    appender = Appender(*given, timeout=5, batch_from=2, on_incomplete=lambda: told.append(None))
+    appender = Appender(*given, timeout=5, stage=lambda: told.append(None))
     assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
     assert len(server.stored) == 2
     assert told

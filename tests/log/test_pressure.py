@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from foldlog.log.jetstream.backpressure import BackPressure
+from foldlog.log.jetstream.appender import BackPressure
 
 
 async def turns() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import foldlog
 from foldlog.log.memory import MemoryLog
-from foldlog.store import kinds as chosen
+from foldlog.store import options as chosen
 from foldlog_projections.events import kind as events
 from tests.conftest import OpenStore
 from tests.rebuilding.test_rebuild import LONG, wait_for_snapshots
@@ -97,7 +97,7 @@ async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> N
 
 
 def slots(log: MemoryLog) -> set[tuple[str, str]]:
-    names = [name.split(".") for name in log.snapshots.stored]
+    names = [name.split(".") for name in log.snapshots._side.stored]
     return {(family, where) for _, where, _, _, _, family, *_ in names}
 
 

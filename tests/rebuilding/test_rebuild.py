@@ -205,7 +205,7 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
     await store.hot_views.drop()
     await store.hot_views.drop_snapshots()
     await store.rebuild()
-    written = dict(log.snapshots.stored)
+    written = dict(log.snapshots._side.stored)
     assert {name.split(".")[5] for name in written} == {"updates"}
     async with foldlog.memory_store(log=log) as other:
         snapshots = other.hot_views.snapshots
@@ -214,7 +214,7 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
         assert restored is not None
         assert len(await other.list_updates("s", limit=LONG + 1)) == LONG
         await other.rebuild()
-    assert log.snapshots.stored == written  # those that are right are not written again
+    assert log.snapshots._side.stored == written  # those that are right are not written again
 
 
 async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: MemoryLog) -> None:
@@ -226,7 +226,7 @@ async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: Memo
     log._stored[subject].append(damaged)
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
-    assert store.hot_views.is_hot(store.subject(updates, "s"))
+    assert store.hot_views.peek(updates, store.subject(updates, "s"))
 
 
 async def test_a_rebuild_by_another_version_replaces_its_snapshots(
@@ -328,13 +328,13 @@ async def test_verifying_changes_nothing(store: foldlog.Store, log: MemoryLog) -
     await save_updates(store, LONG)
     await store.list_updates("s")
     await wait_for_snapshots(store)
-    before = dict(log.snapshots.stored), dict(log._heads and log._stored)
+    before = dict(log.snapshots._side.stored), dict(log._heads and log._stored)
     report = await store.verify()
     assert report.is_good
     assert report.projections["updates"] == 1
     assert report.envelopes >= LONG
-    assert (dict(log.snapshots.stored), dict(log._stored)) == before
-    assert store.hot_views.is_hot(store.subject(updates, "s"))
+    assert (dict(log.snapshots._side.stored), dict(log._stored)) == before
+    assert store.hot_views.peek(updates, store.subject(updates, "s"))
 
 
 async def test_what_cannot_be_read_is_reported_with_its_position(

@@ -99,6 +99,20 @@ async def test_an_execution_goes_on_from_a_snapshot(
     assert await appended(store) == before
 
 
+async def test_the_history_of_an_execution_is_its_steps(store: foldlog.Store) -> None:
+    assert await store.recovery.history("r") == []
+    async with store.recovery.execution("r") as run:
+        await run.run("a", Steps().giving("a", 1))
+        with pytest.raises(LookupError):
+            await run.run("b", Steps().raising("b", LookupError("no b")))
+        found = await store.recovery.history("r")
+        assert found == run.to_snapshot().execution_state["history"]["events"]
+    assert [(e["address"], e["execution_status"]) for e in found] == [
+        ("a", "completed"),
+        ("b", "failed"),
+    ]
+
+
 async def test_a_watcher_sees_an_execution_as_it_goes_on(
     store: foldlog.Store, reopen: OpenStore, steps: Steps
 ) -> None:

@@ -9,7 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 import foldlog
+from foldlog import codec
 from foldlog.agents import AgentStateEntry, TurnStateContext
+from foldlog.integrations.langgraph.forms import Forms, Place
+from foldlog.integrations.langgraph.threads import Threads
 from foldlog.recovery import Execution, StateMetadata, StateSnapshot, StateStatus
 from foldlog.recovery.errors import ExecutionPaused
 from foldlog.scoped import Effect, MemoryLink, Scope, StoreOptions
@@ -56,13 +59,13 @@ SCOPED: dict[str, Case] = {
     ),
     "ScopedStore.apply": Case(
         "ScopedStore.apply",
-        {"scoped.written", "scope.linked"},
+        {"scoped.written", "scoped.linked"},
         lambda s: s.scoped.apply(
             [Effect.WriteMemory(SCOPE, "k", LEAKY), Effect.LinkMemory(SCOPE, _LINK)]
         ),
     ),
     "ScopedStore.link": Case(
-        "ScopedStore.link", {"scope.linked"}, lambda s: s.scoped.link(SCOPE, _LINK)
+        "ScopedStore.link", {"scoped.linked"}, lambda s: s.scoped.link(SCOPE, _LINK)
     ),
 }
 
@@ -403,4 +406,43 @@ SESSIONS: dict[str, Case] = {
     ),
 }
 
-CASES = SCOPED | RECOVERY | AGENTS | SESSIONS
+# --- threads of LangGraph -------------------------------------------------------------------------
+
+
+class Plain:
+    """A serialiser that every program has."""
+
+    def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+        return "msgpack", codec.encode(value)
+
+    def loads_typed(self, typed: tuple[str, bytes]) -> Any:
+        return codec.decode(typed[1])
+
+
+def threads(store: foldlog.Store) -> Threads:
+    return Threads(store, Forms(Plain()))
+
+
+def checkpoint(id: str, **values: Any) -> dict[str, Any]:
+    versions = dict.fromkeys(values, 1)
+    return {"id": id, "channel_values": values, "channel_versions": versions, "versions_seen": {}}
+
+
+THREADS: dict[str, Case] = {
+    "Threads.put": Case(
+        "FoldlogSaver.put",
+        {"checkpoint.put"},
+        lambda s: threads(s).put(
+            Place("thread", "", None), checkpoint("c", text=LEAKY), {"about": SECRET}, {"text": 1}
+        ),
+    ),
+    "Threads.put_writes": Case(
+        "FoldlogSaver.put_writes",
+        {"checkpoint.written"},
+        lambda s: threads(s).put_writes(
+            Place("thread", "", "c"), [(0, "text", LEAKY), (1, "text", SECRET)], "task", ""
+        ),
+    ),
+}
+
+CASES = SCOPED | RECOVERY | AGENTS | SESSIONS | THREADS

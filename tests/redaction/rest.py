@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog import ArtifactScope, PayloadError, Store
+from foldlog import ArtifactScope, Message, PayloadError, Store
+from foldlog.integrations.access import access_to
+from foldlog.integrations.langgraph.fencing import Holding
+from foldlog.integrations.langgraph.forms import Place
 from foldlog.recovery import Execution
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
+from foldlog_projections import (
+    a2alist,
+    adkstates,
+    archive,
+    conversations,
+    langgraphitems,
+    langgraphnamespaces,
+    workflowcheckpoints,
+)
+from foldlog_projections.a2alist import Listed, Unlisted
+from foldlog_projections.adkstates import SessionListed, SessionUnlisted
+from foldlog_projections.langgraphitems import Deleted, Embedded, Swept, Touched
+from foldlog_projections.langgraphnamespaces import Added
+from foldlog_projections.workflowcheckpoints import CheckpointDeleted
 from tests.recovery.running import Steps, stopped_within
-from tests.redaction.facades import Note, snapshot
+from tests.redaction.facades import Note, checkpoint, snapshot, threads
 from tests.sessions.support import patch, running, steer
 from tests.support.build import binding, task, update
 
@@ -18,11 +35,28 @@ async def everything_else(store: Store) -> None:
     """Have every type of envelope appended that has nothing for a hook. Holds no secret."""
     await _saves(store)
     await _scoped(store)
+    await _langgraph(store)
+    await _adk(store)
+    await _workflows(store)
+    await store.append(a2alist.kind("a2a", "@ann"), Listed("t", "c", "s"), Unlisted("t"))
     await _executions(store)
     await _agents(store)
     async with await store.session("rest") as session:
         await _session(session)
     await _forks(store)
+    await _threads(store)
+
+
+async def _threads(store: Store) -> None:
+    found, thread = threads(store), Place("rest", "", None)
+    first = await found.put(thread, checkpoint("1"), {"run_id": "run"}, {})
+    second = await found.put(first, checkpoint("2"), {}, {})
+    await found.put(second, checkpoint("3"), {}, {})
+    await found.delete_runs(["run"])
+    await found.prune("rest")
+    await found.copy("rest", "copy")
+    async with Holding(access_to(store), "rest", "run", 30.0, False):
+        pass
 
 
 async def _saves(store: Store) -> None:
@@ -30,6 +64,9 @@ async def _saves(store: Store) -> None:
     await store.mark_binding_terminal(trace_id="trace", context_id="ctx", task_id="task")
     await store.save_planner_state("taken", {"n": 1}, session_id="rest")
     assert await store.load_planner_state("taken")
+    await store.append(archive.kind("0"), archive.ArchiveChanged())
+    await store.append_messages("rest", [Message("m", "plain", 1)])
+    await store.clear_messages("rest")
     kept = await store.artifact_store.put_text("a", scope=ArtifactScope(session_id="deleting"))
     assert await store.artifact_store.delete(kept.id)
 
@@ -40,6 +77,22 @@ async def _scoped(store: Store) -> None:
     await store.scoped.link(scope, MemoryLink("k", "l", "to"))
     await store.scoped.unlink(scope, "k", "l", "to")
     await store.scoped.delete(scope, "k")
+
+
+async def _langgraph(store: Store) -> None:
+    await store.append(langgraphnamespaces.kind("default"), Added(("rest",)))
+    items = langgraphitems.kind("default", "rest")
+    await store.append(items, Touched("k"), Embedded("k", "", "", ()), Swept(0.0), Deleted("k"))
+
+
+async def _adk(store: Store) -> None:
+    user = adkstates.kind("app", adkstates.of_user("rest"))
+    await store.append(user, SessionListed("s"), SessionUnlisted("s"))
+    await store.append(conversations.kind("rest"), conversations.Deleted("r", "none"))
+
+
+async def _workflows(store: Store) -> None:
+    await store.append(workflowcheckpoints.kind("rest"), CheckpointDeleted("c"))
 
 
 async def _executions(store: Store) -> None:

@@ -7,8 +7,19 @@ from typing import Any, NamedTuple
 
 import foldlog
 from foldlog import ArtifactScope
-from foldlog_projections import memory
+from foldlog_projections import (
+    a2atasks,
+    adkstates,
+    conversations,
+    langgraphitems,
+    memory,
+    workflowcheckpoints,
+)
+from foldlog_projections.a2atasks import Pushed, Saved
+from foldlog_projections.adkstates import StateChanged
+from foldlog_projections.langgraphitems import Put
 from foldlog_projections.memory import MemorySaved
+from foldlog_projections.workflowcheckpoints import CheckpointSaved
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 
@@ -59,6 +70,11 @@ CASES: dict[str, Case] = {
     "Store.save_planner_state": _case(
         "save_planner_state", "pause.saved", lambda s: s.save_planner_state("token", LEAKY)
     ),
+    "Store.append_messages": _case(
+        "append",
+        "message.added",
+        lambda s: s.append_messages("session", [foldlog.Message("m", "plain", LEAKY)]),
+    ),
     "Store.save_memory_state": _case(
         "save_memory_state", "memory.saved", lambda s: s.save_memory_state("key", LEAKY)
     ),
@@ -94,6 +110,43 @@ CASES: dict[str, Case] = {
         "decide",
         "memory.saved",
         lambda s: s.decide(memory.kind("key"), lambda state: [MemorySaved(LEAKY)]),
+    ),
+    "Store.append of a LangGraph item": _case(
+        "append",
+        "langgraph.put",
+        lambda s: s.append(langgraphitems.kind("default", "a"), Put("k", LEAKY)),
+    ),
+    "Store.append of an ADK state": _case(
+        "append",
+        "adk.state_changed",
+        lambda s: s.append(adkstates.kind("app", adkstates.APP), StateChanged(LEAKY)),
+    ),
+    "Store.append of a workflow's checkpoint": _case(
+        "append",
+        "workflow.checkpoint",
+        lambda s: s.append(
+            workflowcheckpoints.kind("session"), CheckpointSaved("c", "w", "2026-01-01", LEAKY)
+        ),
+    ),
+    "Store.append of an A2A task": _case(
+        "append",
+        "agent_task.saved",
+        lambda s: s.append(
+            a2atasks.kind("a2a", "t"), Saved(1, "ann", "trip", "s", None, [0, LEAKY], LEAKY)
+        ),
+    ),
+    "Store.append of where an A2A task is pushed": _case(
+        "append",
+        "agent_task.pushed",
+        lambda s: s.append(a2atasks.kind("a2a", "t"), Pushed("ann", "c", LEAKY)),
+    ),
+    "Store.append of a conversation": _case(
+        "append",
+        "conversation.saved",
+        lambda s: s.append(
+            conversations.kind("trip"),
+            conversations.Saved("r", "e", {}, LEAKY, None, (("e", None),), [LEAKY]),
+        ),
     ),
     "Artifacts.put_bytes": _case(
         "put_bytes",

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 import foldlog
 from foldlog import RedactionFailed, Saving
 from foldlog.agents import AgentStates, LogStateRepository, TurnStateContext, TypedStateContext
+from foldlog.integrations.langgraph.threads import Threads
 from foldlog.recovery import (
     ArtifactBackend,
     Execution,
@@ -49,6 +50,11 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("save_events_bulk", "save_task_update"),  # other names of two that have a case
         *(
             "list_feedback",
+            "list_session_sizes",
+            "archive",
+            "list_messages",
+            "pop_message",
+            "clear_messages",
             "mark_binding_terminal",
             "load_planner_state",
             "clear_session",
@@ -59,6 +65,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("load_history", "list_trace_bindings", "list_bindings", "find_binding"),
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
+        "list_session_sizes",
         *("health", "position", "belong", "delete", "waiting"),
     },
     Artifacts: {
@@ -74,6 +81,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         "with_migrations",
         "load_state",
         "exists",
+        "history",
         "watch",
         "list_states",
         "delete_state",
@@ -97,7 +105,11 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     Session: {
         *("refresh", "get_task", "list_tasks", "inbox", "memory", "wait_for_group", "close"),
         *("start_task", "start_next_task", "prioritize_task", "seal_group", "acknowledge"),
-        *("reject_pending_patch", "hydrate"),
+        *("reject_pending_patch", "hydrate", "history", "watch", "clear"),
+    },
+    Threads: {
+        *("get", "rows", "history", "watch"),
+        *("copy", "delete", "delete_runs", "prune"),
     },
     ShortTermMemory: {"estimate_tokens", "get_llm_context", "hydrate", "delete", "close"},
 }

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import foldlog
@@ -25,7 +24,8 @@ from foldlog.scoped import (
 )
 from foldlog.scoped.index import Index, Synced
 from foldlog.scoped.texts import Document
-from foldlog_projections import scopes
+from foldlog.subjects import Namespace
+from foldlog_projections import scoped as kinds
 
 ONE = Scope.session("s1")
 
@@ -51,7 +51,7 @@ async def documents(store: foldlog.Store) -> list[tuple[Any, ...]]:
     """What the index of the scope holds, made anew."""
     scoped = store.scoped.with_search()
     await scoped.search(ONE, "word", 1)
-    [(index, *_)] = scoped._indexes._open.values()
+    [index] = [each.index for each in scoped._indexes._open.values()]
     query = (
         "SELECT e.key, e.version, e.tier, e.kind, e.salience, e.expires_at, t.body, t.parts"
         " FROM entries AS e JOIN texts AS t ON t.rowid = e.id WHERE e.taken = e.version"
@@ -207,10 +207,11 @@ async def test_a_search_tells_how_far_the_index_is(
         assert told[-1] == (100, 100)
 
 
-def write(index: Index, number: int, key: str, type: str = scopes.WRITTEN) -> None:
-    raw, time = msgspec.msgpack.encode({"key": key}), "2026-01-01T00:00:00Z"
-    envelope = Recorded(str(number), type, 1, 0.0, raw, None, number, 0, time)
-    assert index.fold([Record(number, [envelope])], index.synced()) is not None
+def write(index: Index, number: int, key: str, type: str = kinds.WRITTEN) -> None:
+    subject, time = Namespace().subject("scoped", "s", key), "2026-01-01T00:00:00Z"
+    envelope = Recorded(str(number), type, 1, 0.0, b"\x80", None, number, 0, time)
+    record = Record(number, [envelope], subject=subject.name)
+    assert index.fold([record], index.synced()) is not None
 
 
 def test_pages_are_taken_in_and_let_go_whole() -> None:
@@ -239,7 +240,7 @@ def test_pages_are_taken_in_and_let_go_whole() -> None:
     assert texts.matching(index, ["three"], texts.Filter(0.0), 9) == []
     texts.take(index, [Document("a", "5", "five"), Document("c", "4", "four")])
     assert len(texts.lacking(index, "model", 0, 9)) == 3
-    write(index, 6, "a", scopes.DELETED)
+    write(index, 6, "a", kinds.DELETED)
     assert [row[0] for row in index.database.execute("SELECT key FROM texts")] == ["b\0", "c"]
     index.close()
 

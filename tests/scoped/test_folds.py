@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +16,10 @@ from foldlog import LogCorrupt
 from foldlog.envelope import CLEARED, Recorded
 from foldlog.log.port import Record
 from foldlog.scoped.index import Edge, Index, Synced
-from foldlog_projections import scopes
+from foldlog.scoped.indexes import seen_at_once
+from foldlog.subjects import Namespace
+from foldlog_projections import scoped
+from foldlog_projections.scoped import OWN
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NOW = BEGAN.timestamp()
@@ -32,11 +36,10 @@ def index() -> Iterator[Index]:
 def record(number: int, step: Step, **writer: Any) -> Record:
     type, at, payload = step
     time = (BEGAN + dt.timedelta(seconds=at)).isoformat()
-    raw = msgspec.msgpack.encode(payload)
-    return Record(
-        number,
-        [Recorded(f"id-{number}", type, 1, 0.0, raw, None, number, 0, time, **writer)],
-    )
+    subject = Namespace().subject("scoped", "s", payload.get("key", OWN))
+    raw = msgspec.msgpack.encode({k: v for k, v in payload.items() if k != "key"})
+    envelope = Recorded(f"id-{number}", type, 1, 0.0, raw, subject.keys, number, 0, time, **writer)
+    return Record(number, [envelope], subject=subject.name)
 
 
 def fold(index: Index, *steps: Step) -> None:
@@ -46,15 +49,15 @@ def fold(index: Index, *steps: Step) -> None:
 
 
 def write(key: str, at: float = 0.0, **hints: Any) -> Step:
-    return scopes.WRITTEN, at, {"key": key, **hints}
+    return scoped.WRITTEN, at, {"key": key, **hints}
 
 
 def link(from_key: str, to_key: str, relation: str = "r", at: float = 0.0) -> Step:
-    return scopes.LINKED, at, {"from_key": from_key, "to_key": to_key, "relation": relation}
+    return scoped.LINKED, at, {"from_key": from_key, "to_key": to_key, "relation": relation}
 
 
 def delete(key: str, at: float = 0.0) -> Step:
-    return scopes.DELETED, at, {"key": key}
+    return scoped.DELETED, at, {"key": key}
 
 
 def keys(index: Index) -> list[str]:
@@ -102,6 +105,14 @@ def test_an_unknown_change_is_refused_and_nothing_of_its_page_is_folded(index: I
     assert (keys(index), index.synced()) == ([], Synced())
 
 
+def test_a_key_that_is_cleared_goes_with_its_links(index: Index) -> None:
+    fold(index, write("a"), write("b"), link("a", "b"), link("b", "c"))
+    fold(index, (CLEARED, 0, {"refused": b"", "key": "a"}))
+    assert keys(index) == ["b"]
+    assert index.edges(NOW, "a") == []
+    assert len(index.edges(NOW, "b")) == 1
+
+
 def test_a_clearing_begins_anew(index: Index) -> None:
     fold(index, write("a"), link("a", "b"), (CLEARED, 0, {"refused": b""}), write("b"))
     assert keys(index) == ["b"]
@@ -119,11 +130,25 @@ def test_a_change_has_one_effect_and_none_after_a_later_one_of_its_writer(index:
     folded(4, write("a", tier="hot"), "one", 5)  # again
     folded(5, write("a", tier="cold"), "one", 3)  # late
     folded(6, link("a", "b"), "one", 2)
-    folded(7, (scopes.UNLINKED, 0, link("a", "b")[2]), "one", 1)  # late
+    folded(7, (scoped.UNLINKED, 0, link("a", "b")[2]), "one", 1)  # late
     entry = index.entry(NOW, "a")
     assert entry is not None
     assert (entry.tier, entry.version) == ("warm", "id-3")
     assert len(index.edges(NOW, "a")) == 1
+
+
+def test_what_is_asked_sees_one_moment_whatever_others_write(tmp_path: Path) -> None:
+    with closing(Index(tmp_path / "x.db")) as one, closing(Index(tmp_path / "x.db")) as other:
+        fold(one, write("a"))
+
+        def asked(index: Index) -> tuple[list[str], Synced]:
+            found = keys(index)
+            fold(other, write("b"))
+            return found, index.synced()
+
+        assert seen_at_once(asked)(one) == (["a"], Synced(1, "id-1", 1))
+        assert keys(one) == ["a", "b"]
+        assert one.known.at == one.synced() == Synced(2, "id-2", 2)
 
 
 def test_who_is_behind_folds_nothing(index: Index) -> None:
@@ -132,18 +157,19 @@ def test_who_is_behind_folds_nothing(index: Index) -> None:
     assert keys(index) == ["a"]
 
 
-KEYS = st.sampled_from(["a", "ab", "b", "ba", "é"])
+KEPT = ["a", "ab", "b", "ba", "é"]
+KEYS = st.sampled_from(KEPT)
 STEPS = st.lists(
     st.one_of(
         st.builds(
-            lambda key, ttl: (scopes.WRITTEN, {"key": key, "ttl": ttl}),
+            lambda key, ttl: (scoped.WRITTEN, {"key": key, "ttl": ttl}),
             KEYS,
             st.sampled_from([-1, 0, 1500, 3000]),
         ),
-        st.builds(lambda key: (scopes.DELETED, {"key": key}), KEYS),
+        st.builds(lambda key: (scoped.DELETED, {"key": key}), KEYS),
         st.builds(
             lambda type, a, b, r: (type, {"from_key": a, "to_key": b, "relation": r}),
-            st.sampled_from([scopes.LINKED, scopes.UNLINKED]),
+            st.sampled_from([scoped.LINKED, scoped.UNLINKED]),
             KEYS,
             KEYS,
             st.sampled_from("rs"),
@@ -166,19 +192,26 @@ def test_the_fold_agrees_with_a_plain_one_however_it_is_cut_into_pages(
             del alive[key]
             links = {each for each in links if key not in each[:2]}
         records.append(record(number + 1, (type, now, payload)))
-        if type == scopes.WRITTEN:
+        if type == scoped.WRITTEN:
             ttl = payload["ttl"]
             alive[payload["key"]] = now + ttl / 1000 if ttl >= 0 else float("inf")
-        elif type == scopes.DELETED:
+        elif type == scoped.DELETED:
             if alive.pop(payload["key"], None) is not None:
                 links = {each for each in links if payload["key"] not in each[:2]}
         else:
             edge = (payload["from_key"], payload["to_key"], payload["relation"])
-            links = links | {edge} if type == scopes.LINKED else links - {edge}
+            links = links | {edge} if type == scoped.LINKED else links - {edge}
     with closing(Index(None)) as index:
         for page in (records[:cut], records[cut:]):
+            for key in KEPT:  # what was read is remembered, and has to change with what follows
+                index.entry(-1e12, key)
+                index.keys(-1e12, "")
             if page:
                 assert index.fold(page, index.synced()) is not None
+        if index.known.at == index.synced():
+            assert index.known.keys(-1e12, "") in (None, sorted(alive))
+            for key in KEPT:
+                assert index.known.entry(-1e12, key) in (None, index.entry(-1e12, key))
         assert keys(index) == sorted(alive)
         assert index.keys(-1e12, prefix) == [key for key in keys(index) if key.startswith(prefix)]
         found = {(a, e.to_key, e.relation) for a, *_ in links for e in index.edges(-1e12, a)}

@@ -135,12 +135,12 @@ async def test_a_search_that_was_given_up_leaves_its_index_to_the_next(
     with pytest.raises(asyncio.CancelledError):
         await slow
     again = asyncio.create_task(keys(store.scoped, ONE, "word"))
-    index, *_ = store.scoped._indexes._open[ONE]
+    index = store.scoped._indexes._open[ONE].index
     assert index.lock.locked()
     await asyncio.sleep(0)
     opened.set()
     assert await again == ["a"]
-    assert store.scoped._indexes._open[ONE][0] is index  # nothing was taken for damage
+    assert store.scoped._indexes._open[ONE].index is index  # nothing was taken for damage
 
 
 async def test_a_store_that_is_closed_waits_for_its_searches(

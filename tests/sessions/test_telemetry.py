@@ -18,7 +18,7 @@ from foldlog.sessions import (
     Session,
     TaskTelemetryEvent,
 )
-from foldlog.sessions.emitter import MOST_WAITING, Emitter
+from foldlog.sessions.telemetry import MOST_WAITING, Emitter
 from tests.sessions.support import running
 from tests.support.build import update
 from tests.support.flaky import spooling

@@ -99,7 +99,8 @@ def run_program(
     if strict:
         warnings.simplefilter("error")
     source = script.read_text("utf-8")
-    code = compile(source, str(script), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(source, str(script), "exec", flags, dont_inherit=True)  # its own annotations
     main = sys.modules["__main__"] = type(sys)("__main__")
     main.__file__ = str(script)
     coroutine = eval(code, vars(main))

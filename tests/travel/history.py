@@ -14,9 +14,10 @@ import foldlog
 from foldlog.envelope import FORKED, Recorded, unpack
 from foldlog.log.forks import Forked
 from foldlog.log.port import Log
-from foldlog_projections.fold import Folded, fold
+from foldlog_projections.fold import Folded
 from foldlog_projections.registry import FAMILIES
 from tests.support.build import event, steering, task, trajectory, update
+from tests.support.folding import fold
 
 SESSIONS = ["s.*", "S"]
 LOOK_EVERY = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,41 @@ async def test_a_session_that_was_cleared_since_is_said_to_be_gone(store: foldlo
     assert await past.sessions() == []
     assert await past.list_steering("session") == []  # there was nothing to clear
     assert await ids(store.at(await store.position())) == []
+
+
+async def test_a_past_that_was_read_before_shows_nothing_of_what_is_erased(
+    store: foldlog.Store,
+) -> None:
+    memory, mine = "acme:ann:session", foldlog.Key(updates.kind, ("session",))
+    await store.save_task(task())
+    await store.save_event(event(trace_id="session:session"))
+    await store.save_memory_state(memory, {"a": 1})
+    await store.save_planner_state("token", {"a": 1}, session_id="session")
+    await saved(store, "u1")
+    ref = await store.artifact_store.put_text("secret", scope=SCOPE)
+    past = store.at(await store.position())
+    readings: list[Callable[[], Any]] = [
+        lambda: past.list_tasks("session"),
+        lambda: past.list_updates("session"),
+        lambda: past.load_history("session:session"),
+        lambda: past.load_memory_state(memory),
+        lambda: past.load_planner_state("token"),
+        lambda: past.artifact_store.get(ref.id),
+        lambda: past.artifact_store.list(scope=SCOPE),
+        lambda: past.items(mine),
+        lambda: past.view(mine, consistency="eventual"),
+        lambda: past.session("session").__aenter__(),
+    ]
+    for reading in readings:
+        assert await reading()
+    watched = past.watch_updates("session")
+    assert (await anext(watched)).update_id == "u1"
+    await store.erase_session("session")
+    for number, reading in enumerate(readings):
+        with suppress(foldlog.PastErased):
+            assert not await reading(), number
+    with pytest.raises((foldlog.PastErased, StopAsyncIteration)):
+        await anext(watched)
 
 
 async def test_the_bytes_of_what_was_deleted_since_are_said_to_be_gone(

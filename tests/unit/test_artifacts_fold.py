@@ -13,7 +13,7 @@ from foldlog.envelope import Recorded
 from foldlog.store.references import to_evict, to_go
 from foldlog_projections import artifacts
 from foldlog_projections.artifacts import Deleted, Held, Saved, Scope
-from foldlog_projections.fold import fold
+from tests.support.folding import fold
 
 
 def envelope(id: str, type: str, payload: msgspec.Struct, ts: float = 1.0) -> Recorded:

@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 
 from foldlog.envelope import Recorded
 from foldlog.errors import PayloadError
-from foldlog.store.cursor import page
-from foldlog_projections.fold import fold
+from foldlog.store.primitives import page
 from foldlog_projections.items import PAGE
 from foldlog_projections.updates import kind as updates
+from tests.support.folding import fold
 
 
 def envelope(n: int, task: str) -> Recorded:

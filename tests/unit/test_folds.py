@@ -13,11 +13,12 @@ from foldlog import codec
 from foldlog.envelope import CLEARED, Recorded, upsert_id
 from foldlog_projections import bindings, pauses
 from foldlog_projections.bindings import Key
-from foldlog_projections.fold import clearing, fold, start, step
+from foldlog_projections.fold import clearing, start, step
 from foldlog_projections.registry import FAMILIES, KINDS
 from foldlog_projections.routes import kind as routes
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
+from tests.support.folding import fold
 
 
 def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved") -> Recorded:
@@ -30,15 +31,29 @@ def cleared(payload: bytes) -> Recorded:
 
 
 PAYLOADS = {
+    "a2alist": {"task_id": "t", "context_id": "c", "state": "s"},
+    "a2atasks": {"version": 1, "owner": "o", "context_id": "c", "state": "s"},
+    "adkstates": {"delta": {"k": 1}},
     "agentlist": {"scope": "a/1"},
     "agentstates": {"changes": [{"key": "k", "delta": [0, {"n": 1}]}]},
     "belongings": {"kind": "memory", "keys": ["k"]},
     "bindings": {"context_id": None, "task_id": "t"},
+    "conversations": {"revision": "r", "head": None, "record": {}, "carried": {}},
+    "langgraphitems": {"key": "k", "value": 1},
+    "langgraphnamespaces": {"labels": ["a", "b"]},
     "lineage": {"session_id": "s", "position": "@1"},
-    "scopes": {"key": "k"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
     "session": {"event_id": "e", "worker": "w"},
     "blobs": {"claim": ["f", ["k"], "i"], "copy": "c", "size": 1},
+    "checkpoints": {
+        "key": "k",
+        "id": "c",
+        "rest": [None, b"\x80"],
+        "metadata": [None, b"\x80"],
+        "versions": {"a": 1},
+        "values": {"a": ["msgpack", b"\x91", [b"x"], None]},
+    },
+    "messages": {"id": "m", "format": "plain", "body": 1},
     "statelist": {"state_id": "s", "status": "running"},
     "states": {"delta": [0, {"state_id": "s"}]},
     "steering": {"task_id": "t"},
@@ -47,6 +62,7 @@ PAYLOADS = {
     "artifacts": {"artifact_id": "a", "sha256": "", "size_bytes": 0},
     "updates": {"task_id": "t"},
     "waiting": {"id": "task/s/t/1"},
+    "workflowcheckpoints": {"id": "c", "workflow": "w", "timestamp": "", "body": 1},
 }
 TYPES = {"blobs": "blob.claimed", "lineage": "session.forked", "session": "steering.acknowledged"}
 """Of the others it is the first type of the kind's records."""
@@ -206,3 +222,9 @@ def test_a_state_of_a_declared_type_is_kept_and_restored(kind: foldlog.Kind[Any]
 
 def test_families_are_named_for_their_projection() -> None:
     assert set(FAMILIES) == {projection.name for projection in KINDS}
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if each.owner], ids=lambda k: k.name)
+def test_a_view_of_nothing_is_false(kind: foldlog.Kind[Any]) -> None:
+    """So a session that was erased is not on the list of sessions."""
+    assert not kind.initial()

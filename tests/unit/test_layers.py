@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from pathlib import Path
 
@@ -26,3 +27,25 @@ def test_every_module_below_the_package_stands_on_a_floor() -> None:
     assert named - {"foldlog_projections"} == {
         name for name in modules if not name.startswith("foldlog.__")
     }
+
+
+BELOW = {
+    *("hot_views", "forked_log", "backend", "drafted", "drafts", "decide_drafts"),
+    *("append_drafts", "append_directly", "append_atomically", "append_each"),
+    *("read", "read_at", "read_stored_at", "clear_view"),
+}
+"""Parts of a store that its public methods are made of."""
+
+
+def test_adapters_stand_on_what_every_program_may_call() -> None:
+    for path in Path(foldlog.__file__).parent.joinpath("integrations", "langgraph").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        used = {
+            each.attr
+            for each in nodes
+            if isinstance(each, ast.Attribute)
+            and ast.unparse(each.value) in ("store", "self._store", "log")
+        }
+        modules = {each.module for each in nodes if isinstance(each, ast.ImportFrom)}
+        assert not used & BELOW, path
+        assert not modules & {"foldlog.store.decisions", "foldlog.store.operation"}, path

@@ -13,10 +13,8 @@ from foldlog.errors import InvalidId, LogCorrupt, PayloadError
 from foldlog.kind import Kind
 from foldlog.models import PlannerEvent, RemoteBinding, StateUpdate
 from foldlog.store.bindings import BINDINGS
-from foldlog.store.events import EVENTS
-from foldlog.store.mapper import Mapper
-from foldlog.store.payloads import encode
-from foldlog.store.planner import PLANNER_EVENTS
+from foldlog.store.events import EVENTS, PLANNER_EVENTS
+from foldlog.store.payloads import Mapper, encode
 from foldlog.store.steering import STEERING
 from foldlog.store.tasks import TASKS
 from foldlog.store.updates import UPDATES

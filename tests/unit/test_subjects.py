@@ -72,8 +72,8 @@ def test_namespaces_share_neither_stream_nor_blobs(one: str, other: str) -> None
 def test_a_branch_is_what_begins_with_its_keys(one: str, other: str, key: str) -> None:
     namespace = Namespace()
     branch = namespace.branch("scoped", one)
-    assert re.fullmatch(r"foldlog\.default\.0\.scoped\.[A-Za-z0-9_=-]+\.>", branch.matching)
-    assert checked_filter(branch.matching) == branch.matching
+    assert re.fullmatch(r"foldlog\.default\.0\.scoped\.[A-Za-z0-9_=-]+\.>", branch.name)
+    assert checked_filter(branch.name) == branch.name
     assert branch.holds(namespace.subject("scoped", one, key).name)
     assert branch.holds(namespace.subject("scoped", other, key).name) == (one == other)
     assert not branch.holds(namespace.subject("scoped", one).name)

@@ -76,3 +76,8 @@ async def read(views: Views, consistency: Any = "session", key: str = "s") -> li
 
 def dropped(on_record: OnRecord, record: Record) -> None:
     """A push that is lost on its way."""
+
+
+def is_hot(views: Views, subject: Subject) -> bool:
+    """Whether reads of `subject` are answered from memory."""
+    return views.peek(updates, subject) is not None

@@ -16,7 +16,7 @@ from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES
 from foldlog_projections.fold import clearing
 from foldlog_projections.updates import kind as updates
-from tests.views.support import Log, dropped, read, save, subject
+from tests.views.support import Log, dropped, is_hot, read, save, subject
 
 
 async def turns() -> None:
@@ -51,7 +51,7 @@ async def test_what_pushes_bring_is_evicted_without_a_read() -> None:
         await read(views, key=key)
     await save(log, "1", key="a", size=10 * EMPTY_BYTES)
     await turns()
-    assert not views.is_hot(subject("a"))
+    assert not is_hot(views, subject("a"))
     assert log.followed <= 1
     await views.close()
     assert log.followed == 0
@@ -70,7 +70,7 @@ async def test_what_is_watched_drives_nobody_out() -> None:
             await read(views, key=key)
         assert log.reads == reads
     await read(views, key="a")
-    assert not views.is_hot(subject("watched"))
+    assert not is_hot(views, subject("watched"))
     await views.close()
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 from foldlog.envelope import CLEARED, draft
@@ -15,7 +16,9 @@ from foldlog.log import memory as memory_module
 from foldlog.log.port import Append, Record
 from foldlog.subjects import Subject
 from foldlog.views import Views, watching
-from foldlog_projections.fold import clearing
+from foldlog_projections import langgraphitems, scoped
+from foldlog_projections.fold import Cleared, clearing
+from foldlog_projections.folds import all_records
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, read, save, subject
@@ -69,6 +72,31 @@ async def test_it_is_noticed_by_the_latest_view(log: Log, views: Views) -> None:
     folded = await views.read(memory, where, "session")
     assert folded.state is not None
     assert folded.state.id == "2"
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+@pytest.mark.parametrize("kind", [scoped.kind, langgraphitems.kind])
+async def test_a_view_may_only_go_with_all_that_begin_with_its_first_key(
+    log: Log, views: Views, is_cleared: bool, kind: Any
+) -> None:
+    plain = kind if kind.latest_only else all_records(kind)
+    where = log.namespace.subject(kind.family, "s", "k")
+    own = log.namespace.subject(kind.family, "s", scoped.OWN)
+    tombstone = Append(own, (draft(CLEARED, msgspec.msgpack.encode(Cleared(b"")), id="c"),))
+    await log.append([tombstone])
+    await log.append([Append(where, (draft("m", b"\xc0", id="1"),))])
+    assert (await views.read(plain, where, "session")).state
+    if is_cleared:
+        [at] = await log.append([tombstone])
+        await log.purge(log.namespace.branch(kind.family, "s"), before=at)
+    else:
+        log.restore(where, 0)
+    log.missed += 1
+    if is_cleared:
+        assert not (await views.read(plain, where, "session")).state
+    else:
+        with pytest.raises(LogRewound, match="no longer holds sequence 2"):
+            await views.read(plain, where, "session")
 
 
 async def test_a_watcher_ends_with_it(log: Log, views: Views) -> None:

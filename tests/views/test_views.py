@@ -16,12 +16,13 @@ from foldlog.log.forks import ForkedLog
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, Views, views as views_module, watching
-from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
+from foldlog.views.views import Hot
+from foldlog_projections.folds import all_records
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.updates import kind as updates
-from tests.views.support import Log, dropped, read, save, subject
+from tests.views.support import Log, dropped, is_hot, read, save, subject
 
 
 @pytest.fixture
@@ -335,8 +336,8 @@ async def test_the_view_used_least_recently_goes_first(log: Log) -> None:
     views = Views(log, max_hot_bytes=int(3.5 * EMPTY_BYTES))
     for key in ("a", "b", "c", "a", "d"):
         await read(views, key=key)
-    assert not views.is_hot(subject("b"))
-    assert all(views.is_hot(subject(key)) for key in ("a", "c", "d"))
+    assert not is_hot(views, subject("b"))
+    assert all(is_hot(views, subject(key)) for key in ("a", "c", "d"))
     await views.close()
 
 
@@ -348,7 +349,7 @@ async def test_a_watcher_of_a_view_that_was_evicted_goes_on(log: Log) -> None:
         waiting = asyncio.ensure_future(anext(items))
         for key in ("b", "c"):
             await read(views, key=key)
-        assert not views.is_hot(subject("a"))
+        assert not is_hot(views, subject("a"))
         await save(log, "2", key="a")
         assert (await waiting).id == "2"
     await read(views, key="d")
@@ -365,7 +366,7 @@ async def test_a_watcher_that_does_not_read_takes_no_memory(log: Log) -> None:
         most = 0
         for id in ids[1:]:
             await save(log, id, size=1000)
-            most = max(most, sum(view.bytes for view in views._hot))
+            most = max(most, sum(view.bytes for view in views._hot.values()))
             await asyncio.sleep(0)
         assert most < 25 * EMPTY_BYTES
         assert [(await anext(items)).id for _ in ids[1:]] == ids[1:]
@@ -390,11 +391,23 @@ async def test_what_was_pushed_ahead_is_counted(log: Log, views: Views) -> None:
     await whole.close()
 
 
+async def test_the_records_of_a_kind_that_folds_otherwise_hear_of_appends_too(
+    log: Log, views: Views
+) -> None:
+    records = all_records(updates)
+    await save(log, "1")
+    assert len((await views.read(records, subject(), "session")).state) == 1
+    log.push = dropped
+    views.acked(subject(), await save(log, "2"))
+    assert len((await views.read(records, subject(), "session")).state) == 2
+
+
 async def test_an_append_whose_outcome_is_unknown_unsettles_every_view_of_its_subject(
     log: Log,
 ) -> None:
     class Own:
         name, version, latest_only, family = "own", 1, False, "updates"
+        keep = restore = None
         replaces = None
 
         def initial(self) -> int:
@@ -429,7 +442,7 @@ async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
     def add(key: str) -> View[Any]:
         view = Watched(updates, subject(key))
         view.looked = 1
-        hot.add(view)
+        hot[view.key] = view
         hot.weigh(view)
         return view
 

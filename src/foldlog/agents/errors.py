@@ -18,7 +18,7 @@ class StateAbsent(FoldlogError):
 
 
 class IncompatibleAgentState(FoldlogError):
-    """What is stored was written by another model, or by another version of it.
+    """The stored state was written by another model, or by another version of it.
 
     `stored` and `wanted` are the names of the models with their versions, as in `Cart 2`.
     """
@@ -36,7 +36,7 @@ class IncompatibleAgentState(FoldlogError):
 
 
 class ShareRefused(FoldlogError):
-    """A token that opens nothing, or not for this. `reason` says why; the token is not told."""
+    """A token does not open this. `reason` says why; the message does not quote the token."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the token is refused: {reason}")
@@ -47,5 +47,5 @@ class TurnEnded(FoldlogError):
     """The context of a turn was used after the turn had ended."""
 
     def __init__(self, scope: str) -> None:
-        super().__init__(f"the turn of {scope!r:.80} has ended; what it had is gone")
+        super().__init__(f"the turn of {scope!r:.80} has ended: begin another one")
         self.scope = scope

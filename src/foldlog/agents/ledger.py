@@ -1,4 +1,4 @@
-"""State on the log: a subject a scope, a turn an append."""
+"""Agent state on the log: each scope has a subject, each turn is one append."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ import msgspec
 from foldlog.envelope import CLEARED, Draft, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.kind import Key
-from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided
 from foldlog.store.redaction import Redaction
-from foldlog.store.removal import remove_agent_scope
 from foldlog.store.restoring import load
+from foldlog.store.store import BaseStore
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections import agentlist, agentshares, agentstates
 from foldlog_projections.agentlist import Listed
 from foldlog_projections.agentshares import Revoked, Shared
 from foldlog_projections.agentstates import AgentState, Change, Entry, Turned
-from foldlog_projections.delta import pieces
+from foldlog_projections.delta import cut
 from foldlog_projections.fold import Folded, start, step
 
 _log: Final = logging.getLogger("foldlog")
 
 _RETRY_SECONDS = 1.0
-"""How long a watcher waits for a log that has just been there and is not."""
+"""Seconds between attempts of a watcher to read a log that is away."""
 
 _PART_BYTES: Final = 128 * 1024
 """So that a part fits into a message of any server, and several into a record."""
 
-_native: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Loaded(NamedTuple):
-    """A scope as of `version`, 0 for one that has no state. The entries never change."""
+    """A scope as of `version`, 0 for one without state. The entries never change."""
 
     version: int
     entries: Mapping[str, Entry]
 
 
 class Write(NamedTuple):
-    """Changes of one scope, if it still stands at `expected`. `is_first`: it holds nothing yet."""
+    """Changes of one scope that must be at version `expected`; `is_first`: it holds nothing yet."""
 
     scope: str
     expected: int
@@ -58,7 +56,7 @@ class Write(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A turn as it was stored: its keys with what they held before it, and after it."""
+    """A turn as it was stored: its keys, each with its entry before and after the turn."""
 
     version: int
     ts: float
@@ -67,16 +65,12 @@ class Commit(NamedTuple):
 
 
 class Ledger:
-    """The scopes of one manager, on the log of a store: their versions, and their shares.
+    """The scopes and shares of one manager, all on the shard that the manager's name chooses.
 
-    All its subjects begin with the manager's name, so that they are on one shard, and a turn may
-    change several scopes at once.
-
-    Args:
-        session_id: the session that every scope written from here belongs to; None: to none.
+    Every scope that it writes belongs to the session `session_id`, if that is given.
     """
 
-    def __init__(self, journal: Ownership, name: str, session_id: str | None = None) -> None:
+    def __init__(self, journal: BaseStore, name: str, session_id: str | None = None) -> None:
         self.calls = journal.calls
         self._journal = journal
         self._name = name
@@ -84,15 +78,11 @@ class Ledger:
 
     @property
     def redaction(self) -> Redaction:
-        """What states and labels pass before they are compared with what is there."""
+        """The store's `redact=`, for states and labels."""
         return self._journal.redaction
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
-        """Return a scope as of now.
-
-        Raises:
-            LogUnavailable, LogCorrupt: it could not be read.
-        """
+        """Return a scope as of now. Raises LogUnavailable, LogCorrupt."""
         folded, head = await self._journal.read_at(
             agentstates.kind, self._name, scope, consistency=consistency
         )
@@ -102,13 +92,10 @@ class Ledger:
     async def commit(
         self, writes: Sequence[Write], shares: Sequence[tuple[str, Shared]], label: str
     ) -> dict[str, int]:
-        """Store all of it at once, and return the version of each scope from then on.
-
-        Args:
-            shares: digests of tokens with what they open.
+        """Store writes and shares (by digest) at once; return the new version of each scope.
 
         Raises:
-            AppendConflict: a scope does not stand where it was expected to. Nothing was stored.
+            AppendConflict: a scope is not at the expected version. Nothing was stored.
             PayloadTooLarge, AppendFailed, LogUnavailable: nothing was stored.
             AppendUnknown: it may have been.
         """
@@ -132,14 +119,11 @@ class Ledger:
         return {write.scope: stored[self._key(write.scope)].seq for write in writes}
 
     async def remove(self, scope: str) -> None:
-        """Empty a scope. Errors as `remove_agent_scope`."""
-        await remove_agent_scope(self._journal, self._name, scope)
+        """Delete a scope, and revoke the tokens that open it. Errors as `Store.delete`."""
+        await self._journal.delete(self._key(scope))
 
     async def opened_by(self, digest: str) -> Shared | None:
-        """Return what a token opens; None if it is unknown, revoked or has expired.
-
-        The log itself is asked, so that a revocation holds at once.
-        """
+        """Return what a token opens as of now; None if it is unknown, revoked or has expired."""
         found = await self._journal.items(
             self._share(digest), limit=1, newest_first=True, consistency="strong"
         )
@@ -150,20 +134,16 @@ class Ledger:
         return None if has_expired else shared
 
     async def revoke(self, digest: str) -> None:
-        """Have a token open nothing from now on. Errors as `commit`."""
+        """Revoke a token. Errors as `commit`."""
         await self._journal.decide(self._share(digest), lambda _: [Revoked()])
 
     async def moment(self) -> int:
-        """Return the version of a moment: turns are stored at or before it, or after, as wholes.
-
-        Raises:
-            LogUnavailable: the log could not be asked.
-        """
+        """Return the version of this moment: each turn is at or before it, or after, as a whole."""
         shard = self._journal.subject(agentlist.kind, self._name).shard
         return (await self._journal.forked_log.heads())[shard]
 
     async def scopes(self) -> list[str]:
-        """Return the scopes that have had state, in the order in which they came to have it."""
+        """Return the scopes that have had state, in the order of their first turns."""
         return list(await self._journal.view(agentlist.kind(self._name), consistency="strong"))
 
     async def commits(self, scope: str) -> AsyncGenerator[Commit]:
@@ -174,10 +154,7 @@ class Ledger:
                     yield commit
 
     async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
-        """Yield the turns after a version, then each new one; None: the new ones.
-
-        Ends when the store is closed: StoreClosed.
-        """
+        """Yield the turns after a version, then each new one; None: only new ones."""
         subject = self._journal.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
         async with aclosing(self._journal.advances(self._key(scope))) as heads:
@@ -197,7 +174,7 @@ class Ledger:
     async def _read(
         self, folded: Folded[AgentState], scope: str, after: int
     ) -> AsyncGenerator[tuple[int, Commit | None]]:
-        """Fold what follows in, and yield how far that has come, with each turn on the way."""
+        """Fold what follows `after`; yield each sequence, with the turn that ends there."""
         subject = self._journal.subject(agentstates.kind, self._name, scope)
         async with aclosing(self._journal.forked_log.read(subject, after=after)) as pages:
             async for records in pages:
@@ -216,7 +193,7 @@ class Ledger:
 
 
 def _turns(changes: Sequence[Change], label: str) -> list[Turned]:
-    """The envelopes of one turn: in parts, if a lot has changed."""
+    """The records of one turn: in parts, if it is large."""
     parts: list[list[Change]] = [[]]
     size = 0
     for change in changes:
@@ -236,12 +213,12 @@ def _pieces(change: Change) -> Iterator[Change]:
     if len(change.delta) <= _PART_BYTES:
         yield change
         return
-    for piece in pieces(_native.decode(change.delta), _PART_BYTES):
-        yield msgspec.structs.replace(change, delta=msgspec.Raw(_encode(piece)))
+    for part in cut(bytes(change.delta), _PART_BYTES):
+        yield msgspec.structs.replace(change, delta=msgspec.Raw(_encode(part)))
 
 
 def _folded(folded: Folded[AgentState], envelope: Recorded, subject: Subject) -> Commit | None:
-    """Fold an envelope in, and return the turn that it completes."""
+    """Fold an envelope, and return the turn that it completes."""
     before = dict(folded.state.entries)
     try:
         if not step(agentstates.kind, folded, envelope):

@@ -1,4 +1,4 @@
-"""The state manager: turns, entries, history, shares and exports over a backend."""
+"""The state manager: turns, entries, history, shares and exports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, Generic, TypeVar
 
-from foldlog.agents.exporting import exported, imported, replacing
 from foldlog.agents.ledger import Commit, Ledger, Write
 from foldlog.agents.models import (
     RUNTIME_SCOPE,
@@ -20,7 +19,7 @@ from foldlog.agents.models import (
     StateVersion,
     scope_text,
 )
-from foldlog.agents.states import plain, read, stored_in
+from foldlog.agents.states import exported, imported, plain, read, replacing, stored_in
 from foldlog.agents.turns import TurnStateContext
 from foldlog.differences import ABSENT, differences
 from foldlog.errors import AppendConflict, ConfigurationError
@@ -42,8 +41,8 @@ _operation: Final = functools.partial(operation, prefix="agents.")
 class AgentStates(Generic[R]):
     """The states of a runtime's agents: an ExportableStateManager. Lives as long as its store.
 
-    Every call raises also where the store was told to degrade: a turn that only seems to be
-    complete is worse than none. Inside `store.atomic()` turns are stored with the block; until
+    Every call raises also where the store degrades: a turn that only seems to be complete is worse
+    than none. Inside `store.atomic()` turns are stored with the block; until
     then their version is 0.
     """
 
@@ -68,7 +67,7 @@ class AgentStates(Generic[R]):
 
         Args:
             label: what the turn is, for readers of the history.
-            consistency: of the reads. A turn on something stale is never stored, whatever it says.
+            consistency: of the reads. With any of them, a turn on a stale state is never stored.
             expected: the version that the scope must be at. None: any.
 
         Raises:
@@ -114,7 +113,7 @@ class AgentStates(Generic[R]):
     async def get_agent_state(
         self, scope: Scope, key: str, model: type[T], *, consistency: Consistency = "session"
     ) -> AgentStateEntry[T] | None:
-        """Return one key of a scope, or None. `key` may be a token. Errors as `get` in a turn."""
+        """Return one key of a scope, or None; `key` may be a token. Errors as `ctx.get`."""
         return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
     @_operation(writes=True)
@@ -136,7 +135,7 @@ class AgentStates(Generic[R]):
 
     @_operation(writes=True)
     async def clear(self, scope: Scope) -> None:
-        """Have a scope hold nothing any more. Its history stays. Errors as `turn`."""
+        """Delete all keys of a scope. Its history stays. Errors as `turn`."""
 
         async def body(ctx: TurnStateContext) -> None:
             for key in await ctx.keys():
@@ -174,7 +173,7 @@ class AgentStates(Generic[R]):
 
     @_operation(writes=True)
     async def revoke(self, token: ShareToken) -> None:
-        """Have a token open nothing, from when this returns. Whoever has the token may revoke it.
+        """Revoke a token: it opens nothing from when this returns. Any holder may revoke it.
 
         Raises:
             AppendFailed, LogUnavailable, AppendUnknown: it may still open; revoking again is safe.
@@ -291,7 +290,7 @@ class AgentStates(Generic[R]):
             await self._ledger.commit(writes, [], "loaded")
 
     async def _at(self, scope: str, *versions: int) -> list[dict[str, Entry]]:
-        """What a scope held at each of some versions."""
+        """The entries of a scope at each of some versions."""
         found: list[dict[str, Entry]] = [{} for _ in versions]
         async with aclosing(self._ledger.commits(scope)) as commits:
             async for commit in commits:

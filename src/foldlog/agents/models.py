@@ -33,7 +33,7 @@ class AgentAddress(Protocol):
 
 
 Scope = str | AgentAddress
-"""Whose state it is: an agent id, as an object or as `type/key`; or any other text."""
+"""The owner of a state: an agent id, as an object or as `type/key`; or any other text."""
 
 
 def scope_text(scope: Scope) -> str:
@@ -50,7 +50,7 @@ def scope_text(scope: Scope) -> str:
 
 
 class ShareToken(str):
-    """What opens one key of one agent's state to whoever has it: a secret, as text.
+    """A secret text that opens one key of one agent's state to its holder.
 
     It may travel in a message. `ShareToken(text)` makes a token of it again.
     """
@@ -64,7 +64,7 @@ class ShareToken(str):
 
     @property
     def digest(self) -> str:
-        """What the log knows it by. It opens nothing."""
+        """Its name on the log, which opens nothing."""
         return hashlib.sha256(self.encode(errors="replace")).hexdigest()
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class AgentStateEntry(Generic[T]):
 
 
 class KeyChange(NamedTuple):
-    """What a turn made of one key. `before` or `after` is None where the key had no state.
+    """The change of one key by a turn. `before` or `after` is None where the key had no state.
 
     Values are plain data, as the model was dumped; `type` is the model's name, "" for
     plain data.

@@ -13,7 +13,6 @@ from foldlog.errors import ConfigurationError
 from foldlog.log.memory import MemoryLog
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
-from foldlog.store.ownership import Ownership
 from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import agentlist
@@ -28,7 +27,7 @@ class NoRuntimeState(BaseModel):
 class LogStateRepository:
     """Managers over a store's log. Two of one name have the same states, in any process."""
 
-    def __init__(self, journal: Ownership) -> None:
+    def __init__(self, journal: BaseStore) -> None:
         self._journal = journal
 
     @functools.cached_property
@@ -79,7 +78,7 @@ class LogStateRepository:
 class StoreAgents(AgentStates[NoRuntimeState]):
     """`store.agents`: the manager named "default", and the repository of others."""
 
-    def __init__(self, journal: Ownership) -> None:
+    def __init__(self, journal: BaseStore) -> None:
         super().__init__(Ledger(journal, "default"), NoRuntimeState)
         self.repository = LogStateRepository(journal)
 

@@ -1,7 +1,6 @@
-"""Agent state as its users see it: a context in a turn, a manager around the turns.
+"""The protocols of agent state, in the shape of AutoGen's state management proposal.
 
-The shape is that of AutoGen's state management proposal: keyed state, per turn, by a manager that
-a repository makes for a runtime.
+A context in a turn, a manager of turns, and a repository that makes managers for runtimes.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ class StateContext(Protocol[T]):
         ...
 
     def update(self, key: str, state: T) -> None:
-        """Have a key hold this. The turn sees it at once, everybody else when it completes."""
+        """Set the state of a key. The turn sees it at once, others when it completes."""
         ...
 
     def reset(self, key: str) -> None:
-        """Go back to what the key held when the turn began."""
+        """Undo the turn's updates of a key."""
         ...
 
     def share(self, key: str) -> ShareToken:
-        """Return a token that opens the key to whoever has it, once the turn completes."""
+        """Return a token that opens the key to its holder, once the turn completes."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""States as bytes, and back, also from what an earlier version of their type wrote. No I/O.
+"""States as bytes and as JSON, and back, also of earlier versions of their type. No I/O.
 
 A state's class may say, as class variables: `state_version` (1 unless it does), which grows with
 its schema; `state_type`, a name that outlives a renaming of the class; and
@@ -21,7 +21,7 @@ from foldlog.agents.errors import IncompatibleAgentState
 from foldlog.errors import LogCorrupt, PayloadError, RedactionFailed
 from foldlog.store.payloads import drafting
 from foldlog.store.redaction import Redaction
-from foldlog.values import TypeCodec, encode
+from foldlog.values import TypeCodec, encode, from_json, to_json
 from foldlog_projections.agentstates import TURNED, Change, Entry
 from foldlog_projections.delta import difference
 
@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Written(NamedTuple):
-    """A state that is ready to be stored: its type's name and version, and its value, encoded."""
+    """A state as it is stored: its type's name and version, and its encoded value."""
 
     type: str
     schema: int
@@ -40,14 +40,17 @@ class Written(NamedTuple):
     raw: bytes
 
 
+class _Exported(msgspec.Struct, frozen=True):
+    type: str
+    version: int
+    state: Any
+
+
 @drafting("state")
 def written(
     state: object, key: str, redaction: Redaction, about: Mapping[str, Any] | None = None
 ) -> Written:
-    """Return a state as it is stored.
-
-    Args:
-        about: whose state it is, for the redaction hook.
+    """Return a state as it is stored; `about` names its scope and key to the redaction hook.
 
     Raises:
         PayloadError: a part cannot be held; `.path` begins with `key`.
@@ -62,11 +65,7 @@ def written(
 
 
 def read(stored: Written, model: type[T], scope: str, key: str) -> T:
-    """Return a state as `model`: a new object.
-
-    Raises:
-        IncompatibleAgentState: another type or version wrote it, and nothing leads from there.
-    """
+    """Return a state as a new object of `model`. Raises IncompatibleAgentState."""
     name, version, type_codec = name_of(model), version_of(model), _codec_of(cast(Any, model))
 
     def refused(reason: str) -> IncompatibleAgentState:
@@ -94,11 +93,7 @@ def read(stored: Written, model: type[T], scope: str, key: str) -> T:
 
 
 def stored_in(entry: Entry, scope: str, key: str) -> Written:
-    """Return what an entry holds.
-
-    Raises:
-        LogCorrupt: its changes do not follow one another.
-    """
+    """Return the state of an entry. Raises LogCorrupt if its changes do not follow each other."""
     try:
         return Written(entry.type, entry.schema, entry.private, entry.raw)
     except msgspec.MsgspecError as fault:
@@ -106,13 +101,13 @@ def stored_in(entry: Entry, scope: str, key: str) -> Written:
 
 
 def change_of(before: Written | None, after: Written | None, key: str) -> Change | None:
-    """Return what makes one state of a key of the other; None if they are the same."""
+    """Return the change from one state of a key to another; None if they are the same."""
     if after == before:
         return None
     if after is None:
         return Change(key, gone=True)
     old = None if before is None else _native.decode(before.raw)
-    # Where only the type's name or version differs, the value is said once more.
+    # Where only the type's name or version differs, the delta is empty.
     delta = difference(old, _native.decode(after.raw)) or [1, {}, []]
     return Change(key, msgspec.Raw(_encode(delta)), after.type, after.schema, after.private)
 
@@ -132,15 +127,61 @@ def name_of(type_: Any) -> str:
 
 
 def version_of(type_: Any) -> int:
-    """Return the version of a type's schema.
-
-    Raises:
-        PayloadError: its `state_version` is no version.
-    """
+    """Return the version of a type's schema. Raises PayloadError for a bad `state_version`."""
     version = getattr(type_, "state_version", 1)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise PayloadError(f"{type_.__name__}.state_version", f"{version!r:.40} is no version")
     return version
+
+
+def exported(scope: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return a scope's states by key, as JSON holds them; a private one has an empty state."""
+    return {key: _exported(stored_in(entry, scope, key)) for key, entry in entries.items()}
+
+
+def imported(state: Mapping[str, Any], redaction: Redaction) -> dict[str, dict[str, Written]]:
+    """Return the states of an export by scope and key, without the empty ones.
+
+    Raises:
+        PayloadError: it is no export. RedactionFailed: the hook failed.
+    """
+    try:
+        scopes = msgspec.convert(state, dict[str, dict[str, _Exported]])
+    except msgspec.ValidationError as error:
+        raise PayloadError("state", str(error)) from error
+    return {
+        scope: {
+            key: _written(scope, key, held, redaction)
+            for key, held in keys.items()
+            if held.state != {}
+        }
+        for scope, keys in scopes.items()
+    }
+
+
+def replacing(
+    scope: str, entries: Mapping[str, Entry], states: Mapping[str, Written], kept: set[str]
+) -> list[Change]:
+    """The changes from a scope's entries to `states`; keys in `kept` stay as they are."""
+    changes = []
+    for key in dict.fromkeys([*entries, *states]):
+        before = stored_in(entries[key], scope, key) if key in entries else None
+        change = None if key in kept else change_of(before, states.get(key), key)
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def _written(scope: str, key: str, held: _Exported, redaction: Redaction) -> Written:
+    about = {"scope": scope, "key": key, "type": held.type}
+    given = {"state": from_json(held.state)}
+    found = redaction.alike("AgentStates.load_state", TURNED, about, given)["state"]
+    return Written(held.type, held.version, False, codec.encode(found, f"{scope}.{key}"))
+
+
+def _exported(stored: Written) -> dict[str, Any]:
+    state = {} if stored.private else to_json(codec.decode(stored.raw))
+    return {"type": stored.type, "version": stored.schema, "state": state}
 
 
 @functools.lru_cache(maxsize=256)

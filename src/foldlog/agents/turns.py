@@ -1,10 +1,9 @@
-"""One turn of an agent: what it updates it sees at once, and everybody else when it completes."""
+"""One turn of an agent: it sees its updates at once; others see them when it completes."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Generator
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pydantic import ValidationError
@@ -36,8 +35,8 @@ class TurnStateContext:
         ctx = await manager.turn("writer/1")
         await ctx.complete()
 
-    Keys are the agent's own, or tokens that others have given it. A key is loaded when it is first
-    asked for, and stays as it was loaded until the turn ends.
+    Keys are the agent's own, or tokens from other agents. A key is loaded when it is first asked
+    for, and stays as it was loaded until the turn ends.
     """
 
     def __init__(
@@ -71,12 +70,7 @@ class TurnStateContext:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         try:
             if kind is None:
                 await self.complete()
@@ -85,9 +79,7 @@ class TurnStateContext:
 
     @property
     def version(self) -> int | None:
-        """The version of the agent's state: the one that the turn has read, and after `complete`
-        the one that it has made. None while nothing was loaded.
-        """
+        """The version that the turn has read, or has made by `complete`; None before any load."""
         return self._version
 
     async def get(self, key: str, model: type[T], *, default: T | None = None) -> T:
@@ -109,9 +101,9 @@ class TurnStateContext:
         return _initial(model, address) if default is None else copy.deepcopy(default)
 
     def update(self, key: str, state: object) -> None:
-        """Have a key hold this state as it is now, once the turn completes.
+        """Set the state of a key to what `state` is now, once the turn completes.
 
-        Where the store redacts, the turn, too, sees what `redact=` makes of the state.
+        Where the store redacts, the turn, too, sees the redacted state.
 
         Args:
             state: a pydantic model, a dataclass, or data that the log holds: see `foldlog.values`.
@@ -128,14 +120,13 @@ class TurnStateContext:
             self._set(key, written(state, key, redaction, {"scope": self.scope, "key": key}))
 
     def delete(self, key: str) -> None:
-        """Have a key hold nothing, once the turn completes. Errors as `update`."""
+        """Delete the state of a key, once the turn completes. Errors as `update`."""
         self._set(key, None)
 
     def reset(self, key: str) -> None:
-        """Go back to what the key held when the turn began."""
+        """Undo the turn's updates of a key."""
         self._check()
-        place = self._place(key)
-        self._updates = {k: v for k, v in self._updates.items() if self._place(k) != place}
+        self._drop(self._place(key))
 
     async def get_entry(self, key: str, model: type[T]) -> AgentStateEntry[T] | None:
         """Return a key with its version: 0 for what this turn has written. Errors as `get`."""
@@ -173,7 +164,7 @@ class TurnStateContext:
     def share(self, key: str, *, writable: bool = False, ttl: float | None = None) -> ShareToken:
         """Return a token that opens one of the agent's own keys, once the turn completes.
 
-        What is shared is the key, not its value: whoever has the token sees what it holds then.
+        The key is shared, not its value: a holder of the token sees the state as it is then.
 
         Args:
             writable: whether it may be updated by the token, too.
@@ -221,7 +212,7 @@ class TurnStateContext:
         self._begin()
 
     def end(self) -> None:
-        """Let go of everything that was not completed. Idempotent."""
+        """End the turn without what was not completed. Idempotent."""
         self._ended = True
         self._begin()
 
@@ -259,11 +250,14 @@ class TurnStateContext:
                 _check_writable(self._opened[key])
         else:
             place = _Address(self.scope, checked_id(key, "key"))
-        self._updates = {k: v for k, v in self._updates.items() if self._place(k) != place}
+        self._drop(place)
         self._updates[key] = state
 
+    def _drop(self, place: _Address | ShareToken) -> None:
+        self._updates = {k: v for k, v in self._updates.items() if self._place(k) != place}
+
     def _place(self, key: str) -> _Address | ShareToken:
-        """Where a key or a token leads, as far as that is known without looking."""
+        """The address of a key; of a token, if it was opened, else the token itself."""
         if not isinstance(key, ShareToken):
             return _Address(self.scope, key)
         shared = self._opened.get(key)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from foldlog.blocking.loop_thread import LoopThread
 from foldlog.opening import Store
 
 T = TypeVar("T")
-Open = Callable[[], Awaitable[Store]]
 
 
-class StoreThread:
-    """A store that `open_` opens with the first call. Safe to share between threads.
-
-    Lives as a LoopThread does.
+class StoreThread(LoopThread["_Opened"]):
+    """A store that `connecting` opens with the first call: awaited until it does. Safe to share
+    between threads.
     """
 
-    def __init__(self, open_: Open) -> None:
-        self._thread = LoopThread("foldlog-blocking", lambda: _Opened(open_))
+    def __init__(self, connecting: Awaitable[Store]) -> None:
+        super().__init__("foldlog-blocking", lambda: _Opened(connecting))
 
     def call(
         self,
@@ -46,50 +42,52 @@ class StoreThread:
             StoreClosed: it was closed. ConfigurationError: `use` would wait for itself.
             Others as `foldlog.connect` and `use`.
         """
-        self._thread.check_caller()
-        content, outcome = self._thread.content, Future[T]()
-
-        def begin() -> None:
-            task = asyncio.create_task(content.use(use, until_closed), context=context)
-            task.add_done_callback(functools.partial(_hand_on, outcome))
-            outcome.add_done_callback(functools.partial(_give_up, task))
-
-        self._thread.hand_over(lambda loop: loop.call_soon_threadsafe(begin))
+        self.check_caller()
+        outcome = self.submit(use, context, until_closed=until_closed)
         try:
             return outcome.result()
         finally:
             outcome.cancel()  # Ctrl-C while waiting; otherwise it has ended and this does nothing
 
-    def close(self) -> None:
-        """Close the store when the calls under way have ended. Idempotent.
+    def submit(
+        self,
+        use: Callable[[Store], Coroutine[Any, Any, T]],
+        context: contextvars.Context | None = None,
+        *,
+        until_closed: bool = False,
+    ) -> Future[T]:
+        """As `call`, without waiting. Cancelling the future cancels what is done.
 
         Raises:
-            FoldlogError: closing it failed.
+            StoreClosed: it was closed.
         """
-        self._thread.close()
+        content = self.content
+
+        async def run() -> T:
+            return await asyncio.create_task(content.use(use, until_closed), context=context)
+
+        return self.hand_over(lambda loop: asyncio.run_coroutine_threadsafe(run(), loop))
 
 
 class _Opened:
     """The store, from its first use on. On the event loop only."""
 
-    def __init__(self, open_: Open) -> None:
-        self._open = open_
+    def __init__(self, connecting: Awaitable[Store]) -> None:
+        self._connecting = connecting
         self._store: Store | None = None
         self._opening = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
         """The calls that end when the store closes."""
 
-    async def use(
-        self, use: Callable[[Store], Coroutine[Any, Any, T]], until_closed: bool = False
-    ) -> T:
+    async def use(self, use: Callable[[Store], Coroutine[Any, Any, T]], until_closed: bool) -> T:
         calls, call = self._waiting if until_closed else self._calls, asyncio.current_task()
         if call is not None:
             calls.add(call)
             call.add_done_callback(calls.discard)
         async with self._opening:
             if self._store is None:
-                self._store = await self._open()
+                self._store = await self._connecting
         return await use(self._store)
 
     async def close(self) -> None:
@@ -101,26 +99,11 @@ class _Opened:
             await asyncio.wait(self._waiting)
 
 
-def _hand_on(outcome: Future[T], task: asyncio.Task[T]) -> None:
-    if not outcome.set_running_or_notify_cancel():
-        return
-    if task.cancelled():
-        outcome.set_exception(asyncio.CancelledError())
-    elif (error := task.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(task.result())
-
-
-def _give_up(task: asyncio.Task[Any], outcome: Future[Any]) -> None:
-    if outcome.cancelled():
-        task.get_loop().call_soon_threadsafe(task.cancel)
-
-
 class OnThread:
-    """What has a store on a thread of its own, and ends it."""
+    """An object that owns a store on a thread."""
 
-    _thread: StoreThread
+    def __init__(self, thread: StoreThread) -> None:
+        self._thread = thread
 
     def close(self) -> None:
         """Let go of the store, when the calls under way have ended. Idempotent.
@@ -133,10 +116,5 @@ class OnThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()

@@ -8,9 +8,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from foldlog.errors import ConfigurationError, FoldlogError, StoreClosed
+from foldlog.opening.store import Closing
 from foldlog.store.failures import log_failure
 
 R = TypeVar("R")
@@ -19,22 +20,15 @@ _EXIT_PATIENCE: Final = 10.0
 """Seconds that the end of the process waits for what nobody closed."""
 
 
-class Closing(Protocol):
-    """What lives on the thread: made anywhere, used and closed on its event loop."""
-
-    async def close(self) -> None:
-        """Let calls under way end, and let go of everything."""
-        ...
-
-
 C = TypeVar("C", bound=Closing)
+"""What lives on the thread: made anywhere, used and closed on its event loop."""
 
 
 class LoopThread(Generic[C]):
     """Keeps `content`, which `make` makes, on an event loop that starts with the first call.
 
-    The thread ends with `close` or `stop`, and with the process: who never closes loses nothing.
-    A forked child has a content and, from its first call on, a thread of its own.
+    The thread ends with `close` or `stop`, and in an orderly way with the process. A forked child
+    has a content and, from its first call on, a thread of its own.
     """
 
     def __init__(self, name: str, make: Callable[[], C]) -> None:
@@ -54,11 +48,7 @@ class LoopThread(Generic[C]):
         self._failure: FoldlogError | None = None
 
     def hand_over(self, begin: Callable[[asyncio.AbstractEventLoop], R]) -> R:
-        """Have `begin` give something to the event loop, from this thread; return what it returns.
-
-        Raises:
-            StoreClosed: it was closed.
-        """
+        """Return what `begin` returns, which gives something to the event loop from this thread."""
         with self._guard:
             if self._closed:
                 raise StoreClosed
@@ -67,11 +57,7 @@ class LoopThread(Generic[C]):
             return begin(self._loop)
 
     def check_caller(self) -> None:
-        """Refuse the thread itself as a caller that would wait for it.
-
-        Raises:
-            ConfigurationError: this is that thread: it would wait for itself for ever.
-        """
+        """Raise ConfigurationError on the thread itself: it would wait for itself for ever."""
         if threading.current_thread() is self._thread:
             raise ConfigurationError(
                 "a call that waits for the store's own thread comes from that thread: from a "

@@ -1,20 +1,17 @@
-"""State recovery for code that blocks: the same backends, with plain methods.
+"""State recovery for code that blocks: the backends that libraries for state recovery expect.
 
-The names, arguments and results are those that libraries for state recovery expect of a backend,
-so that an execution of theirs can be saved and loaded with these objects as they are. Their own
-backends return False where a save failed; these raise, and say why.
+Where a save fails these raise, and say why.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from foldlog.blocking.bridge import OnThread, StoreThread
-from foldlog.opening import Store, connect
+from foldlog.opening import Connecting, Store, connect
 from foldlog.recovery.artifacts import ArtifactBackend
 from foldlog.recovery.backend import StateBackend
 from foldlog.recovery.codecs import checked
@@ -25,24 +22,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Sync(OnThread, ABC, Generic[B]):
-    """A backend on a store of its own."""
+class _Sync(OnThread, Generic[B]):
+    """A backend on a store of its own, which `find` finds there."""
 
-    def __init__(
-        self,
-        url: str | None,
-        path: str | os.PathLike[str] | None,
-        namespace: str,
-        options: dict[str, Any],
-    ) -> None:
-        async def open_() -> Store:
-            return await connect(url, path=path, namespace=namespace, **options)
-
-        self._thread = StoreThread(open_)
-
-    @abstractmethod
-    def _backend(self, store: Store) -> B:
-        """The backend whose methods these are."""
+    def __init__(self, connecting: Connecting, find: Callable[[Store], B]) -> None:
+        super().__init__(StoreThread(connecting))
+        self._find = find
 
 
 def _blocking(
@@ -52,7 +37,7 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: _Sync[B], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._thread.call(lambda store: method(self._backend(store), *args, **kwargs))
+        return self._thread.call(lambda store: method(self._find(store), *args, **kwargs))
 
     return call
 
@@ -82,12 +67,13 @@ class SyncArtifactBackend(_Sync[ArtifactBackend]):
         codec: str | None = None,
         **options: Any,
     ) -> None:
-        self._codec = None if codec is None else checked(codec)
-        super().__init__(url, path, namespace, options)
+        found = None if codec is None else checked(codec)
 
-    def _backend(self, store: Store) -> ArtifactBackend:
-        artifacts = store.recovery.artifacts
-        return artifacts if self._codec is None else artifacts.with_codec(self._codec)
+        def find(store: Store) -> ArtifactBackend:
+            artifacts = store.recovery.artifacts
+            return artifacts if found is None else artifacts.with_codec(found)
+
+        super().__init__(connect(url, path=path, namespace=namespace, **options), find)
 
     save_artifact = _blocking(ArtifactBackend.save_artifact)
     load_artifact = _blocking(ArtifactBackend.load_artifact)
@@ -115,12 +101,11 @@ class SyncStateBackend(_Sync[StateBackend]):
         migrations: Migrations | None = None,
         **options: Any,
     ) -> None:
-        self._migrations = migrations
-        super().__init__(url, path, namespace, options)
+        def find(store: Store) -> StateBackend:
+            states = store.recovery
+            return states if migrations is None else states.with_migrations(migrations)
 
-    def _backend(self, store: Store) -> StateBackend:
-        states = store.recovery
-        return states if self._migrations is None else states.with_migrations(self._migrations)
+        super().__init__(connect(url, path=path, namespace=namespace, **options), find)
 
     save_state = _blocking(StateBackend.save_state)
     load_state = _blocking(StateBackend.load_state)

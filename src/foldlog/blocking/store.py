@@ -1,12 +1,5 @@
 """The whole store for code that blocks: what is a coroutine there is a plain call here.
 
-    with foldlog.blocking.connect() as store:
-        store.save_update(update)
-        for update in store.watch_updates("trip"):
-            ...
-        with store.session("trip") as session:
-            session.spawn_task(task_id="flights")
-
 Watchers are iterators, which raise StoreClosed when the store closes; what is entered by
 `async with` is entered by `with`; facades and sessions are wrapped alike. Values are what they are.
 """
@@ -19,7 +12,6 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import foldlog
@@ -76,14 +68,9 @@ class Blocking(Generic[T]):
         self._thread.call(enter, _block.get())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         async def leave(store: Store) -> None:
-            await self._find(store).__aexit__(kind, error, traceback)  # type: ignore[attr-defined]
+            await self._find(store).__aexit__(*raised)  # type: ignore[attr-defined]
 
         self._thread.call(leave, _block.get())
 
@@ -146,7 +133,12 @@ class BlockingStore(OnThread, Blocking[Store]):
     """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`."""
 
     def __init__(self, thread: StoreThread) -> None:
-        super().__init__(thread, lambda store: store)
+        Blocking.__init__(self, thread, lambda store: store)
+
+    @property
+    def thread(self) -> StoreThread:
+        """Where the store lives, for adapters that have coroutines of their own done there."""
+        return self._thread
 
 
 def connect(
@@ -160,22 +152,16 @@ def connect(
     Raises:
         What `await foldlog.connect(...)` raises.
     """
-    connecting = foldlog.connect(url, path=path, **options)
+    thread = StoreThread(foldlog.connect(url, path=path, **options))
 
-    async def open_() -> Store:
-        return await connecting
-
-    thread = StoreThread(open_)
-
-    async def opened(store: Store) -> None:
-        return None
+    async def opened(store: Store) -> BlockingStore:
+        return BlockingStore(thread)
 
     try:
-        thread.call(opened)
+        return thread.call(opened)
     except BaseException:
         thread.close()
         raise
-    return BlockingStore(thread)
 
 
 def _has_coroutines(value: object) -> bool:

@@ -8,6 +8,7 @@ import typer
 
 import foldlog
 from foldlog.cli.answer import answer
+from foldlog.cli.archive import archive
 from foldlog.cli.demo import demo
 from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
@@ -21,6 +22,7 @@ from foldlog.cli.sessions import sessions
 from foldlog.cli.steer import steer
 from foldlog.cli.tasks import tasks
 from foldlog.cli.traces import traces
+from foldlog.cli.ui import ui
 from foldlog.cli.updates import updates
 from foldlog.cli.verify import verify
 from foldlog.cli.waiting import waiting
@@ -36,6 +38,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("import")(import_)
+app.command("ui")(ui)
 app.command("sessions")(sessions)
 app.command("traces")(traces)
 app.command("history")(history)
@@ -50,6 +53,7 @@ app.command("watch")(watch)
 app.command("erase")(erase)
 app.command("rebuild")(rebuild)
 app.command("verify")(verify)
+app.command("archive")(archive)
 app.command("doctor")(doctor)
 app.command("serve")(serve)
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from foldlog.cli.difference import Described
-from foldlog.cli.jsonable import compact, jsonable
+from foldlog.differences import fields_of
 from foldlog.errors import PastErased
-from foldlog.fields import fields_of
+from foldlog.jsonable import compact, jsonable
 
 if TYPE_CHECKING:
     from foldlog.kind import Key, Kind
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _INDEXES: Final = frozenset(
     {
-        *("agentlist", "agentshares", "belongings", "blobs", "lineage", "routes", "scopes"),
-        *("stateartifacts", "statelist", "traces", "waiting"),
+        *("agentlist", "agentshares", "belongings", "blobs", "langgraphnamespaces", "lineage"),
+        *("routes", "stateartifacts", "statelist", "traces", "waiting"),
     }
 )
 """Kinds that lead to others, and hold nothing of their own to compare."""
@@ -41,6 +41,8 @@ async def session(store: Store, session_id: str) -> Described:
 
 async def everything(store: Store) -> dict[str, Described]:
     """What a namespace holds: each session, and under "" what belongs to none."""
+    from foldlog.store.scopes import is_own
+
     described = dict[str, Described]()
     claimed: set[Key[Any]] = set()
     for name in await store.sessions():
@@ -50,7 +52,8 @@ async def everything(store: Store) -> dict[str, Described]:
     rest: list[Key[Any]] = []
     for kind in store.kinds.values():
         if kind.of is None and kind.owner != "session" and kind.name not in _INDEXES:
-            rest += [key for key in await store.keys(kind) if key not in claimed]
+            found = await store.keys(kind)
+            rest += [key for key in found if key not in claimed and not is_own(key)]
     return described | {"": await _described(store, rest, "")}
 
 
@@ -61,6 +64,7 @@ def one_line(value: object) -> str:
 
 async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
     """The session's views. What a fork shares of memory stands under the fork's own keys."""
+    from foldlog.store.scopes import is_own
     from foldlog_projections import memory
 
     origins, origin = set[str](), (await store.lineage_of(session_id)).shared
@@ -71,7 +75,7 @@ async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
     for key in await store.views_of_session(session_id, None):
         if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
             key = memory.kind(memory.key_in(key.keys[0], session_id))
-        if key.kind.name not in _INDEXES:
+        if key.kind.name not in _INDEXES and not is_own(key):
             views[key] = None
     return sorted(views, key=lambda key: key.kind.owner != "session")  # its own first
 
@@ -188,9 +192,46 @@ async def _agent(store: Store, runtime: str, scope: str) -> Mapping[str, Any]:
     }
 
 
+async def _checkpoints(store: Store, thread_id: str) -> Mapping[str, Any]:
+    import hashlib
+
+    from foldlog_projections import checkpoints
+    from foldlog_projections.thread import Thread
+
+    def plain(form: str | None, data: bytes) -> Any:
+        """A value that every program can read; of others, which it is."""
+        from foldlog import codec
+
+        if form in (None, "msgpack", "null"):
+            with suppress(ValueError):
+                return codec.decode(data) if data else None
+        return f"{form} {hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+    def show(thread: Thread) -> dict[str, Any]:
+        found = {}
+        for ns, space in thread.namespaces.items():
+            for each in space.checkpoints.values():
+                found[" ".join(filter(None, (ns, each.id)))] = {
+                    "parent": each.parent,
+                    "metadata": plain(*each.metadata),
+                    "values": {
+                        name: plain(body.form, body.data)
+                        for name, body in space.values(each).items()
+                    },
+                    "writes": [
+                        [one.task, one.write.channel, plain(one.write.form, one.write.data)]
+                        for one in space.written(each.id)
+                    ],
+                }
+        return found
+
+    return await store.query(checkpoints.kind(thread_id), show)
+
+
 _READERS: Final[dict[str, Callable[..., Awaitable[Mapping[str, Any]]]]] = {
     "agentstates": _agent,
     "artifacts": _artifacts,
+    "checkpoints": _checkpoints,
     "events": _events,
     "memory": _memory,
     "trajectory": _trajectory,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foldlog.cli.jsonable import compact
 from foldlog.cli.output import moment, printable
+from foldlog.jsonable import compact
 
 if TYPE_CHECKING:
     from rich.text import Text

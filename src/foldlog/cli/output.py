@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from foldlog.cli.jsonable import jsonable
+from foldlog.jsonable import jsonable
 
 if TYPE_CHECKING:
     from rich.console import Console

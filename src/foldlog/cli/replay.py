@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from foldlog.cli.command import command
-from foldlog.cli.jsonable import compact, jsonable
 from foldlog.cli.moments import At, seen, time
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json_line, printable
 from foldlog.cli.trace import Delay, Tail, Trace, last, paced, timed
+from foldlog.jsonable import compact, jsonable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog.cli.command import command
-from foldlog.cli.jsonable import compact
 from foldlog.cli.lines import line
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, print_json_line
+from foldlog.jsonable import compact
 
 if TYPE_CHECKING:
     from rich.text import Text

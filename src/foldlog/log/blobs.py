@@ -1,8 +1,7 @@
 """Blobs beside the log: bytes too large for an envelope, under a name that never means others.
 
 `<name>.0`, `<name>.1` and so on hold the chunks; `<name>.whole` is written last and says how many
-there are, so that it is found only where every chunk is. Callers that store one blob at once write
-the same messages. The log says which blobs are used (`foldlog.store.blobs`).
+there are. The log says which blobs are used (`foldlog.store.blobs`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 import msgspec
 
 from foldlog.errors import LogCorrupt
-from foldlog.log.side import MemorySide, Side
+from foldlog.log.side import Side
 from foldlog.subjects import Namespace
 
 CHUNK_BYTES: Final = 128 * 1024
@@ -66,11 +65,7 @@ class Blobs:
         await self._side.put([(self._subject(name, "whole"), whole)], ttl=span)
 
     async def get(self, name: str) -> bytes | None:
-        """Return what was stored under `name`, or None if nothing is.
-
-        Raises:
-            LogCorrupt: a part is missing. LogUnavailable, LogTimeout: it could not be read.
-        """
+        """Return what was stored under `name`, or None; raise LogCorrupt if a part is missing."""
         stored = await self._side.last(self._subject(name, "whole"))
         if stored is None:
             return None
@@ -96,15 +91,11 @@ class Blobs:
         return data
 
     async def delete(self, name: str) -> None:
-        """Remove what was stored under `name`; fine if nothing is.
-
-        Raises:
-            LogUnavailable: it may still be there; deleting again is safe.
-        """
+        """Remove what was stored under `name`; fine if nothing is. Deleting again is safe."""
         await self._side.purge(self._subject(name, "*"))
 
     async def names(self) -> list[str]:
-        """Return the names of all that is stored. For operators. Errors as `get`."""
+        """Return the names of all that is stored. For operators."""
         found = await self._side.subjects(self._subject("*", "*"))
         return list(dict.fromkeys(subject.split(".")[3] for subject in found))
 
@@ -113,10 +104,3 @@ class Blobs:
 
     def _corrupt(self, name: str, reason: str) -> LogCorrupt:
         return LogCorrupt(self._side.name, 0, f"blob {name}: {reason}")
-
-
-class MemoryBlobs(Blobs):
-    """Blobs that last as long as the object."""
-
-    def __init__(self, namespace: Namespace | None = None) -> None:
-        super().__init__(MemorySide(), namespace or Namespace())

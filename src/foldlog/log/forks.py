@@ -1,17 +1,17 @@
 """A port over a log that reads through forks: subjects that begin with another subject's records.
 
-A forked subject's first envelope names another subject of its family and shard, and how far its
-records belong to the fork. Nothing is copied: a read of the fork yields those records first, then
-what follows. Sequences ascend throughout, because both are on one shard and the fork came later.
+A forked subject's first envelope names that subject, of its own family and shard, and how far its
+records belong to the fork. Sequences ascend throughout, because the fork came later.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from foldlog.envelope import FORKED, Writer
 from foldlog.errors import LogCorrupt
@@ -19,7 +19,7 @@ from foldlog.log.past import cut, until
 from foldlog.log.port import Append, Log, OnRecord, Record, Unfollow
 from foldlog.log.relay import Relay
 from foldlog.position import Reach
-from foldlog.subjects import Subject
+from foldlog.subjects import Branch, Subject
 
 
 class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class ForkedLog(Relay):
         return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """Of a fork, the shared records come first, in pages of their own.
 
@@ -98,27 +98,31 @@ class ForkedLog(Relay):
         shared = await self.last(self._parent(subject, fork), upto=fork.seq)
         if shared is None:
             return record
-        return record._replace(envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
+        return replace(record, envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
 
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         """The record that makes a subject a fork comes without `previous`: read the log."""
 
         def on_any(record: Record) -> None:
             is_fork = record.envelopes[0].type == FORKED
-            on_record(record._replace(previous=None) if is_fork else record)
+            on_record(replace(record, previous=None) if is_fork else record)
 
         return await self.below.follow(subject, on_any)
 
-    def _parent(self, subject: Subject, fork: Forked) -> Subject:
+    @overload
+    def _parent(self, subject: Subject, fork: Forked) -> Subject: ...
+
+    @overload
+    def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch: ...
+
+    def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch:
+        if isinstance(subject, Branch):  # of which every subject was forked
+            return self.namespace.branch(subject.family, *fork.keys[:-1])
         return self.namespace.subject(subject.family, *fork.keys)
 
 
-def forked(subject: Subject, record: Record) -> Forked | None:
-    """Return where a record says that its subject comes from; None if it says nothing.
-
-    Raises:
-        LogCorrupt: it cannot be read.
-    """
+def forked(subject: Subject | Branch, record: Record) -> Forked | None:
+    """Return where a record says that its subject comes from; None if it says nothing."""
     first = record.envelopes[0]
     if first.type != FORKED:
         return None

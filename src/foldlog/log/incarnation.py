@@ -1,10 +1,7 @@
-"""What a shard held, as a mark next to it says, and what it has lost since. No I/O.
+"""What a shard held, as the *mark* next to it says, and what it has lost since. No I/O.
 
-A server that finds its files damaged, or is given an older backup, goes on with what it can read:
-the shard then ends earlier than it did, or has a gap, and nothing in it says so. The mark does.
-
-A shard that lost records is *another incarnation* from the moment in which somebody accepts it as
-it is: the mark gets a new random id, and what was derived from the earlier one is not used again.
+A shard whose loss was accepted is *another incarnation*: its mark gets a new random id, and what
+was derived from the earlier one is not used again (ADR 0016).
 """
 
 from __future__ import annotations
@@ -53,10 +50,7 @@ class Shard(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What this process knows of a shard from its acks, reads and earlier checks.
-
-    `created` and `incarnation` are None where they are not known yet.
-    """
+    """What this process knows of a shard from its acks, reads and earlier checks."""
 
     seq: int = 0
     created: str | None = None
@@ -79,7 +73,7 @@ def find_loss(mark: Mark, found: Shard, known: Known = NOTHING) -> Loss | None:
         return LogRewound(found.name, mark.seq, f"it ended at {found.last_seq}")
     if known.incarnation is not None and mark.incarnation not in ("", known.incarnation):
         return LogRewound(found.name, known.seq, "another process has accepted it with less")
-    # With replicas it is they who make good what one of them has lost.
+    # Replicas make good what one of them has lost.
     if mark.messages is None or found.replicas > 1:
         return None
     missing = mark.messages + found.last_seq - mark.seq - found.messages

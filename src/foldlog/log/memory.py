@@ -1,14 +1,11 @@
-"""The log in memory: for tests, and for programs that need no durability.
-
-It keeps the same contract as the log on JetStream. Records become the same bytes as on a server,
-so that a server accepts what memory accepts.
-"""
+"""The log in memory, with the contract and the bytes of the log on JetStream."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
 import heapq
+import secrets
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -16,7 +13,7 @@ from typing import Final
 
 from foldlog.envelope import Draft, pack
 from foldlog.errors import AppendConflict
-from foldlog.log.blobs import MemoryBlobs
+from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
 from foldlog.log.packing import check_atomic, sizes_of, split
 from foldlog.log.port import (
@@ -28,7 +25,8 @@ from foldlog.log.port import (
     StreamInfo,
     Unfollow,
 )
-from foldlog.log.snapshots import MemorySnapshots
+from foldlog.log.side import MemorySide
+from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Branch, Namespace, Subject, checked_filter
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
@@ -42,11 +40,13 @@ class MemoryLog:
 
     def __init__(self, namespace: Namespace | None = None) -> None:
         self.namespace = namespace or Namespace()
-        self.blobs = MemoryBlobs(self.namespace)
-        self.snapshots = MemorySnapshots(self.namespace)
+        side, identity = MemorySide(), secrets.token_hex(8)
+        self.blobs = Blobs(side, self.namespace)
+        self.snapshots = SnapshotStore(side, self.namespace, lambda shard: identity)
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[Stored]] = defaultdict(list)
-        self._followers: dict[Subject, list[OnRecord]] = defaultdict(list)
+        self._followers: dict[Subject | Branch, list[OnRecord]] = defaultdict(list)
+        self._branches: list[Branch] = []
 
     @property
     def epoch(self) -> int:
@@ -73,10 +73,14 @@ class MemoryLog:
         ]
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         await asyncio.sleep(0)
-        stored = self._stored.get(subject, [])
+        stored = (
+            list(heapq.merge(*map(self._stored.__getitem__, self._below(subject)), key=_seq))
+            if isinstance(subject, Branch)
+            else self._stored.get(subject, [])
+        )
         for page in _pages(stored[bisect_right(stored, after, key=_seq) :]):
             yield [each.record() for each in page]
 
@@ -90,7 +94,7 @@ class MemoryLog:
 
     async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
-        found = [stored[-1] for s, stored in self._stored.items() if branch.holds(s.name)]
+        found = [self._stored[subject][-1] for subject in self._below(branch)]
         for page in _pages(sorted(found, key=_seq)):
             yield page
 
@@ -119,17 +123,21 @@ class MemoryLog:
         return next(later, self._heads[shard] + 1) - 1
 
     async def barrier(self, shard: int) -> None:
-        """There is nobody to disagree."""
+        """There is no other leader."""
         await asyncio.sleep(0)
 
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         """Records are pushed before their append returns, as JetStream does."""
         self._followers[subject].append(on_record)
+        if isinstance(subject, Branch):
+            self._branches.append(subject)
 
         async def unfollow() -> None:
             self._followers[subject].remove(on_record)
             if not self._followers[subject]:
                 del self._followers[subject]
+            if isinstance(subject, Branch):
+                self._branches.remove(subject)
 
         return unfollow
 
@@ -137,8 +145,8 @@ class MemoryLog:
         self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
     ) -> None:
         if isinstance(which, Branch):
-            checked_filter(which.matching)
-            subjects = [subject for subject in self._stored if which.holds(subject.name)]
+            checked_filter(which.name)
+            subjects = self._below(which)
         elif isinstance(which, int):
             subjects = [subject for subject in self._stored if subject.shard == which]
         else:
@@ -183,16 +191,22 @@ class MemoryLog:
         """It never grows."""
 
     async def close(self) -> None:
-        """Does nothing: the log belongs to whoever made it."""
+        """Does nothing: the log belongs to its maker."""
 
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
         stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), pack(drafts))
         previous = self._end(subject)
         self._stored[subject].append(stored)
-        for on_record in list(self._followers.get(subject, ())):
-            on_record(stored.record(previous))
+        branches = [each for each in self._branches if each.holds(subject.name)]
+        found: list[Subject | Branch] = [subject, *dict.fromkeys(branches)]
+        for followed in found:
+            for on_record in list(self._followers.get(followed, ())):
+                on_record(stored.record(previous))
         return seq
+
+    def _below(self, branch: Branch) -> list[Subject]:
+        return [subject for subject in self._stored if branch.holds(subject.name)]
 
     def _end(self, subject: Subject) -> int:
         """Where a subject ends, 0 for one without records."""

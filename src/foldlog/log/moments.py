@@ -46,11 +46,7 @@ class _Found(NamedTuple):
 
 
 async def head(log: Log) -> LogPosition:
-    """Return where the log ends now: all that was acked to anybody before is at or before it.
-
-    Raises:
-        LogUnavailable, LogCorrupt: it could not be read.
-    """
+    """Return where the log ends now: all that was acked to anybody before is at or before it."""
     reaches = []
     for shard, head in enumerate(await log.heads()):
         stored = await log.stored(shard, head)
@@ -66,7 +62,6 @@ async def resolve(log: Log, when: When) -> Moment:
 
     Raises:
         UnknownMoment: the log has no such moment, or several.
-        LogUnavailable, LogCorrupt: it could not be read.
     """
     if isinstance(when, LogPosition):
         return await _of_position(log, when)

@@ -80,10 +80,7 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
 
 @dataclass(slots=True)
 class Batch:
-    """What one fsync carries: records in order, each of at most `record_bytes`.
-
-    `records` are pairs of a subject's name and the envelopes for it.
-    """
+    """What one fsync carries: records in order, as pairs of a subject's name and its envelopes."""
 
     record_bytes: int = RECORD_BYTES
     records: list[tuple[str, list[Draft]]] = field(default_factory=list)
@@ -92,14 +89,10 @@ class Batch:
     _open: dict[str, int] = field(default_factory=dict)
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
-        """Take the appends in, all or none; None means that the batch is full.
+        """Take the appends in, all or none; return None if the batch is full.
 
-        `sizes` are those of `sizes_of`.
-
-        Returns, for each append, the indexes of the first and last record that hold it.
-
-        Envelopes for a subject share its latest record while it has room. That keeps their order:
-        nothing about another subject depends on where a record stands inside the batch.
+        Returns, for each append, the indexes of the first and last record that hold it. Envelopes
+        for a subject share its latest record while it has room, which keeps their order.
         """
         if self.records and not self._has_room(sum(sizes), len(sizes)):
             return None

@@ -1,7 +1,4 @@
-"""The log as it was: a port over another log that ends at a moment and takes nothing.
-
-Views, folds and whole stores read the past through it without knowing of it.
-"""
+"""The log as it was: a port over another log that ends at a moment and takes nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+
+from msgspec.structs import replace
 
 from foldlog.envelope import CLEARED
 from foldlog.errors import PastErased, ReadOnlyStore
@@ -26,10 +25,9 @@ class PastLog(Relay):
     PastErased, and is not listed. Everything that writes raises ReadOnlyStore.
     """
 
-    epoch = 0
-
     def __init__(self, below: Log, resolve: Resolve) -> None:
         super().__init__(below)
+        self._looks = 0
         self._resolve = resolve
         self._moment: Moment | None = None
         self._resolving = asyncio.Lock()
@@ -40,6 +38,12 @@ class PastLog(Relay):
         assert self._moment is not None, "nobody asks for the time before reading"
         return self._moment.time
 
+    @property
+    def epoch(self) -> int:
+        """Another one at each look: what was read before may have been erased since."""
+        self._looks += 1
+        return self._looks
+
     async def moment(self) -> Moment:
         """Return the moment at which this log ends. Raises what `resolve` raises."""
         if self._moment is None:
@@ -49,7 +53,7 @@ class PastLog(Relay):
         return self._moment
 
     async def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         """Complete to the moment, whatever `strong` says."""
         reach = await self._reach(subject.shard)
@@ -78,12 +82,9 @@ class PastLog(Relay):
         for page in nothing:
             yield page
 
-    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        """Without a record of which the moment includes only a part."""
-        end = _whole(await self._reach(shard))
-        async with aclosing(self._scan(shard, after, end)) as pages:
-            async for page in pages:
-                yield page
+    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+        """Leave out a record that the moment includes only in part."""
+        return self._scan(shard, after, in_part=False)
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None
@@ -96,7 +97,7 @@ class PastLog(Relay):
         counts: dict[Subject, int] = {}
         for number in range(self.namespace.shards) if shard is None else (shard,):
             reach = await self._reach(number)
-            async with aclosing(self._scan(number, 0, reach.seq)) as pages:
+            async with aclosing(self._scan(number, 0, in_part=True)) as pages:
                 async for page in pages:
                     for stored in page:
                         if subject := subjects.get(stored.subject):
@@ -105,9 +106,8 @@ class PastLog(Relay):
         return counts
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        return (
-            await self.below.stored(shard, seq) if seq <= _whole(await self._reach(shard)) else None
-        )
+        is_included = seq <= _whole(await self._reach(shard))
+        return await self.below.stored(shard, seq) if is_included else None
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         return min(await self.below.sequence_at(shard, time), (await self._reach(shard)).seq)
@@ -120,7 +120,7 @@ class PastLog(Relay):
     async def barrier(self, shard: int) -> None:
         """What is past needs no confirmation."""
 
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         """Nothing ever comes."""
         return _unfollow
 
@@ -138,8 +138,9 @@ class PastLog(Relay):
     async def _reach(self, shard: int) -> Reach:
         return (await self.moment()).position.shards[shard]
 
-    async def _scan(self, shard: int, after: int, end: int) -> AsyncGenerator[list[Stored]]:
-        """Yield what the log holds after a sequence, up to another."""
+    async def _scan(self, shard: int, after: int, *, in_part: bool) -> AsyncGenerator[list[Stored]]:
+        reach = await self._reach(shard)
+        end = reach.seq if in_part else _whole(reach)
         async with aclosing(self.below.scan(shard, after=after)) as pages:
             async for page in pages:
                 kept = [stored for stored in page if stored.seq <= end]
@@ -150,7 +151,7 @@ class PastLog(Relay):
 
 
 async def until(
-    pages: AsyncGenerator[list[Record]], subject: Subject, reach: Reach
+    pages: AsyncGenerator[list[Record]], subject: Subject | Branch, reach: Reach
 ) -> AsyncGenerator[list[Record]]:
     """Yield the part of a subject's pages that `reach` includes, and close them.
 
@@ -174,7 +175,7 @@ def cut(record: Record, reach: Reach) -> Record:
     """Return the part of a record that `reach` includes."""
     if reach.index is None or record.seq != reach.seq:
         return record
-    return record._replace(envelopes=record.envelopes[: reach.index + 1])
+    return replace(record, envelopes=record.envelopes[: reach.index + 1])
 
 
 def _whole(reach: Reach) -> int:

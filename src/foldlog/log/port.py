@@ -36,12 +36,16 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     expect: int | None = None
 
 
-class Record(NamedTuple):
-    """One stored message. `previous` is the sequence before it in its subject, where known."""
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One stored message. `previous` is the sequence before it in its subject, where known.
+
+    `subject` is the name of its subject.
+    """
 
     seq: int
     envelopes: list[Recorded]
     previous: int | None = None
+    subject: str = ""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +66,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
             LogCorrupt: it is no record.
         """
         try:
-            return Record(self.seq, unpack(self.data, self.seq, self.time), previous)
+            envelopes = unpack(self.data, self.seq, self.time)
+            return Record(self.seq, envelopes, previous, self.subject)
         except msgspec.MsgspecError as error:
             raise LogCorrupt(self.subject, self.seq, str(error)) from error
 
@@ -142,9 +147,10 @@ class Log(Protocol):
         ...
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        """Yield pages of the records after sequence `after`, up to the subject's head.
+        """Yield pages of the records after sequence `after`, up to the head of the subject, or of
+        all subjects of the branch, in order.
 
         `strong`: the head is the leader's, as of a moment after this call. Otherwise it is what
         any replica knows.
@@ -219,7 +225,7 @@ class Log(Protocol):
         """
         ...
 
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         """Call `on_record` for records stored from now on, until the returned function is awaited.
 
         `on_record` must not block and must not raise.

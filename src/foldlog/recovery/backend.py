@@ -18,14 +18,15 @@ from foldlog.recovery.execution import Execution
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import (
     AutoCheckpointConfig,
+    EventBus,
     ReplayMode,
     StateMetadata,
     StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import EventBus
 from foldlog.recovery.questions import Questions
-from foldlog.recovery.snapshots import listing, restored, saving, valued
+from foldlog.recovery.snapshots import event_of, listing, restored, saving, valued
+from foldlog.recovery.stepping import Stepping
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
 from foldlog.store.operation import operation
@@ -45,8 +46,8 @@ _operation: Final = functools.partial(operation, prefix="recovery.")
 class StateBackend:
     """Snapshots by state id: `store.recovery`. Lives as long as its store.
 
-    Every call raises also where the store was told to degrade: a checkpoint that only seems to be
-    there is worse than none. Inside `store.atomic()` states are saved and answered with the block;
+    Every call raises also where the store degrades: a checkpoint that only seems to exist is worse
+    than none. Inside `store.atomic()` states are saved and answered with the block;
     deleting acts at once, and an `Execution` is refused there, because what it does is not undone.
     """
 
@@ -67,8 +68,8 @@ class StateBackend:
     async def save_state(self, snapshot: StateSnapshot, *, session_id: str | None = None) -> bool:
         """Make this the snapshot of its state; what changed is appended. Returns True.
 
-        Of several who save the same state at a time, the last one stands. Of a state that an
-        `Execution` has, the history is what its steps say, whatever the snapshot holds.
+        The last of several concurrent saves stands. The history of an execution's state is that of
+        its recorded steps, not that of the snapshot.
 
         Args:
             snapshot: or another library's object with the same fields and a `model_dump`.
@@ -104,6 +105,16 @@ class StateBackend:
     async def exists(self, state_id: str) -> bool:
         """Return whether there is such a state. Errors as `load_state`."""
         return (await read_state(self._store, state_id)).value is not None
+
+    @_operation()
+    async def history(self, state_id: str) -> list[dict[str, Any]]:
+        """Return the steps of an execution, in the order in which they first began.
+
+        Each is an event of a snapshot's history. [] for a state without steps. Errors as
+        `load_state`.
+        """
+        state = await read_state(self._store, state_id)
+        return [event_of(step) for step in state.steps.values()]
 
     async def watch(self, state_id: str) -> AsyncGenerator[StateSnapshot]:
         """Yield the snapshot as it is now, then whenever it has changed. Use it with `aclosing`.
@@ -184,7 +195,7 @@ class StateBackend:
     ) -> Execution:
         """Return an execution to be entered: `async with store.recovery.execution(...) as run:`.
 
-        Entering begins it, or takes it over from whoever had it; see `Execution`.
+        Entering begins it, or takes it over from its owner; see `Execution`.
 
         Args:
             state_id: None: a new one.
@@ -199,7 +210,7 @@ class StateBackend:
             auto_checkpoint_config: None: checkpoints at the end, and where they are asked for.
             artifacts: where its artifacts go; None: `store.recovery.artifacts`. Another one of its
                 `with_codec`, for artifacts that foldlog's own codec cannot hold.
-            owner: who takes it over, for whoever reads the log. None: host and process.
+            owner: a name for readers of the log. None: host and process.
             session_id: the session that it belongs to, and is cleared with. Its artifacts stay
                 until `collect_garbage`.
 
@@ -213,14 +224,12 @@ class StateBackend:
             raise ConfigurationError("a validation begins at the beginning, not at an address")
         state_id = str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id")
         owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
-        return Execution(
-            Tenure(self._store, state_id, owner, metadata, version, self._migrations, session_id),
-            artifacts or self.artifacts,
-            event_bus,
-            replay_mode=replay_mode,
-            resume_from_address=resume_from_address,
-            auto_checkpoint=auto_checkpoint_config or AutoCheckpointConfig(),
+        tenure = Tenure(
+            self._store, state_id, owner, metadata, version, self._migrations, session_id
         )
+        config = auto_checkpoint_config or AutoCheckpointConfig()
+        steps = Stepping(tenure, artifacts or self.artifacts, event_bus, replay_mode, config)
+        return Execution(tenure, steps, resume_from_address)
 
     @_operation(writes=True)
     async def answer(self, state_id: str, address: str, value: Any) -> bool:

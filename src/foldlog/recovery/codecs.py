@@ -1,8 +1,6 @@
-"""Artifacts as bytes, and back: by a codec that is named beside them.
+"""Artifacts as bytes, and back, by a codec whose name is stored beside them.
 
-Bytes, text and what `foldlog.codec` holds go by themselves and come back exactly. "json" is for
-artifacts that other programs read. "pickle" takes any object and, when it is read, can run any
-code that its writer chose: it is used only where the caller has named it, for reading as well.
+A pickle can run any code when it is read: the caller must name "pickle" to write and to read it.
 """
 
 from __future__ import annotations
@@ -26,16 +24,15 @@ class Encoded(NamedTuple):
 
     @property
     def artifact_id(self) -> str:
-        """An id that follows from what the artifact is: the same bytes as text are another."""
+        """An id made of codec and content: bytes and text of the same content differ."""
         return hashlib.sha256(self.codec.encode() + b"\0" + self.data).hexdigest()
 
 
 def encode(artifact: Any, name: str | None = None) -> Encoded:
-    """Return an artifact as bytes, by the codec named or the one that suits it.
+    """Return an artifact as bytes, by the named codec or by one that suits its type.
 
     Raises:
-        PayloadError: that codec cannot hold it.
-        ConfigurationError: there is no such codec.
+        PayloadError: that codec cannot hold it. ConfigurationError: there is no such codec.
     """
     name = checked(name or _SUITED.get(type(artifact), "msgpack"))
     try:
@@ -48,28 +45,22 @@ def encode(artifact: Any, name: str | None = None) -> Encoded:
 
 
 def decode(encoded: Encoded, opted_in: str | None) -> Any:
-    """Return the artifact that `encode` was given.
+    """Return the artifact that `encode` was given; `opted_in` is the codec that the caller named.
 
     Raises:
-        ConfigurationError: it is a pickle, and the caller has not opted in; or a codec of a newer
-            version.
-        ValueError, msgspec.MsgspecError: the bytes are not of that codec. A pickle may raise
-            anything.
+        ConfigurationError: it is a pickle, and the caller has not opted in; or an unknown codec.
+        ValueError, msgspec.MsgspecError: other bytes. A pickle may raise anything.
     """
     if encoded.codec == "pickle" and opted_in != "pickle":
         raise ConfigurationError(
-            "this artifact is a pickle, which can run code when it is read: if you trust whoever "
-            'saved it, read it with artifacts.with_codec("pickle")'
+            "this artifact is a pickle, which can run code when it is read: if you trust its "
+            'writer, read it with artifacts.with_codec("pickle")'
         )
     return _CODECS[checked(encoded.codec)][1](encoded.data)
 
 
 def checked(name: str) -> str:
-    """Return the name of a codec.
-
-    Raises:
-        ConfigurationError: there is none of that name.
-    """
+    """Return the name of a codec. Raises ConfigurationError if there is none of that name."""
     if name not in _CODECS:
         raise ConfigurationError(f"a codec is one of {', '.join(_CODECS)}, not {name!r:.80}")
     return name
@@ -89,6 +80,6 @@ _CODECS: Final[dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]]
     "text": (str.encode, bytes.decode),
     "msgpack": (lambda artifact: codec.encode(artifact, "artifact"), codec.decode),
     "json": (_as_json, msgspec.json.decode),
-    # `decode` lets nobody read one who has not named it.
+    # `decode` refuses it to callers that have not named it.
     "pickle": (lambda artifact: pickle.dumps(artifact, pickle.HIGHEST_PROTOCOL), pickle.loads),
 }

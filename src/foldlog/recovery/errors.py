@@ -29,7 +29,7 @@ class ExecutionPaused(FoldlogError):
 class StepUnknown(FoldlogError):
     """A step began and what it did is not on record: it may or may not have had its effect.
 
-    Whoever finds out says so: `Execution.confirm(address, result)` or `Execution.retract(address)`.
+    Say which, once you know: `Execution.confirm(address, result)` or `Execution.retract(address)`.
     `error` is the type of the error that kept its result from being recorded; "" if it never ended.
     """
 
@@ -69,3 +69,10 @@ class ResultMissing(FoldlogError):
             f"{artifact_id}, which is gone"
         )
         self.state_id, self.address, self.artifact_id = state_id, address, artifact_id
+
+
+def consists_of(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Whether an exception is of these kinds, or a group of nothing else, as of a TaskGroup."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(consists_of(each, *kinds) for each in error.exceptions)
+    return isinstance(error, kinds)

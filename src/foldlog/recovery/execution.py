@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
-from enum import Enum
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import msgspec
 
 from foldlog import codec
 from foldlog.errors import ConfigurationError
 from foldlog.recovery.artifacts import ArtifactBackend
-from foldlog.recovery.errors import ExecutionPaused, StepUnknown
+from foldlog.recovery.errors import ExecutionPaused, StepUnknown, consists_of
 from foldlog.recovery.models import (
-    AutoCheckpointConfig,
+    EventBus,
     EventType,
     ExecutionStatus,
     ReplayMode,
@@ -24,11 +21,9 @@ from foldlog.recovery.models import (
     StateSnapshot,
     StateStatus,
 )
-from foldlog.recovery.publishing import EventBus
-from foldlog.recovery.replay import Decision, consists_of, decide, is_done, is_unknown
 from foldlog.recovery.results import PLAIN_DATA
 from foldlog.recovery.snapshots import with_steps
-from foldlog.recovery.stepping import Stepping, Work
+from foldlog.recovery.stepping import Decision, Stepping, Work, decide, is_done, is_unknown
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.validation import Validation
 from foldlog.subjects import checked_id
@@ -58,30 +53,19 @@ class Executions(Protocol):
 class Execution:
     """One execution of a pipeline: made by `StateBackend.execution`, and entered by `async with`.
 
-    Entering takes it over: whoever had it before gets AppendConflict from the next thing that they
-    record, and nothing of theirs is appended. Leaving records how it ended: COMPLETED, or FAILED
-    by the exception that propagates, which ExecutionPaused does not count as. What is cancelled,
-    or ends with its process, stays RUNNING until somebody takes it over. An Execution is entered
-    once; its steps may run side by side. `await` enters it, too; then `close` leaves it.
+    Entering takes it over: the next record of its previous owner raises AppendConflict, and is not
+    appended. Leaving records how it ended: COMPLETED, or FAILED if an exception other than
+    ExecutionPaused propagates. An execution that is cancelled, or ends with its process, stays
+    RUNNING until another owner takes it over. An Execution is entered once; its steps may run side
+    by side. `await` enters it, too; then `close` leaves it.
     """
 
-    def __init__(
-        self,
-        tenure: Tenure,
-        artifacts: ArtifactBackend,
-        event_bus: EventBus | None,
-        *,
-        replay_mode: ReplayMode,
-        resume_from_address: str | None,
-        auto_checkpoint: AutoCheckpointConfig,
-    ) -> None:
+    def __init__(self, tenure: Tenure, steps: Stepping, resume_from: str | None) -> None:
         self._tenure = tenure
-        self._artifacts = artifacts
-        self._mode = replay_mode
-        self._resume_from = resume_from_address
-        self._auto_checkpoint = auto_checkpoint
-        self._steps = Stepping(tenure, artifacts, event_bus, replay_mode, auto_checkpoint)
-        self._phase = _Phase.NEW
+        self._steps = steps
+        self._mode = steps.mode
+        self._resume_from = resume_from
+        self._phase: Literal["new", "open", "entered", "left"] = "new"
 
     @classmethod
     async def load_from_state_id(
@@ -145,58 +129,53 @@ class Execution:
 
     @property
     def metadata(self) -> StateMetadata:
-        """What it is found by; changes are saved with the next checkpoint."""
+        """The metadata by which it is found; changes are saved with the next checkpoint."""
         return self._tenure.snapshot.metadata
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The steps that began and whose result is not on record: see `StepUnknown`."""
+        """The steps that began, without a result on record: see `StepUnknown`."""
         steps = self._tenure.steps.values()
         unknown = (step.address for step in steps if is_unknown(step))
         return tuple(each for each in unknown if not self._steps.is_used(each))
 
     @property
     def validation(self) -> Validation:
-        """What a VALIDATION has found so far."""
+        """The findings of a VALIDATION so far."""
         return self._steps.comparison.found(self._tenure.steps)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._open().__await__()
 
     async def __aenter__(self) -> Self:
-        if self._phase is not _Phase.OPEN:  # as it is where it was awaited before
+        if self._phase != "open":  # it is, where it was awaited before
             await self._open()
-        self._phase = _Phase.ENTERED
+        self._phase = "entered"
         return self
 
     async def _open(self) -> Self:
-        if self._phase is not _Phase.NEW:
+        if self._phase != "new":
             raise ConfigurationError("an Execution is entered once; make another one to resume")
         if self._mode is ReplayMode.VALIDATION:
             await self._tenure.look()
         else:
             await self._tenure.begin(self._resume_from)
-        self._phase = _Phase.OPEN
+        self._phase = "open"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             await self.close()
         elif isinstance(error, Exception) and not consists_of(error, ExecutionPaused):
             await self.close(StateStatus.FAILED)
-        self._phase = _Phase.LEFT
+        self._phase = "left"
 
     async def close(self, status: StateStatus = StateStatus.COMPLETED) -> None:
         """Leave the execution, and record how it ended. Errors as `save_checkpoint`."""
         try:
             await self.save_checkpoint(status)
         finally:
-            self._phase = _Phase.LEFT
+            self._phase = "left"
 
     def should_skip_event(self, address: str) -> bool:
         """Return whether `run` would return the result on record. (Seed 003, section 4.)"""
@@ -234,53 +213,61 @@ class Execution:
         returns: Any = None,
         **kwargs: Any,
     ) -> T:
-        """Do a step once: call it and record what it gives, or return what is on record.
+        """Do a step once: call it and record its result, or return the result on record.
 
             flights = await run.run("search", search, "Oslo", limit=3)
 
-        What it gives may be made of pydantic models, dataclasses and whatever `foldlog.codec`
-        holds. Models need a type that is declared: what the step is annotated to return, or
-        `returns`. With `artifact=True` the result is an artifact, and so is one beyond 256 KiB.
-        What is on record is what the store's `redact=` makes of it.
-        A step that raised before is done again, and so is, in VALIDATION, every step.
+        A result may be made of pydantic models, dataclasses and what `foldlog.codec` holds.
+        Models need a declared type: the step's return annotation, or `returns`. With
+        `artifact=True` the result is an artifact, and so is one beyond 256 KiB. The store's
+        `redact=` is applied to what is recorded. A step that raised before is done again; in
+        VALIDATION, every step is.
 
         Args:
-            address: what the step is called, always the same: "plan", "plan::search::2". In one
-                run, every step has another.
-            args, kwargs: what the step is called with. For arguments that have the name of an
-                option of this method, bind them: `functools.partial(search, artifact=...)`.
+            address: the step's name, the same in every run: "plan", "plan::search::2". In one
+                run, every step has a different one.
+            args, kwargs: passed to the step. Bind arguments that have the name of an option of
+                this method: `functools.partial(search, artifact=...)`.
             event_type: an `EventType`, or a text of the caller's.
             repeatable: doing it twice does no harm, or it is made of steps that are themselves on
                 record: then it is done again if its outcome is unknown.
-            returns: the type of what it gives. None: as the step is annotated.
+            returns: the type of its result. None: as the step is annotated.
 
         Raises:
-            StepUnknown: it began before, and what it gave is not on record. It was not called.
+            StepUnknown: it began before, and its result is not on record. It was not called.
             ConfigurationError: a step of this address has run here before, or is under way; or
                 values of the declared type cannot be recorded; or the execution is not entered,
                 or was left. It was not called.
             InvalidId: the address is empty. It was not called.
             UnreadableResult: it is done and on record, and the declared type does not read it.
-            PayloadError: what it gave cannot be held. That is on record: see `StepUnknown`.
-            RedactionFailed: the store's `redact=` failed on what it gave, or raised: likewise.
+            PayloadError: its result cannot be held. That is on record: see `StepUnknown`.
+            RedactionFailed: the store's `redact=` failed on its result: likewise.
             AppendConflict: another owner has taken over. If it was called, nothing is on record.
             ResultMissing: the result on record was an artifact that is gone.
             AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`; if it was called,
                 its outcome is unknown. What it raises itself, after that is on record.
         """
-        with self._using(address):
-            recorded = await self._on_record(address)
-            decision = decide(recorded, self._mode, repeatable=repeatable)
+        checked_id(address, "address")
+        self._check_entered()
+        recorded = self._tenure.steps.get(address)
+        decision = decide(recorded, self._mode)
+        if recorded is not None and decision is Decision.REUSE:
+            declared = _declared(step, returns) if recorded.type else None
+            return cast(T, await self._steps.reuse(recorded, declared))
+        with self._steps.using(address):
+            if decision is Decision.UNKNOWN:
+                # This process may not know how its own append ended: ask the log.
+                recorded = await self._tenure.refreshed(address)
+                decision = decide(recorded, self._mode, repeatable=repeatable)
             if recorded is not None and decision is Decision.REUSE:
                 declared = _declared(step, returns) if recorded.type else None
-                result: T = await self._steps.replay(recorded, declared)
-                return result
+                return cast(T, await self._steps.replay(recorded, declared))
             if recorded is not None and decision is Decision.UNKNOWN:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
-            is_held_whole = artifact and self._artifacts.codec == "pickle"
-            declared = None if is_held_whole else _declared(step, returns)
+            is_opaque = artifact and self._steps.artifacts.codec == "pickle"
+            declared = None if is_opaque else _declared(step, returns)
             call = functools.partial(step, *args, **kwargs)
-            work = Work(address, str(event_type), artifact, is_held_whole, declared)
+            work = Work(address, str(event_type), artifact, is_opaque, declared)
             if self._mode is ReplayMode.VALIDATION:
                 return await self._steps.validate(work, recorded, call)
             return await self._steps.execute(work, call)
@@ -289,8 +276,8 @@ class Execution:
         """Return what the user answered at this address; until then, stop the execution here.
 
         Stopping is recorded, with a checkpoint and the status PAUSED, and raises ExecutionPaused.
-        Anybody may then call `StateBackend.answer`, and whoever takes the execution over, in this
-        process or another, comes here again and goes on.
+        Any process may then call `StateBackend.answer`. The next owner that takes the execution
+        over comes here again and goes on.
 
         Args:
             request: what is asked; a model is recorded as plain data.
@@ -300,7 +287,9 @@ class Execution:
             ExecutionPaused: there is no answer yet.
             PayloadError: the request cannot be held. Others as `run`.
         """
-        with self._using(address):
+        checked_id(address, "address")
+        self._check_entered()
+        with self._steps.using(address):
             if self._mode is ReplayMode.VALIDATION:
                 recorded = self._tenure.steps.get(address)
             else:
@@ -311,10 +300,10 @@ class Execution:
             return await self._steps.replay(recorded, declared)
 
     async def confirm(self, address: str, result: Any = None) -> None:
-        """Put on record that a step whose outcome was unknown has happened, and gave this.
+        """Record that a step whose outcome was unknown has happened, with its result.
 
         Args:
-            result: what it gave; a model, or its fields as plain data.
+            result: a model, or its fields as plain data.
 
         Raises:
             ConfigurationError: its outcome is not unknown, or is on record by now; or this is a
@@ -326,7 +315,7 @@ class Execution:
         await self._settle(address, Done(address, 0.0, _encoded(data, "result"), type=PLAIN_DATA))
 
     async def retract(self, address: str) -> None:
-        """Put on record that a step whose outcome was unknown has not happened: `run` does it.
+        """Record that a step whose outcome was unknown has not happened, so that `run` calls it.
 
         Errors as `confirm`.
         """
@@ -375,32 +364,20 @@ class Execution:
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
-            return self._artifacts.artifact_id(artifact)
-        artifact_id = await self._artifacts.add_artifact(artifact)
+            return self._steps.artifacts.artifact_id(artifact)
+        artifact_id = await self._steps.artifacts.add_artifact(artifact)
         # At once: the garbage collection may come before the next checkpoint.
         await self._tenure.refer(name, artifact_id)
-        if self._auto_checkpoint.applies_to("", is_artifact=True):
+        if self._steps.auto_checkpoint.applies_to("", is_artifact=True):
             await self.save_checkpoint()
         return artifact_id
 
     async def get_artifact(self, name: str) -> Any | None:
         """Return what was put under this name, or None. Errors as `load_artifact`."""
         artifact_id = self._tenure.snapshot.artifact_refs.get(name)
-        return None if artifact_id is None else await self._artifacts.load_artifact(artifact_id)
-
-    @contextmanager
-    def _using(self, address: str) -> Iterator[None]:
-        checked_id(address, "address")
-        self._check_entered()
-        with self._steps.using(address):
-            yield
-
-    async def _on_record(self, address: str) -> Step | None:
-        recorded = self._tenure.steps.get(address)
-        if decide(recorded, self._mode) is Decision.UNKNOWN:
-            # It may be this process that was not told how its own append ended.
-            return await self._tenure.refreshed(address)
-        return recorded
+        return (
+            None if artifact_id is None else await self._steps.artifacts.load_artifact(artifact_id)
+        )
 
     async def _asked(self, address: str, request: Any, before: Step | None) -> Step:
         """Stop here; or return the answer, if it has come in the meantime."""
@@ -424,7 +401,7 @@ class Execution:
         raise ExecutionPaused(self.state_id, address, request)
 
     async def _settle(self, address: str, said: Done | Retracted) -> None:
-        """Put on record what somebody says of a step whose outcome is unknown there, too."""
+        """Record the outcome of a step, if it is unknown on the log, too."""
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
             raise ConfigurationError("a VALIDATION records nothing: the execution is another's")
@@ -437,7 +414,7 @@ class Execution:
         raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
 
     def _check_entered(self) -> None:
-        if self._phase not in (_Phase.OPEN, _Phase.ENTERED):
+        if self._phase not in ("open", "entered"):
             raise ConfigurationError(
                 "an Execution is used within `async with`: before, it has no owner; "
                 "afterwards, how it ended is on record"
@@ -446,13 +423,6 @@ class Execution:
 
 def _declared(step: Callable[..., Any], returns: Any) -> TypeCodec[Any] | None:
     return type_codec(returned_type(step) if returns is None else returns)
-
-
-class _Phase(Enum):
-    NEW = "new"
-    OPEN = "open"
-    ENTERED = "entered"
-    LEFT = "left"
 
 
 def _encoded(data: Any, path: str) -> msgspec.Raw:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -168,6 +169,34 @@ class AutoCheckpointConfig(BaseModel):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutionEvent:
+    """A step that started, ended, waits, or was found on record (RECOVERED).
+
+    `execution_time` in seconds, 0 for a step that did not run now. `result` is the step's own
+    object unless `is_replayed`; `message` is that of the exception of a FAILED step. An event with
+    `skip_republish` is not published: those of replayed steps, except with REPUBLISH_ALL.
+    """
+
+    state_id: str
+    address: str
+    event_type: str
+    execution_status: ExecutionStatus
+    result: Any = None
+    message: str = ""
+    execution_time: float = 0.0
+    is_replayed: bool = False
+    skip_republish: bool = False
+
+
+class EventBus(Protocol):
+    """A listener of an execution. It is not stored: a resumed execution needs one again."""
+
+    def publish(self, event: ExecutionEvent) -> Awaitable[None] | None:
+        """Take an event, or return an awaitable that does. What it raises, the step raises."""
+        ...
+
+
 def _parsed(version: str) -> tuple[int, int] | None:
     parts = version.split(".")
     if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
@@ -188,7 +217,7 @@ def _events(snapshot: StateSnapshot) -> list[dict[str, Any]]:
 
 
 def _beyond(events: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events of which `others` has fewer, in order."""
+    """The events that occur more often than in `others`, in order."""
     left = Counter(codec.encode(event, "history.events") for event in others)
     beyond = []
     for event in events:

@@ -1,9 +1,9 @@
-"""What executions ask, and how it is answered: once."""
+"""Questions of executions, each answered once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -20,14 +20,12 @@ from foldlog.values import as_plain
 from foldlog_projections import states
 from foldlog_projections.states import Done, State, Step
 
-_waiting: Final = msgspec.msgpack.Decoder(states.Waiting)
-
 Agrees = Callable[[Step | None], bool]
-"""Whether the step as it stands takes the answer. What it raises, the caller gets."""
+"""Whether the step as it stands takes the answer; it may raise."""
 
 
 class Questions:
-    """Questions of executions, as the list of all that waits for a person knows them."""
+    """Where questions wait: a `Source` of the list of all that waits for a person."""
 
     def __init__(self, store: Primitives) -> None:
         self._store = store
@@ -66,10 +64,7 @@ class Questions:
         return Answered(ref.id, ref.kind, "answered")
 
     async def settle(self, state_id: str, address: str, value: Any, agrees: Agrees) -> bool:
-        """Answer what is asked there, if `agrees` says so; return whether it was.
-
-        Errors as `StateBackend.answer`.
-        """
+        """Answer the question if `agrees` says so; return whether it was answered."""
         redaction = StepRedaction(self._store.redaction, state_id)
         given = as_plain(value, "value")
         data = redaction.data("StateBackend.answer", states.DONE, address, result=given)
@@ -86,22 +81,27 @@ class Questions:
 
 
 def begun(
-    state_id: str, state: State, drafts: Sequence[Draft], session_id: str | None
+    state_id: str,
+    state: State,
+    records: Sequence[msgspec.Struct],
+    drafts: Sequence[Draft],
+    session_id: str | None,
 ) -> list[Draft]:
-    """What lists the questions that these drafts begin to ask, and takes off what they replace."""
+    """What lists the questions among these records, and takes off the list what they replace."""
     found = []
-    for draft in drafts:
-        if draft.type == states.WAITING:
-            asked = _waiting.decode(draft.payload)
-            step = state.steps.get(asked.address)
-            since = draft.ts if step is None else step.ts
-            if step is not None and step.phase == "waiting":
-                if not states.is_another_question(step, asked):
-                    continue
-                found.append(ended(_waits_as(state_id, step)))
-                since = draft.ts
-            ref = Ref.at(WaitingKind.QUESTION, since, state_id, asked.address)
-            found.append(began(ref, session_id))
+    for record, draft in zip(records, drafts, strict=True):
+        if not isinstance(record, states.Waiting):
+            continue
+        step = state.steps.get(record.address)
+        since = draft.ts if step is None else step.ts
+        if step is not None and step.phase == "waiting":
+            if not states.is_another_question(step, record):
+                continue
+            found.append(ended(_waits_as(state_id, step)))
+            since = draft.ts
+        found.append(
+            began(Ref.at(WaitingKind.QUESTION, since, state_id, record.address), session_id)
+        )
     return found
 
 

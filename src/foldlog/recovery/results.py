@@ -1,4 +1,4 @@
-"""What steps give, as data for the log, and back. No I/O."""
+"""Results of steps as data for the log, and back. No I/O."""
 
 from __future__ import annotations
 
@@ -12,30 +12,28 @@ from foldlog.values import TypeCodec, as_plain
 from foldlog_projections import states
 
 PLAIN_DATA: Final = "plain data"
-"""The type of a result that somebody else has given: of whichever type the step declares."""
+"""The type of a result given by `answer` or `confirm`: any type that the step declares."""
 
 MAX_MESSAGE: Final = 16 * 1024
 """Characters of an exception's message that are recorded, so that recording it cannot fail."""
 
 
 class Result(NamedTuple):
-    """What a step gave, as data that `foldlog.codec` holds.
+    """What a step returned, as data that `foldlog.codec` holds.
 
     `type` names the type that reads it back; "" if it comes back as it is. `fault` says why the
-    type that was declared does not read it; "" if it does.
+    declared type does not read it; "" if it does.
     """
 
     data: Any
     type: str = ""
     fault: str = ""
+    encoded: bytes | None = None
+    """The data as bytes, where it was encoded already."""
 
 
 def dump_result(value: Any, declared: TypeCodec[Any] | None) -> Result:
-    """Return what a step gave as data.
-
-    Raises:
-        PayloadError: nothing holds it.
-    """
+    """Return what a step returned as data. Raises PayloadError if nothing holds it."""
     fault = "no type is declared"
     if declared is not None:
         try:
@@ -43,19 +41,15 @@ def dump_result(value: Any, declared: TypeCodec[Any] | None) -> Result:
         except PayloadError:
             fault = f"the declared type, {declared.name:.80}, is another"
     try:
-        codec.encode(value, "result")
+        return Result(value, encoded=codec.encode(value, "result"))
     except PayloadError:
         return Result(as_plain(value, "result"), type(value).__name__, fault)
-    return Result(value)
 
 
 def load_result(data: Any, type: str, declared: TypeCodec[Any] | None) -> Any:
-    """Return a result of that type as the one that is declared.
+    """Return a result as the declared type. Raises ValueError if it is not of that type.
 
-    The class may have other fields by now. A class of another name has to keep all that is there.
-
-    Raises:
-        ValueError: no type is declared, or the data is not of it.
+    The class may have other fields by now. A class of another name must lose none of the data.
     """
     if declared is None:
         raise ValueError("no type is declared")
@@ -70,11 +64,7 @@ def load_result(data: Any, type: str, declared: TypeCodec[Any] | None) -> Any:
 
 
 class StepRedaction:
-    """What a store's `redact=` makes of the steps of one state, before any of it is encoded.
-
-    Addresses, event types and the types of exceptions are names, and stay. Each method raises
-    RedactionFailed.
-    """
+    """Redacts what is recorded of one state's steps. Each method raises RedactionFailed."""
 
     def __init__(self, redaction: Redaction, state_id: str) -> None:
         self._redaction = redaction
@@ -84,18 +74,20 @@ class StepRedaction:
         """Return one value, given by its name, as it may be saved."""
         return self._redaction.value(method, kind, self._about(address), **one)
 
-    def result(self, address: str, result: Result, declared: TypeCodec[Any] | None) -> Any:
-        """Return the data of a result as it may be saved: it stays of its declared type."""
+    def result(self, address: str, result: Result, declared: TypeCodec[Any] | None) -> Result:
+        """Return a result as it may be saved: its data stays of the declared type."""
+        if not self._redaction:
+            return result
         method = "Execution.run"
         data = self.data(method, states.DONE, address, result=result.data)
-        if self._redaction and declared is not None and result.type and not result.fault:
+        if declared is not None and result.type and not result.fault:
             try:
                 declared.load(data)
             except ValueError:
                 # Without its cause, which quotes the data.
                 reason = f"what it returned is no {declared.name:.80}"
                 raise RedactionFailed(states.DONE, method, reason) from None
-        return data
+        return result._replace(data=data, encoded=None)
 
     def message(self, address: str, error: Exception) -> str:
         """Return the message of an exception as it may be saved: its beginning, if it is long."""
@@ -109,7 +101,7 @@ class StepRedaction:
 
 
 def message_of(error: Exception) -> str:
-    """Return an exception's message, whatever its `__str__` does."""
+    """Return an exception's message, also where its `__str__` raises."""
     try:
         return str(error)
     except Exception as fault:  # noqa: BLE001 - it is the caller's code

@@ -20,7 +20,7 @@ from foldlog.store.redaction import Redaction
 from foldlog.subjects import checked_id
 from foldlog.values import as_plain
 from foldlog_projections import states
-from foldlog_projections.delta import difference, pieces
+from foldlog_projections.delta import cut, difference
 from foldlog_projections.statelist import Listed
 from foldlog_projections.states import Saved, State, Step
 
@@ -45,15 +45,11 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 @drafting("snapshot")
 def valued(snapshot: Any, redaction: Redaction, method: str) -> Value:
-    """Return a snapshot as a value, redacted. Another library's of the same shape will do.
-
-    What another library's snapshot has that cannot be held exactly, a path for instance, is held as
-    pydantic writes it in JSON: its own backends would do no more.
+    """Return a snapshot, of this library or another, as a redacted value.
 
     Raises:
-        PayloadError: it has not that shape, or a part cannot be held.
-        InvalidId: the state id is empty.
-        RedactionFailed: the hook failed, or what it returned is not of that shape.
+        PayloadError: it has another shape, or a part cannot be held. InvalidId: the id is empty.
+        RedactionFailed: the hook failed, or returned another shape.
     """
     if not isinstance(snapshot, StateSnapshot):
         snapshot = _adopted(as_plain(snapshot, "snapshot"))
@@ -92,23 +88,17 @@ def _redacted(dumped: Value, redaction: Redaction, method: str) -> Value:
 
 
 def native(value: Any, path: str) -> Any:
-    """Return a value in MessagePack's types.
-
-    Raises:
-        PayloadError: a part cannot be held; its `.path` begins with `path`.
-    """
+    """Return a value in MessagePack's types. Raises PayloadError for what cannot be held."""
     return _native.decode(codec.encode(value, path))
 
 
 def saving(state: State, value: Value) -> list[Draft]:
-    """What makes `value` the snapshot of a state: in pieces, if a lot has changed.
-
-    The history of an execution is what its steps say, and not saved a second time.
-    """
+    """The drafts that make `value` the snapshot of a state, without the history of its steps."""
     if state.epoch:
         value = _without_steps(state, value)
-    delta = difference(state.value, value)
-    parts = list(pieces(delta, _PIECE_BYTES)) if delta is not None else [[1, {}, []]]
+    delta = difference(state.value, value) or [1, {}, []]
+    encoded = _encode(delta)
+    parts = [delta] if len(encoded) <= _PIECE_BYTES else cut(encoded, _PIECE_BYTES)
     save = secrets.token_hex(8) if len(parts) > 1 else ""
     ts = _seconds(value["updated_at"])
     drafts = []
@@ -119,17 +109,13 @@ def saving(state: State, value: Value) -> list[Draft]:
 
 
 def listing(state: State, value: Value) -> Listed | None:
-    """How a state with that snapshot is listed; None if that stays as it is."""
+    """The list entry of a state with that snapshot; None if it is unchanged."""
     new = _listed(value)
     return new if state.value is None or _listed(state.value) != new else None
 
 
 def restored(state_id: str, state: State) -> StateSnapshot | None:
-    """Return the snapshot of a state, with what its steps say: a new object. None if there is none.
-
-    Raises:
-        LogCorrupt: what was saved is no snapshot.
-    """
+    """Return the snapshot of a state with the history of its steps, or None. Raises LogCorrupt."""
     if state.value is None:
         return None
     try:
@@ -140,7 +126,7 @@ def restored(state_id: str, state: State) -> StateSnapshot | None:
 
 
 def with_steps(snapshot: StateSnapshot, steps: Mapping[str, Step]) -> StateSnapshot:
-    """Return a snapshot with the history that its steps tell, and their artifacts."""
+    """Return a snapshot with the history of its steps, and their artifacts."""
     snapshot.execution_state["history"] = {"events": [event_of(each) for each in steps.values()]}
     snapshot.artifact_refs |= _artifacts_of(steps)
     return snapshot

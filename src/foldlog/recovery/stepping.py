@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar, Token
+from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -13,10 +15,21 @@ import msgspec
 from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError, RedactionFailed
 from foldlog.recovery.artifacts import ArtifactBackend
-from foldlog.recovery.errors import ExecutionPaused, ResultMissing, StepUnknown, UnreadableResult
-from foldlog.recovery.models import AutoCheckpointConfig, ExecutionStatus, ReplayMode, StateStatus
-from foldlog.recovery.publishing import EventBus, ExecutionEvent, publish
-from foldlog.recovery.replay import consists_of, finished, is_done
+from foldlog.recovery.errors import (
+    ExecutionPaused,
+    ResultMissing,
+    StepUnknown,
+    UnreadableResult,
+    consists_of,
+)
+from foldlog.recovery.models import (
+    AutoCheckpointConfig,
+    EventBus,
+    ExecutionEvent,
+    ExecutionStatus,
+    ReplayMode,
+    StateStatus,
+)
 from foldlog.recovery.results import (
     PLAIN_DATA,
     Result,
@@ -43,14 +56,62 @@ _within: ContextVar[_Used | None] = ContextVar("within", default=None)
 """What was used in the step that the caller is in."""
 
 
+class Decision(Enum):
+    """EXECUTE a step, REUSE its result, or refuse it because its outcome is UNKNOWN."""
+
+    EXECUTE = "execute"
+    REUSE = "reuse"
+    UNKNOWN = "unknown"
+
+
+def decide(step: Step | None, mode: ReplayMode, *, repeatable: bool = False) -> Decision:
+    """Return what happens to a step, given its record. A repeatable one is never UNKNOWN."""
+    if step is None or mode is ReplayMode.VALIDATION:
+        return Decision.EXECUTE
+    if step.phase == "done":
+        return Decision.REUSE
+    return Decision.UNKNOWN if is_unknown(step) and not repeatable else Decision.EXECUTE
+
+
+def is_done(step: Step | None) -> bool:
+    """Whether a step has happened and its result is on record."""
+    return step is not None and step.phase == "done"
+
+
+def is_unknown(step: Step | None) -> bool:
+    """Whether a step began, and its result is not on record."""
+    return step is not None and step.phase in ("intended", "unrecorded")
+
+
 class Work(NamedTuple):
-    """A step that is to be done. `is_held_whole`: the artifacts' codec takes any object."""
+    """A step to be done. `is_opaque`: the artifacts' codec takes any object, as pickle does."""
 
     address: str
     event_type: str
     artifact: bool
-    is_held_whole: bool
+    is_opaque: bool
     declared: TypeCodec[Any] | None
+
+
+class _Using:
+    """A block in which an address names one step; if it fails, the address is free again."""
+
+    __slots__ = ("_inner", "_outer", "_token", "_used")
+
+    def __init__(self, used: _Used, step: tuple[str, str]) -> None:
+        self._used = used
+        self._inner: _Used = {step}
+
+    def __enter__(self) -> None:
+        self._outer = _within.get()
+        self._token: Token[_Used | None] = _within.set(self._inner)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        _within.reset(self._token)
+        if kind is not None:
+            self._used -= self._inner  # also the steps within it
+        elif self._outer is not None:
+            self._outer |= self._inner
 
 
 class Stepping:
@@ -66,53 +127,42 @@ class Stepping:
     ) -> None:
         self.comparison: Final = Comparison()
         self._tenure = tenure
-        self._artifacts = artifacts
+        self.artifacts: Final = artifacts
+        self.mode: Final = mode
+        self.auto_checkpoint: Final = auto_checkpoint
         self._event_bus = event_bus
-        self._mode = mode
-        self._auto_checkpoint = auto_checkpoint
         self._used: _Used = set()
 
-    @contextmanager
-    def using(self, address: str) -> Iterator[None]:
-        """Have an address name one step: until it has failed, and what it consists of with it.
+    def using(self, address: str) -> _Using:
+        """Enter this around a step. Raises ConfigurationError if the address was used before."""
+        return _Using(self._used, self._claim(address))
 
-        Raises:
-            ConfigurationError: it names one already.
-        """
+    def is_used(self, address: str) -> bool:
+        """Whether a step of that address has run here, or is under way."""
+        return (self._tenure.state_id, address) in self._used
+
+    def _claim(self, address: str) -> tuple[str, str]:
         step = (self._tenure.state_id, address)
         if step in self._used:
             raise ConfigurationError(
                 f"a step {address!r:.80} has run in this execution, or is under way: give every "
                 "step an address of its own; get_event_result() reads a result again"
             )
-        outer, inner = _within.get(), {step}
         self._used.add(step)
-        token = _within.set(inner)
-        try:
-            yield
-        except BaseException:
-            self._used -= inner
-            raise
-        finally:
-            _within.reset(token)
-        if outer is not None:
-            outer |= inner
-
-    def is_used(self, address: str) -> bool:
-        """Whether a step of that address has run here, or is under way."""
-        return (self._tenure.state_id, address) in self._used
+        return step
 
     async def execute(self, work: Work, call: Call[T]) -> T:
         """Do a step. Errors as `Execution.run`."""
-        # 1. That it is about to happen. 2. Its effect. 3. What became of it. Whatever is cut
-        # short between the first and the last leaves a step whose outcome is unknown.
+        # 1. Record that it is about to happen. 2. Its effect. 3. Record the outcome. A step that
+        # is cut short between 1 and 3 has an unknown outcome.
         address = work.address
         await self._tenure.write(Intended(address, work.event_type))
-        try:
-            await self.publish(address, work.event_type, ExecutionStatus.STARTED)
-        except Exception:
-            await finished(self._tenure.write(Retracted(address)))  # it was not called
-            raise
+        if self._event_bus is not None:
+            try:
+                await self.publish(address, work.event_type, ExecutionStatus.STARTED)
+            except Exception:
+                await finished(self._tenure.write(Retracted(address)))  # it was not called
+                raise
         began = time.perf_counter()
         try:
             value = await call()
@@ -121,16 +171,17 @@ class Stepping:
             raise
         seconds = time.perf_counter() - began
         result = await finished(self._record(work, seconds, value))
-        completed = ExecutionStatus.COMPLETED
-        await self.publish(
-            address, work.event_type, completed, result=value, execution_time=seconds
-        )
+        if self._event_bus is not None:
+            completed = ExecutionStatus.COMPLETED
+            await self.publish(
+                address, work.event_type, completed, result=value, execution_time=seconds
+            )
         if result.fault:
             raise UnreadableResult(self._tenure.state_id, address, result.type, result.fault)
         return value
 
     async def validate(self, work: Work, recorded: Step | None, call: Call[T]) -> T:
-        """Call a step, and compare what becomes of it with what is on record."""
+        """Call a step, and compare its outcome with the one on record."""
         try:
             value = await call()
         except Exception as error:
@@ -145,34 +196,43 @@ class Stepping:
         self.comparison.gave(work.address, recorded, expected, self._result(work, value).data)
         return value
 
+    async def reuse(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
+        """As `replay`, of a step whose address names no other one from now on."""
+        step, outer = self._claim(recorded.address), _within.get()
+        try:
+            result = await self.replay(recorded, declared)
+        except BaseException:
+            self._used.discard(step)
+            raise
+        if outer is not None:
+            outer.add(step)
+        return result
+
     async def replay(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
-        """Return the result on record, and publish it where replays are.
+        """Return the result on record, and publish it with REPUBLISH_ALL.
 
         Raises:
             ResultMissing, UnreadableResult: see `Execution.run`. Others as `load_artifact`.
         """
         result = self.load(recorded, await self.data(recorded), declared)
-        await self.publish(
-            recorded.address,
-            recorded.event_type,
-            ExecutionStatus.RECOVERED,
-            result=result,
-            is_replayed=True,
-            skip_republish=self._mode is not ReplayMode.REPUBLISH_ALL,
-        )
+        if self.mode is ReplayMode.REPUBLISH_ALL:
+            status = ExecutionStatus.RECOVERED
+            await self.publish(
+                recorded.address, recorded.event_type, status, result=result, is_replayed=True
+            )
         return result
 
     async def data(self, recorded: Step) -> Any:
         """Return the result of a step as it is on record. Errors as `replay`."""
         if not recorded.artifact_id:
             return codec.decode(recorded.result)
-        data = await self._artifacts.load_artifact(recorded.artifact_id)
-        if data is None and not await self._artifacts.exists(recorded.artifact_id):
+        data = await self.artifacts.load_artifact(recorded.artifact_id)
+        if data is None and not await self.artifacts.exists(recorded.artifact_id):
             raise ResultMissing(self._tenure.state_id, recorded.address, recorded.artifact_id)
         return data
 
     def load(self, recorded: Step, data: Any, declared: TypeCodec[Any] | None) -> Any:
-        """Return a result as the type that is declared; as it is, if it needs none."""
+        """Return a result as the declared type; as it is, if it needs none."""
         if not recorded.type or (recorded.type == PLAIN_DATA and declared is None):
             return data
         try:
@@ -184,13 +244,16 @@ class Stepping:
     async def publish(
         self, address: str, event_type: str, status: ExecutionStatus, **fields: Any
     ) -> None:
-        """Tell the event bus of what is on record."""
-        event = ExecutionEvent(self._tenure.state_id, address, event_type, status, **fields)
-        await publish(self._event_bus, event)
+        """Send the event bus, if there is one, what is on record: at most once."""
+        if self._event_bus is not None:
+            event = ExecutionEvent(self._tenure.state_id, address, event_type, status, **fields)
+            taken = self._event_bus.publish(event)
+            if inspect.isawaitable(taken):
+                await taken
 
     async def _record_failure(self, work: Work, seconds: float, error: Exception) -> None:
         if consists_of(error, ExecutionPaused, StepUnknown):
-            # A step within stops the execution; it comes here again.
+            # A step within stops the execution, which runs this step again when it is resumed.
             await finished(self._tenure.write(Retracted(work.address)))
             return
         message = self._tenure.redaction.message(work.address, error)
@@ -213,26 +276,52 @@ class Stepping:
             await self._tenure.write(lost)
             raise
         is_artifact = bool(done.artifact_id)
-        if not self._auto_checkpoint.applies_to(work.event_type, is_artifact=is_artifact):
+        if not self.auto_checkpoint.applies_to(work.event_type, is_artifact=is_artifact):
             await self._tenure.write(done)
             return result
         try:
             await self._tenure.write(done, status=StateStatus.RUNNING)
         except (PayloadError, RedactionFailed):
-            # Of the storage: what the step gave is on record all the same.
+            # The storage cannot be saved: the step's result is recorded all the same.
             await self._tenure.write(done)
             raise
         return result
 
     def _result(self, work: Work, value: Any) -> Result:
-        """What a step gave, redacted."""
-        found = Result(value) if work.is_held_whole else dump_result(value, work.declared)
-        data = self._tenure.redaction.result(work.address, found, work.declared)
-        return found._replace(data=data)
+        """The result of a step, redacted."""
+        found = Result(value) if work.is_opaque else dump_result(value, work.declared)
+        return self._tenure.redaction.result(work.address, found, work.declared)
 
     async def _done(self, work: Work, seconds: float, result: Result) -> Done:
-        encoded = b"" if work.artifact else codec.encode(result.data, "result")
+        encoded = result.encoded or b""
+        if not encoded and not work.artifact:
+            encoded = codec.encode(result.data, "result")
         if work.artifact or len(encoded) > LARGE_RESULT:
-            artifact_id = await self._artifacts.add_artifact(result.data)
+            artifact_id = await self.artifacts.add_artifact(result.data)
             return Done(work.address, seconds, artifact_id=artifact_id, type=result.type)
         return Done(work.address, seconds, msgspec.Raw(encoded), type=result.type)
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must end: a cancellation meanwhile is raised afterwards.
+
+    For recording an effect that has happened. It takes no longer than the log's timeouts.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            result = await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception as failure:
+            if cancelled is None:
+                raise
+            cancelled.add_note(f"meanwhile: {failure!r}")
+            raise cancelled from None
+        else:
+            if cancelled is None:
+                return result
+            raise cancelled

@@ -1,4 +1,4 @@
-"""One owner's time with an execution: what it writes is appended, until another takes over."""
+"""One owner's tenure of an execution: it may write until another owner takes over."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from foldlog.envelope import Draft, Recorded
+from foldlog.envelope import Draft
 from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
 from foldlog.recovery.questions import begun
 from foldlog.recovery.results import StepRedaction
-from foldlog.recovery.snapshots import listing, native, now, restored, saving, valued
+from foldlog.recovery.snapshots import Value, listing, native, now, restored, saving, valued
 from foldlog.recovery.writing import Writing, read_state, write_state
 from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode
@@ -29,8 +29,7 @@ _CHECKPOINT: Final = "Execution.save_checkpoint"
 class Tenure:
     """An execution as its owner knows it.
 
-    `snapshot` is what the next checkpoint saves, `steps` what is on record. Both are the owner's
-    own.
+    `snapshot` is what the next checkpoint saves, `steps` what is on record: the owner's own copies.
     """
 
     def __init__(
@@ -63,13 +62,12 @@ class Tenure:
 
     @property
     def storage(self) -> dict[str, Any]:
-        """What the caller keeps in the snapshot."""
+        """The caller's data in the snapshot."""
         data: dict[str, Any] = self.snapshot.execution_state["storage"]["data"]
         return data
 
     async def begin(self, resume_from: str | None) -> None:
-        """Take the execution over, or begin it. With `resume_from`, that step and all after it
-        are void.
+        """Take the execution over, or begin it; with `resume_from`, void that step and all after.
 
         Raises:
             ConfigurationError: there is no such step; or the state's history is not of steps.
@@ -82,9 +80,13 @@ class Tenure:
                     f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
                 )
             self._adopt(state, head)
-            owned = Owned(state.epoch + 1, self._owner, secrets.token_hex(8))
-            drafts = _drafts(owned, *([] if resume_from is None else [Rewound(resume_from)]))
-            self._fold(drafts)
+            begins: list[msgspec.Struct] = [
+                Owned(state.epoch + 1, self._owner, secrets.token_hex(8))
+            ]
+            if resume_from is not None:
+                begins.append(Rewound(resume_from))
+            drafts = _drafts(*begins)
+            self._fold(begins, drafts)
             if self._metadata is not None:
                 self.snapshot.metadata = self._metadata.model_copy(deep=True)
             if self._version is not None:
@@ -96,22 +98,14 @@ class Tenure:
         await write_state(self._store, self.state_id, take_over, in_atomic="refuse")
 
     async def look(self) -> None:
-        """Look at the execution, and leave it to whoever has it.
-
-        Raises:
-            ConfigurationError: there is none. Others as `read_state`.
-        """
+        """Read the execution without taking it over; ConfigurationError if there is none."""
         state = await read_state(self._store, self.state_id)
         if not state.epoch:
             raise ConfigurationError(f"there is no execution {self.state_id!r:.80}")
         self._adopt(state, 0)
 
     async def refreshed(self, address: str) -> Step | None:
-        """Return a step as the log has it now: an append may have ended otherwise than was told,
-        and an answer comes from elsewhere.
-
-        Errors as `read_state`.
-        """
+        """Return a step as the log has it now: an append may have come through after all."""
         step = (await read_state(self._store, self.state_id)).steps.get(address)
         if step is not None:
             self._state.steps[address] = step
@@ -121,61 +115,56 @@ class Tenure:
         self,
         *records: msgspec.Struct,
         status: StateStatus | None = None,
-        when: Callable[[State], bool] = lambda state: True,
+        saved: Callable[[State], Value] | None = None,
+        when: Callable[[State], bool] | None = None,
     ) -> bool:
-        """Append records; with `status`, in the same moment a checkpoint. Returns True.
+        """Append records, and with `status` a checkpoint, in one moment. Returns True.
 
-        `when` is asked of what is on record at that moment; where it says no, nothing is appended
-        and this returns False.
+        Args:
+            status: of the checkpoint. A question is recorded with one.
+            saved: makes the snapshot to be saved of the state, where it is no checkpoint.
+            when: is asked of the state at that moment; where it returns False, nothing is appended
+                and this returns False.
 
         Raises:
             AppendConflict: another owner has taken over. Nothing was appended.
-            PayloadError: what is to be saved cannot be held. Nothing was appended.
-            RedactionFailed: the store's `redact=` failed on it. Nothing was appended.
+            PayloadError, RedactionFailed: the checkpoint cannot be saved. Nothing was appended.
             Others as `write_state`.
         """
         async with self._turn:
             drafts = _drafts(*records)
-            value = None if status is None else self._value(status)
+            checkpoint = None if status is None else self._value(status)
 
             def decide(state: State, head: int) -> Writing | None:
                 self._check_owner(state, head)
-                if not when(state):
+                if when is not None and not when(state):
                     return None
-                asked = begun(self.state_id, state, drafts, self._session_id)
+                value = checkpoint if saved is None else saved(state)
                 if value is None:
-                    return Writing(drafts, waiting=asked)
+                    return Writing(drafts)
+                asked = begun(self.state_id, state, records, drafts, self._session_id)
                 return Writing([*drafts, *saving(state, value)], listing(state, value), asked)
 
             written = await write_state(self._store, self.state_id, decide, in_atomic="refuse")
             if written:
-                self._fold(drafts)
+                self._fold(records, drafts)
             return written
 
     async def refer(self, name: str, artifact_id: str) -> None:
-        """Put on record, ahead of the next checkpoint, that the execution knows an artifact.
-
-        Errors as `write`.
-        """
+        """Put an artifact's name on record, ahead of the next checkpoint. Errors as `write`."""
         ref = native({name: artifact_id}, "artifact_refs")
-        async with self._turn:
-            self.snapshot.artifact_refs |= ref
+        self.snapshot.artifact_refs |= ref
 
-            def decide(state: State, head: int) -> Writing:
-                self._check_owner(state, head)
-                saved = cast(dict[str, Any], state.value)  # there is one since its owner began
-                refs = saved["artifact_refs"] | ref
-                return Writing(saving(state, {**saved, "updated_at": now(), "artifact_refs": refs}))
+        def saved(state: State) -> Value:
+            value = cast(Value, state.value)  # there is one since its owner began
+            return {**value, "updated_at": now(), "artifact_refs": value["artifact_refs"] | ref}
 
-            await write_state(self._store, self.state_id, decide, in_atomic="refuse")
+        await self.write(saved=saved)
 
-    def _fold(self, drafts: Iterable[Draft]) -> None:
+    def _fold(self, records: Iterable[msgspec.Struct], drafts: Iterable[Draft]) -> None:
         """Fold what is appended into the owner's own copy of the state."""
-        for each in drafts:
-            recorded = Recorded(
-                each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, now()
-            )
-            self._state = states.kind.apply(self._state, recorded)
+        for record, draft in zip(records, drafts, strict=True):
+            self._state = states.applied(self._state, record, draft.ts)
 
     def _adopt(self, state: State, head: int) -> None:
         snapshot = restored(self.state_id, State(state.value))
@@ -194,7 +183,7 @@ class Tenure:
         self._head = head
 
     def _new(self) -> StateSnapshot:
-        """What an execution begins with: at today's version, which is that of its code."""
+        """The snapshot of a new execution, at the version of this program."""
         return StateSnapshot(
             state_id=self.state_id,
             created_at=now(),
@@ -215,11 +204,7 @@ class Tenure:
 
 
 def _held(snapshot: StateSnapshot) -> StateSnapshot:
-    """A snapshot that an execution can go on with.
-
-    Raises:
-        ConfigurationError: its history is not made of steps, or its storage is none.
-    """
+    """A snapshot without its history, with storage; ConfigurationError for one of another shape."""
     inner = snapshot.execution_state
     history = inner.pop("history", None)
     storage = inner.setdefault("storage", {})

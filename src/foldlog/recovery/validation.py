@@ -1,4 +1,4 @@
-"""What a validation finds: results that are not those on record."""
+"""Comparing the results of steps with those on record."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Mismatch(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """What a validation has found so far. `compared` counts the steps executed and on record.
+    """The findings so far. `compared` counts the steps that were executed and are on record.
 
-    `unexpected` steps were executed and are not on record; `missing` ones have ended according to
-    the record and were not executed.
+    `unexpected` steps were executed and are not on record; `missing` steps have ended on record
+    and were not executed.
     """
 
     compared: int
@@ -45,7 +45,7 @@ class Comparison:
         self._unexpected: dict[str, None] = {}
 
     def gave(self, address: str, step: Step | None, expected: Any, data: Any) -> None:
-        """A step has given a result, as data; `expected` is that on record, if it is done there."""
+        """Compare a result, as data, with the one on record."""
         actual = codec.decode(codec.encode(data, "result"))
         if step is not None and step.phase == "failed":
             self._compare(address, step, "error", _error(step), ABSENT)
@@ -53,13 +53,13 @@ class Comparison:
             self._compare(address, step, "result", expected, actual)
 
     def raised(self, address: str, step: Step | None, kind: str, message: str) -> None:
-        """A step has raised an exception of that kind."""
+        """Compare an exception with the outcome on record."""
         is_failed = step is not None and step.phase == "failed"
         expected = _error(step) if step is not None and is_failed else ABSENT
         self._compare(address, step, "error", expected, f"{kind}: {message}")
 
     def found(self, steps: Mapping[str, Step]) -> Validation:
-        """What was found so far; `steps` are those on record."""
+        """The findings so far; `steps` are those on record."""
         missing = (s.address for s in steps.values() if _has_ended(s))
         return Validation(
             compared=len(self._compared),

@@ -29,42 +29,34 @@ class Writing(NamedTuple):
 
 Decide = Callable[[State, int], Writing | None]
 """Given a state and the sequence at which it ends: what to append. No I/O; it changes nothing of
-the state and keeps nothing of it. What it raises, the writer gets.
+the state and keeps nothing of it.
 """
 
 
 async def read_state(store: Primitives, state_id: str) -> State:
-    """Return a state as of now. Use it before the next await; never change it.
-
-    Raises:
-        InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
-    """
+    """Return a state as of now. Use it before the next await; never change it."""
     return (await store.read(states.kind, state_id, consistency="strong")).state
 
 
 async def write_state(
     store: Primitives, state_id: str, decide: Decide, *, in_atomic: InAtomic = "stage"
 ) -> bool:
-    """Append what `decide` says, and return whether it said anything.
+    """Append what `decide` says, and return whether it said anything. Errors as `Store.decide`.
 
-    State and list change in the same moment; `in_atomic` says when, inside `store.atomic()`.
-
-    Raises:
-        InvalidId: the id is empty. ConfigurationError: it is refused inside `atomic()`.
-        AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+    State and lists change in the same moment; `in_atomic` says when, inside `store.atomic()`.
     """
     key = states.kind(state_id)
-    shard = store.subject(states.kind, state_id).shard
-    index = _list_on(store, shard)
 
     def decision(at: At) -> dict[Key[Any], Decided]:
         writing = decide(at.folded.state, at.head)
         if writing is None:
             return {}
         decided: dict[Key[Any], Decided] = {key: Decided(writing.drafts)}
-        if writing.listed is not None:
-            decided[index] = Decided([encode(statelist.kind, writing.listed)])
-        if writing.waiting:
+        if writing.listed is not None or writing.waiting:
+            shard = store.subject(states.kind, state_id).shard
+            if writing.listed is not None:
+                listed = encode(statelist.kind, writing.listed)
+                decided[_list_on(store, shard)] = Decided([listed])
             decided[list_key(store, shard)] = Decided(writing.waiting)
         return decided
 
@@ -72,7 +64,7 @@ async def write_state(
 
 
 async def listed_states(store: Primitives) -> list[Listed]:
-    """Return all states with what they are found by, as of now. Errors as `read_state`."""
+    """Return all states with what they are found by, as of now."""
     lists = [_list_on(store, shard) for shard in range(store.forked_log.namespace.shards)]
     states_by_id = await store.views(lists, consistency="strong")
     return [listed for each in states_by_id for listed in each.values()]

@@ -105,11 +105,7 @@ class Effect:
 
 
 def checked_effect(effect: AnyEffect) -> AnyEffect:
-    """Return an effect as it is.
-
-    Raises:
-        PayloadError: it is none.
-    """
+    """Return an effect as it is, or raise PayloadError if it is none."""
     if type(effect) not in _TYPES:
         raise PayloadError("effect", f"{effect!r:.80} is no effect on memory")
     checked_scope(effect.scope)

@@ -10,14 +10,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, TypeVar
 
+import msgspec
+
+from foldlog.envelope import unpack
 from foldlog.errors import FoldlogError
 from foldlog.log.port import Stored
 from foldlog.scoped import records, texts
 from foldlog.scoped.index import Index
 from foldlog.scoped.indexes import on
-from foldlog.scoped.keys import Keys, decoded
+from foldlog.scoped.keys import Keys
 from foldlog.scoped.scope import Scope
-from foldlog.scoped.text import text_of
 from foldlog.scoped.texts import Document
 
 T = TypeVar("T")
@@ -29,7 +31,10 @@ _ASKED: Final = 64
 """So many keys lacking, or fewer, are asked for one by one whatever their scope holds."""
 
 _BATCH: Final = 4 * 1024 * 1024
-"""Characters of text that are taken in at once: large batches make few pieces to merge."""
+_DOCUMENTS: Final = 6000
+"""Characters of text, or documents, that are taken in at once: large batches make few pieces to
+merge.
+"""
 
 _AT_ONCE: Final = 64
 """Keys that are asked for side by side."""
@@ -54,7 +59,8 @@ async def fill(
             on_progress(total - len(left), total)
 
     if total > _ASKED:
-        async with aclosing(_ahead(_batches(keys, scope, left.copy()))) as batches:
+        wanted = {version: key for key, version in left.items()}
+        async with aclosing(_ahead(_batches(keys, scope, wanted))) as batches:
             async for batch in batches:
                 await on(index, texts.take, batch)
                 for each in batch:
@@ -73,7 +79,7 @@ async def fill(
 async def _batches(
     keys: Keys, scope: Scope, wanted: dict[str, str]
 ) -> AsyncGenerator[list[Document]]:
-    """Yield what a walk through a scope brings of wanted versions, and take it off the wanted.
+    """Yield what a walk through a scope brings of wanted keys, by version, and take it off those.
 
     Values that stand elsewhere are left: a page can lead to more of them than memory holds.
     """
@@ -82,10 +88,10 @@ async def _batches(
         async for page in pages:
             found = await asyncio.to_thread(_decoded, page, wanted)
             for each in found:
-                del wanted[each.key]
+                wanted.pop(each.version, None)
                 size += len(each.body)
             batch += found
-            if size >= _BATCH:
+            if size >= _BATCH or len(batch) >= _DOCUMENTS:
                 yield batch
                 batch, size = [], 0
             if not wanted:
@@ -117,7 +123,7 @@ async def _documents(keys: Keys, scope: Scope, asked: list[str]) -> list[Documen
     async def fetch(key: str) -> None:
         held, payload = await keys.present(scope, key)
         if held is not None:
-            found.append(Document(key, held.version, text_of(decoded(payload, held))))
+            found.append(Document.of(key, held.version, records.decoded(payload, held)))
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -129,14 +135,20 @@ async def _documents(keys: Keys, scope: Scope, asked: list[str]) -> list[Documen
 
 
 def _decoded(page: list[Stored], wanted: Mapping[str, str]) -> list[Document]:
-    """On a thread: the texts of what is wanted of a page."""
-    documents: dict[str, Document] = {}
-    for key, envelope in filter(None, map(records.hinted, page)):
-        if wanted.get(key) == envelope.id:
+    """On a thread: the texts of what is wanted of a page, keys by version."""
+    documents: list[Document] = []
+    for stored in page:
+        try:
+            envelope = unpack(stored.data, stored.seq, stored.time)[-1]
+        except msgspec.MsgspecError:
+            continue  # a hint alone is nothing to fail on: the key is asked for by itself
+        key = wanted.get(envelope.id)
+        if key is not None:
             held = records.read(envelope)
-            if held.written is None or not held.written.blob:
-                documents[key] = Document(key, held.version, text_of(records.value(held)))
-    return list(documents.values())
+            if held.written is not None and not held.written.blob:
+                value = records.decoded(held.written.value, held)
+                documents.append(Document.of(key, held.version, value))
+    return documents
 
 
 def _first(errors: BaseExceptionGroup[FoldlogError]) -> BaseException:

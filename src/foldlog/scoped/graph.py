@@ -15,10 +15,7 @@ DECAY: Final = 0.5
 
 
 def reach(edges: Edges, from_key: str, relation: str | None, max_depth: int) -> dict[str, int]:
-    """The keys that links lead to, breadth first, each with the number of steps to it.
-
-    Where a walk leads back, it ends.
-    """
+    """The keys that links lead to, breadth first, each with the number of steps to it."""
     depths = {from_key: 0}
     level = [from_key]
     for depth in range(1, max_depth + 1):

@@ -13,23 +13,30 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from foldlog.envelope import CLEARED, FORKED, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record
+from foldlog.store.scopes import key_of
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections import scopes
-from foldlog_projections.scopes import Deleted, Linked, Written
+from foldlog_projections import scoped
+from foldlog_projections.scoped import OWN, Linked, Written
 
-FORMAT: Final = 3
+FORMAT: Final = 5
 """Grows with every change of what is in an index; one of another format is made anew."""
 
+_LISTED_OFTEN: Final = 4
+"""Lists after which the keys are in memory: some 80 bytes for each."""
+
+_ENTRIES: Final = 10_000
+_LARGE_FOLD: Final = 256
 _LOCK_SECONDS: Final = 10.0
 _CACHE_KIB: Final = 8 * 1024
 
@@ -57,13 +64,14 @@ CREATE VIRTUAL TABLE texts USING fts5(
     tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO texts (texts, rank) VALUES ('automerge', 0);
+INSERT INTO texts (texts, rank) VALUES ('crisismerge', 64);
 INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432);
 CREATE TABLE vectors (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL, model TEXT NOT NULL,
     version TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (id, model)
 )
 """
-"""FTS5 gathers up to 32 MB before it writes, and merges what it wrote only where 16 pieces are of
+"""FTS5 gathers up to 32 MB before it writes, and merges what it wrote only where 64 pieces are of
 one size: a large scope is taken in twice as fast, and searched as fast."""
 
 _NAMES: Final = ("entries", "links", "newest", "synced", "texts", "vectors")
@@ -72,6 +80,7 @@ _NEWEST: Final = """
 INSERT INTO newest VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET n = excluded.n WHERE excluded.n > n
 """
+_FORGET: Final = "DELETE FROM newest WHERE replaced = ?"
 _WRITE: Final = """
 INSERT INTO entries (key, version, ordinal, expires_at, tier, lifetime, kind, salience)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -128,16 +137,70 @@ class Synced(NamedTuple):
     changes: int = 0
 
 
+class Known:
+    """What an index has in memory of its rows, as of `at`, for reads that come again and again:
+    the keys, sorted, once they were listed often, and the entries that were read last.
+
+    Until `first_end` nothing of it is over.
+    """
+
+    def __init__(self, at: Synced, first_end: float) -> None:
+        self.at = at
+        self.first_end = first_end
+        self.names: list[str] | None = None
+        self.entries: dict[str, Entry] = {}
+        self._lists = 0
+
+    def listed(self, load: Callable[[], list[str]]) -> None:
+        """Take note that keys were listed; `load` gives all of them."""
+        self._lists += 1
+        if self._lists == _LISTED_OFTEN:
+            self.names = load()
+
+    def read(self, key: str, entry: Entry) -> None:
+        """Take note of what a key has."""
+        if len(self.entries) >= _ENTRIES:
+            self.entries.clear()
+        self.entries[key] = entry
+
+    def changed(self, key: str, *, is_there: bool) -> None:
+        """Take note that a key was written or dropped."""
+        self.entries.pop(key, None)
+        if self.names is None:
+            return
+        at = bisect_left(self.names, key)
+        is_known = self.names[at : at + 1] == [key]
+        if is_there and not is_known:
+            self.names.insert(at, key)
+        elif is_known and not is_there:
+            del self.names[at]
+
+    def keys(self, now: float, prefix: str) -> list[str] | None:
+        """The keys that begin with `prefix`; None if they are not here."""
+        if self.names is None or now >= self.first_end:
+            return None
+        bounds = _range(prefix)
+        after = bounds["after"]
+        end = bisect_left(self.names, after) if isinstance(after, str) else len(self.names)
+        return self.names[bisect_left(self.names, prefix) : end]
+
+    def entry(self, now: float, key: str) -> Entry | None:
+        """What a key has; None if that is not here."""
+        return self.entries.get(key) if now < self.first_end else None
+
+
 class Index:
     """One scope's index, in a file or, without a path, in memory. Who uses it holds its `lock`.
 
-    `matrices` are its vectors in memory, by model. Every method may raise sqlite3.Error.
+    `matrices` are its vectors in memory, by model; `known` is what else is. Every method may raise
+    sqlite3.Error.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.lock = threading.Lock()
         self.path = path
         self.matrices: dict[str, Any] = {}
+        self.known = Known(Synced(), math.inf)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.database = sqlite3.connect(
@@ -168,11 +231,7 @@ class Index:
             self._reset()
 
     def wipe(self) -> None:
-        """Hold nothing any more, and leave nothing of it in the file.
-
-        Raises:
-            sqlite3.OperationalError: somebody reads what it held; it may still be on disk.
-        """
+        """Hold nothing any more, and leave nothing of it in the file, unless somebody reads it."""
         self.reset()
         self.database.execute("VACUUM")
         (is_busy, *_) = self.one("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -189,30 +248,31 @@ class Index:
         return Synced(*found) if found else Synced()
 
     def fold(self, records: Sequence[Record], since: Synced) -> Synced | None:
-        """Fold records that follow `since`; None if the index has gone on from there meanwhile.
+        """Fold records that follow `since`, all or none, and return how far the index goes then.
 
-        Returns how far the index goes then.
-
-        Raises:
-            LogCorrupt: a record cannot be read. Nothing of these records was folded.
+        None if it has gone on from there meanwhile.
         """
         with self.transaction():
             if self.synced() != since:
                 self.matrices.clear()  # it may have been emptied
                 return None
-            folding = _Folding(self.database, since.changes)
+            if self.known.at != since or len(records) > _LARGE_FOLD:
+                self.known = Known(since, math.inf)
+            folding = _Folding(self.database, since.changes, self.known)
             for record in records:
                 if record.seq > since.seq:
                     for envelope in record.envelopes:
-                        if envelope.type == CLEARED:
+                        key = key_of(record.subject, envelope)
+                        if envelope.type == CLEARED and key == OWN:
                             self._reset()
-                            folding = _Folding(self.database, 0)
+                            folding = _Folding(self.database, 0, self.known)
                         elif envelope.type != FORKED:
-                            folding.apply(envelope)
+                            folding.apply(key, envelope)
             last = records[-1].envelopes[-1]
             synced = Synced(last.seq, last.id, folding.count)
             self.database.execute("DELETE FROM synced")
             self.database.execute("INSERT INTO synced VALUES (?, ?, ?)", synced)
+            self.known.at, self.known.first_end = synced, folding.next_end
         return synced
 
     # --- reading ----------------------------------------------------------------------------------
@@ -221,6 +281,7 @@ class Index:
         """The keys that begin with `prefix`, sorted by code points; `now` in Unix seconds."""
         query = f"SELECT key FROM entries WHERE {_RANGE} AND {_LIVING} ORDER BY key"
         rows = self.database.execute(query, {**_range(prefix), "now": now})
+        self._current_known().listed(self._all_keys)
         return [key for (key,) in rows]
 
     def present(self, now: float, prefix: str) -> tuple[Synced, list[tuple[str, str]]]:
@@ -235,8 +296,11 @@ class Index:
         """What a key has, or None."""
         hints = "version, tier, lifetime, kind, salience"
         query = f"SELECT {hints} FROM entries WHERE key = :key AND {_LIVING}"
-        row = self.database.execute(query, {"key": key, "now": now}).fetchone()
-        return Entry(*row) if row else None
+        row = self.one(query, {"key": key, "now": now})
+        if row is None:
+            return None
+        self._current_known().read(key, entry := Entry(*row))
+        return entry
 
     def of_session(self, now: float) -> dict[str, str]:
         """The keys that were written for a session only, with their versions."""
@@ -254,18 +318,19 @@ class Index:
 
     # --- SQLite -----------------------------------------------------------------------------------
 
-    def one(self, query: str, values: Sequence[Any] = ()) -> Any:
+    def one(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """The first row, or None."""
         rows = self.database.execute(query, values).fetchall()
         return rows[0] if rows else None
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Change the database: all or nothing."""
-        self.database.execute("BEGIN IMMEDIATE")
+    def transaction(self, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE") -> Iterator[None]:
+        """Change the database, all or nothing; DEFERRED: read it as it is at one moment."""
+        self.database.execute(f"BEGIN {kind}")
         try:
             yield
         except BaseException:
+            self.known = Known(Synced(), math.inf)
             self.database.execute("ROLLBACK")
             raise
         self.database.execute("COMMIT")
@@ -284,8 +349,19 @@ class Index:
         for statement in _TABLES.split(";"):
             self.database.execute(statement)
 
+    def _current_known(self) -> Known:
+        """What is in memory, unless others have gone on with the file since."""
+        synced = self.synced()
+        if self.known.at != synced:
+            self.known = Known(synced, _first_end(self.database))
+        return self.known
+
+    def _all_keys(self) -> list[str]:
+        return [key for (key,) in self.database.execute("SELECT key FROM entries ORDER BY key")]
+
     def _reset(self) -> None:
         self.matrices.clear()
+        self.known = Known(Synced(), math.inf)
         for name in _NAMES:
             self.database.execute(f"DROP TABLE {name}")
         self._make_tables()
@@ -298,70 +374,76 @@ class _Folding:
     that comes a second time has no effect.
     """
 
-    def __init__(self, database: sqlite3.Connection, count: int) -> None:
+    def __init__(self, database: sqlite3.Connection, count: int, known: Known) -> None:
         self._database = database
+        self._known = known
         self.count = count
-        self._next_end = self._first_end()
+        self.next_end = _first_end(database)
 
-    def apply(self, envelope: Recorded) -> None:
+    def apply(self, key: str, envelope: Recorded) -> None:
         """Fold one change in, after the keys whose time was over when the log recorded it."""
-        record = _decoded(envelope)
+        is_gone = envelope.type in (CLEARED, scoped.DELETED)
+        record = None if is_gone else _decoded(envelope)
         now = envelope.recorded_at
         self.count += 1
-        if self._next_end <= now:
+        if self.next_end <= now:
             self._end(now)
-        if envelope.writer:
-            replaced = _encode(record.key if isinstance(record, Written | Deleted) else record[:3])
-            newest = (replaced, envelope.writer, envelope.n)
+        if envelope.type != CLEARED and envelope.writer:
+            replaced = _edge(record) if isinstance(record, Linked) else key
+            newest = (_encode(replaced), envelope.writer, envelope.n)
             if not self._database.execute(_NEWEST, newest).rowcount:
                 return
         match record:
-            case Written():
-                self._write(record, envelope.id, now)
-            case Deleted(key):
+            case None:
                 self._drop(key)
-            case (*edge, metadata) if envelope.type == scopes.LINKED:
-                self._database.execute(_LINK, (*edge, metadata))
-            case (*edge, _):
-                self._database.execute(_UNLINK, edge)
+                if envelope.type == CLEARED:
+                    self._database.execute(_FORGET, (_encode(key),))
+            case Written():
+                self._write(key, record, envelope.id, now)
+            case Linked() if envelope.type == scoped.LINKED:
+                self._database.execute(_LINK, (*_edge(record), bytes(record.metadata)))
+            case Linked():
+                self._database.execute(_UNLINK, _edge(record))
 
-    def _write(self, written: Written, version: str, now: float) -> None:
+    def _write(self, key: str, written: Written, version: str, now: float) -> None:
         ends = now + written.ttl / 1000 if written.ttl >= 0 else 0.0
         if ends:
-            self._next_end = min(self._next_end, ends)
+            self.next_end = min(self.next_end, ends)
         hints = written.tier, written.lifetime, written.content_kind, written.salience
-        self._database.execute(_WRITE, (written.key, version, self.count, ends, *hints))
+        self._database.execute(_WRITE, (key, version, self.count, ends, *hints))
+        self._known.changed(key, is_there=True)
 
     def _drop(self, key: str) -> None:
         found = self._database.execute("SELECT id FROM entries WHERE key = ?", (key,)).fetchone()
-        for statement in _DROP if found else ():
-            self._database.execute(statement, {"id": found[0], "key": key})
+        if found:
+            for statement in _DROP:
+                self._database.execute(statement, {"id": found[0], "key": key})
+            self._known.changed(key, is_there=False)
 
     def _end(self, now: float) -> None:
         over = "SELECT key FROM entries WHERE expires_at > 0 AND expires_at <= ?"
         for (key,) in self._database.execute(over, (now,)).fetchall():
             self._drop(key)
-        self._next_end = self._first_end()
+        self.next_end = _first_end(self._database)
 
-    def _first_end(self) -> float:
-        [(first,)] = self._database.execute(
-            "SELECT min(expires_at) FROM entries WHERE expires_at > 0"
-        )
-        return math.inf if first is None else first
+
+def _first_end(database: sqlite3.Connection) -> float:
+    [(first,)] = database.execute("SELECT min(expires_at) FROM entries WHERE expires_at > 0")
+    return math.inf if first is None else first
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def _decoded(envelope: Recorded) -> Any:
-    """The record of a change; of a link, its ends, its relation and its metadata."""
     try:
-        record = scopes.kind.decode(UPCASTERS.bring_up(envelope))
+        return scoped.kind.decode(UPCASTERS.bring_up(envelope))
     except msgspec.MsgspecError as error:
-        raise LogCorrupt(scopes.kind.name, envelope.seq, str(error)) from error
-    if isinstance(record, Linked):
-        return record.from_key, record.to_key, record.relation, bytes(record.metadata)
-    return record
+        raise LogCorrupt(scoped.kind.name, envelope.seq, str(error)) from error
+
+
+def _edge(link: Linked) -> tuple[str, str, str]:
+    return link.from_key, link.to_key, link.relation
 
 
 def _range(prefix: str) -> dict[str, str | bytes]:
@@ -375,12 +457,7 @@ def _range(prefix: str) -> dict[str, str | bytes]:
 
 
 def wipe(path: Path) -> None:
-    """Have an index's file hold nothing. Unlike `remove` it takes no file from under others who
-    have it open, and would go on with it.
-
-    Raises:
-        sqlite3.Error: it could not be had, or is damaged.
-    """
+    """Have an index's file hold nothing, also for others who have it open and go on with it."""
     index = Index(path)
     try:
         index.wipe()

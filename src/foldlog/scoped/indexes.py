@@ -1,9 +1,9 @@
 """The indexes of a store's scopes: opened, brought up to date from the log, and let go of.
 
-A scope's last change tells how far its index has to go: that is in memory, and pushes keep it
-current, so that an index which goes as far answers without asking the log. Otherwise the log is
-read from where the index ends. It proves itself by the change that stands there; if another one
-does, the scope was cleared, or the index is of another log, and it is folded anew.
+An open index hears of what is pushed to its scope and of what this process appends, so that it
+answers without asking the log while there is no news. Otherwise the log is read from where the
+index ends. It proves itself by the change that stands there; if another one does, the scope was
+cleared, or the index is of another log, and it is folded anew.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ import asyncio
 import hashlib
 import logging
 import sqlite3
+import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from foldlog.errors import FoldlogError, StoreClosed
-from foldlog.log.port import Record
+from foldlog.log.port import Unfollow
 from foldlog.scoped.errors import SearchFailed
-from foldlog.scoped.index import Index, Synced, remove, wipe
+from foldlog.scoped.index import Index, Known, Synced, remove, wipe
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.primitives import Primitives
-from foldlog.views import Consistency
-from foldlog_projections import scopes
+from foldlog.subjects import Branch, Subject
+from foldlog.views import Consistency, views
+from foldlog_projections import scoped
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,14 +53,35 @@ The extended codes, of which FTS5 has one of its own, have them in their last by
 _log: Final = logging.getLogger("foldlog")
 
 
-class _Opened(NamedTuple):
-    """An open index, and how far it went when it was last looked at. `is_proven`: it is of this
-    log.
-    """
+class _Opened:
+    """An open index, and how far it went when it was last looked at."""
 
-    at_hand: Index
-    reached: Synced
-    is_proven: bool = True
+    def __init__(self, index: Index, reached: Synced) -> None:
+        self.index = index
+        self.reached = reached
+        self.unfollow: Unfollow | None = None
+        self.heard = 0  # how often there was news
+        self._looked, self._looked_at, self._epoch = -1, 0.0, -1
+
+    def hear(self, seq: int | None) -> None:
+        """Take note of a change at a sequence; None: there may be one."""
+        if seq is None or seq > self.reached.seq:
+            self.heard += 1
+
+    def looked(self, heard: int, at: float, epoch: int) -> None:
+        """Take note that it went as far as the log did at a time, by `time.monotonic()`."""
+        self._looked, self._looked_at, self._epoch = heard, at, epoch
+
+    def is_proven(self, epoch: int) -> bool:
+        """Whether it was found to be of the log as that is in this epoch."""
+        return epoch == self._epoch
+
+    def is_current(self, consistency: Consistency, epoch: int) -> bool:
+        """Whether it answers reads of that consistency as it is."""
+        if consistency in ("strong", "linearizable") or not self.is_proven(epoch):
+            return False
+        is_trusted = time.monotonic() - self._looked_at < views.TRUST_SECONDS
+        return is_trusted and (consistency == "eventual" or self._looked == self.heard)
 
 
 class Indexes:
@@ -78,10 +101,32 @@ class Indexes:
         self._written: Counter[Scope] = Counter()
         self._keeping_up: set[asyncio.Task[None]] = set()
         self._closed = False
+        store.hot_views.on_append.append(self._appended)
 
     def is_open(self, scope: Scope) -> bool:
         """Whether a scope's index is at hand."""
         return scope in self._open
+
+    def recall(
+        self, scope: Scope, consistency: Consistency, look: Callable[[Known, float], T | None]
+    ) -> T | None:
+        """Return what a function finds in an index's memory now, given the time in Unix seconds.
+
+        None also where that does not answer reads of that consistency as it is: ask.
+        """
+        opened = self._open.get(checked_scope(scope))
+        if opened is None or not opened.is_current(consistency, self._store.forked_log.epoch):
+            return None
+        if not opened.index.lock.acquire(blocking=False):
+            return None
+        try:
+            known = opened.index.known
+            if known.at != opened.reached:
+                return None
+            self._open.move_to_end(scope)
+            return look(known, self._store.now())
+        finally:
+            opened.index.lock.release()
 
     async def ask(
         self,
@@ -91,18 +136,14 @@ class Indexes:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call a function, on a thread, on a scope's index as of now, and the time in Unix seconds.
-
-        Raises:
-            LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
-            SearchFailed: the index cannot be kept.
-        """
+        """Call a function on a thread, with a scope's index as of now and the Unix time."""
         checked_scope(scope)
 
         async def asked() -> T:
             async with self.turn(scope):
                 index = await self.current(scope, consistency)
-                return await on(index, function, self._store.now(), *args, **kwargs)
+                now = self._store.now()
+                return await on(index, seen_at_once(function), now, *args, **kwargs)
 
         return await self.mended(scope, asked)
 
@@ -133,30 +174,32 @@ class Indexes:
     async def current(
         self, scope: Scope, consistency: Consistency, *, is_kept: bool = False
     ) -> Index:
-        """Return a scope's index, brought up to date. Hold its turn.
-
-        Args:
-            is_kept: in a file, if there is a place for files.
-        """
+        """Return a scope's index, up to date; `is_kept`: in a file, if anywhere. Hold its turn."""
         if self._closed and scope not in self._open:
             raise StoreClosed
-        name = scope.subject_key
-        folded, head = await self._store.read_stored_at(scopes.kind, name, consistency=consistency)
-        last = "" if folded.state is None else folded.state.id
+        views.check_consistency(consistency)
+        log = self._store.forked_log
+        branch = log.namespace.branch(scoped.kind.name, scope.subject_key)
         opened = self._open.get(scope)
-        if opened is not None and is_kept and opened.at_hand.path is None and self._place:
+        if opened is not None and is_kept and opened.index.path is None and self._place:
             await self._close(scope)
             opened = None
         if opened is None:
             opened = self._open[scope] = await asyncio.to_thread(self._opened, scope, is_kept)
         self._open.move_to_end(scope)
-        index, reached, is_proven = opened
-        if reached.seq != head or not (is_proven or reached.id == last):
-            reached = await self._read_on(scope, index)
-        self._open[scope] = _Opened(index, reached)
-        if self._is_outgrown(index, reached):
+        if opened.unfollow is None:
+            hear = opened.hear
+            opened.unfollow = await log.follow(branch, lambda record: hear(record.seq))
+        if consistency == "linearizable":
+            await log.barrier(branch.shard)
+        is_past = self._store.past is not None and opened.is_proven(log.epoch)
+        if not (is_past or opened.is_current(consistency, log.epoch)):
+            heard, at, epoch = opened.heard, time.monotonic(), log.epoch
+            opened.reached = await self._read_on(branch, opened, strong=consistency != "eventual")
+            opened.looked(heard, at, epoch)
+        if self._is_outgrown(opened.index, opened.reached):
             return await self.current(scope, "eventual", is_kept=True)
-        return index
+        return opened.index
 
     def written(self, scope: Scope, changes: int) -> None:
         """Note that this process has appended changes to a scope. The index of a large one is kept
@@ -174,11 +217,7 @@ class Indexes:
             task.add_done_callback(self._keeping_up.discard)
 
     async def forget(self, scope: Scope | None) -> None:
-        """Have the index of a scope, or of all, hold nothing, on disk neither.
-
-        Raises:
-            SearchFailed: it could not be had; forgetting again is safe.
-        """
+        """Have the index of a scope, or of all, hold nothing, on disk neither, or SearchFailed."""
         for each in {*self._open, *(of for of, _ in self._turns)} if scope is None else {scope}:
             async with self.turn(each, "search"), self.turn(each):
                 await self._close(each)
@@ -193,8 +232,10 @@ class Indexes:
         What was written to large scopes is taken in, if that takes no time to speak of.
         """
         for scope in self._written.keys() & self._open.keys():
-            if self._open[scope].at_hand.path is not None:
+            if self._open[scope].index.path is not None:
                 self.written(scope, _LARGE)
+        if not self._closed:
+            self._store.hot_views.on_append.remove(self._appended)
         self._closed = True
         if self._keeping_up:
             _, late = await asyncio.wait(self._keeping_up, timeout=_CLOSING_SECONDS)
@@ -205,36 +246,35 @@ class Indexes:
             async with self.turn(scope, "search"), self.turn(scope):
                 await self._close(scope)
 
-    async def _read_on(self, scope: Scope, index: Index) -> Synced:
+    async def _read_on(self, branch: Branch, opened: _Opened, *, strong: bool) -> Synced:
         """Read the log from where an index ends to its head, as of now."""
-        log, subject = self._store.forked_log, self._store.subject(scopes.kind, scope.subject_key)
+        log, index, is_proven = self._store.forked_log, opened.index, opened.is_proven
         while True:
-            since = reached = await on(index, Index.synced)
-            async with aclosing(log.read(subject, after=max(since.seq - 1, 0))) as pages:
-                gone_on = await self._fold(index, reached, pages)
-            if gone_on is not None:
-                return gone_on
+            since = await on(index, Index.synced)
+            if since.seq and not is_proven(log.epoch) and not await self._proves(since, branch):
+                await on(index, Index.reset)
+                continue
+            reached: Synced | None = since
+            async with aclosing(log.read(branch, after=since.seq, strong=strong)) as pages:
+                async for page in pages:
+                    if reached is None or self._is_outgrown(index, reached):
+                        break  # others have gone on with it, or its file takes over
+                    reached = await on(index, Index.fold, page, reached)
+            if reached is not None:
+                return reached
 
-    async def _fold(
-        self, index: Index, since: Synced, pages: AsyncGenerator[list[Record]]
-    ) -> Synced | None:
-        """Fold what follows `since`; None if that is not where the index or the log stands."""
-        reached, is_proven = since, not since.seq
-        async for page in pages:
-            if not is_proven and not _proves(since, page[0]):
-                break
-            is_proven = True
-            if page[-1].seq > reached.seq:
-                folded = await on(index, Index.fold, page, reached)
-                if folded is None:
-                    return None
-                reached = folded
-            if self._is_outgrown(index, reached):
-                return reached  # its file takes over
-        if not is_proven:
-            await on(index, Index.reset)
-            return None
-        return reached
+    async def _proves(self, synced: Synced, branch: Branch) -> bool:
+        """Whether the log holds the change at which an index ends."""
+        stored = await self._store.forked_log.stored(branch.shard, synced.seq)
+        if stored is None:
+            return False
+        return any(each.id == synced.id for each in stored.record().envelopes)
+
+    def _appended(self, subject: Subject, seq: int | None) -> None:
+        if self._open and subject.family == scoped.kind.name:
+            opened = self._open.get(Scope.from_subject_key(subject.keys[0]))
+            if opened is not None:
+                opened.hear(seq)
 
     def _is_outgrown(self, index: Index, reached: Synced) -> bool:
         """Whether an index in memory is large enough for a file."""
@@ -258,7 +298,9 @@ class Indexes:
     async def _close(self, scope: Scope) -> None:
         """Let go of a scope's index, if it is open."""
         if (opened := self._open.pop(scope, None)) is not None:
-            await on(opened.at_hand, Index.close)
+            if opened.unfollow is not None:
+                await opened.unfollow()
+            await on(opened.index, Index.close)
 
     async def _wiped(self, scope: Scope | None) -> None:
         if self._closed:
@@ -272,7 +314,7 @@ class Indexes:
         """On a thread: an index in its file, if it has one or is to have one."""
         path = self._path(scope)
         index = Index(path if path is not None and (is_kept or path.exists()) else None)
-        return _Opened(index, index.synced(), is_proven=False)
+        return _Opened(index, index.synced())
 
     def _wipe(self, scope: Scope | None) -> None:
         """On a thread: what there is on disk, whether or not this process has opened it."""
@@ -295,6 +337,18 @@ class Indexes:
         return self._place / f"{name}.db"
 
 
+def seen_at_once(
+    function: Callable[Concatenate[Index, P], T],
+) -> Callable[Concatenate[Index, P], T]:
+    """A function of an index that sees it at one moment, whatever other processes write to it."""
+
+    def seeing(index: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with index.transaction("DEFERRED"):
+            return function(index, *args, **kwargs)
+
+    return seeing
+
+
 async def on(
     index: Index,
     function: Callable[Concatenate[Index, P], T],
@@ -311,11 +365,6 @@ async def on(
             return function(index, *args, **kwargs)
 
     return await asyncio.to_thread(locked)
-
-
-def _proves(synced: Synced, first: Record) -> bool:
-    """Whether the log holds the change at which an index ends, given its first record there."""
-    return first.seq == synced.seq and any(each.id == synced.id for each in first.envelopes)
 
 
 def _is_damage(error: Exception) -> bool:

@@ -1,6 +1,6 @@
-"""Keys on the log: what each holds, and what is appended to them and to their scope's changes.
+"""Keys on the log: what each holds, and what is appended to them.
 
-A key's subject is the truth about it. The changes are appended to in the same moment.
+A key's subject is the truth about it; all subjects of a scope are one branch of the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from typing import Any, Final
 
-from foldlog import codec
 from foldlog.envelope import CLEARED, Draft, Position, Recorded
 from foldlog.errors import (
     AppendUnknown,
     FoldlogError,
+    InvalidId,
     LogCorrupt,
     PayloadError,
 )
@@ -39,13 +39,13 @@ from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.blobs import BlobStore, digest
 from foldlog.store.primitives import At, Decided
 from foldlog.store.removal import Removal
-from foldlog.store.restoring import restoring
-from foldlog.store.scopes import claim_of, clear_key, clear_scope
-from foldlog.subjects import Subject
+from foldlog.store.scopes import claim_of, clear_key, clear_scope, own
+from foldlog.subjects import Branch, Subject
 from foldlog.views.latest import Latest, read_latest
-from foldlog_projections import scoped, scopes
+from foldlog_projections import scoped
 from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import start, step
+from foldlog_projections.scoped import OWN
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""
@@ -66,31 +66,37 @@ class Keys:
         self._blobs = blobs
 
     def subject(self, scope: Scope, key: str) -> Subject:
-        """Where a key stands. Raises InvalidId: it is empty; PayloadError: no Scope."""
-        return self.journal.subject(scoped.kind, checked_scope(scope).subject_key, key)
+        """Where a key stands. Raises InvalidId: it is empty, or NUL; PayloadError: no Scope."""
+        subject = self.journal.subject(scoped.kind, checked_scope(scope).subject_key, key)
+        if key == OWN:
+            raise InvalidId("key", key, "it stands for the scope itself")
+        return subject
 
-    def index_subject(self, scope: Scope) -> Subject:
-        """Where a scope's changes stand."""
-        return self.journal.subject(scopes.kind, checked_scope(scope).subject_key)
+    def own(self, scope: Scope) -> Subject:
+        """Where a scope's links stand, and its tombstone."""
+        return self.journal.subject(scoped.kind, *own(scope.subject_key).keys)
+
+    def branch(self, scope: Scope) -> Branch:
+        """All subjects of a scope."""
+        return self.journal.forked_log.namespace.branch(scoped.kind.name, scope.subject_key)
 
     def changes(self, scope: Scope, after: int = 0) -> AsyncGenerator[list[Record]]:
         """Yield pages of a scope's changes after a sequence. Errors as `Log.read`."""
-        return self.journal.forked_log.read(self.index_subject(scope), after=after)
+        return self.journal.forked_log.read(self.branch(scope), after=after)
 
-    async def last(self, scope: Scope, key: str) -> tuple[Held | None, int]:
-        """Return a key's last envelope, as of now, and the sequence at which the key ends.
-
-        Errors as `Log.last`.
-        """
-        latest = await self._latest(scope, key)
-        return _read(latest), latest.head
+    async def last(
+        self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
+    ) -> Held | None:
+        """Return a key's last envelope, as of now or of a place."""
+        subject = self.subject(scope, key)
+        latest = await read_latest(self.journal.forked_log, scoped.kind, subject, upto=upto)
+        if not latest.head:
+            await self._check_kept(scope)
+        return _read(latest)
 
     def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
         """Yield the last messages of a scope's keys, in pages: a hint, see `Log.lasts`."""
-        branch = self.journal.forked_log.namespace.branch(
-            scoped.kind.name, checked_scope(scope).subject_key
-        )
-        return self.journal.forked_log.lasts(branch)
+        return self.journal.forked_log.lasts(self.branch(scope))
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
@@ -110,11 +116,7 @@ class Keys:
         return found
 
     async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
-        """Return what a key held at a moment, or None; what was over then is None.
-
-        Raises:
-            PayloadError: it is no moment. Others as `Log.last`.
-        """
+        """Return what a key held at a moment, or None; what was over then is None."""
         log, subject = self.journal.forked_log, self.subject(scope, key)
         if isinstance(at, dt.datetime) and at.tzinfo is not None:
             place: tuple[int, float] = (await log.sequence_at(subject.shard, at), math.inf)
@@ -124,7 +126,7 @@ class Keys:
             place = (at.seq, at.index)
         else:
             raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
-        found = _read(await self._latest(scope, key, upto=place))
+        found = await self.last(scope, key, upto=place)
         if found is None or found.written is None:
             return None
         if isinstance(at, dt.datetime):
@@ -135,22 +137,18 @@ class Keys:
 
     async def version(self, scope: Scope, key: str, version: str) -> Held | None:
         """Return the envelope that made a key's version, if it is still there."""
-        held = _read(await self._latest(scope, key))
+        held = await self.last(scope, key)
         if held is not None and held.version == version:
             return held
         found = (held for held in await self.history(scope, key) if held.version == version)
         return next(found, None)
 
     async def value(self, held: Held) -> Any:
-        """Return a value, a new object.
-
-        Raises:
-            LogCorrupt: its blob is gone, or damaged. LogUnavailable: it could not be read.
-        """
-        return None if held.written is None else decoded(await self.payload(held), held)
+        """Return a value, a new object."""
+        return None if held.written is None else records.decoded(await self.payload(held), held)
 
     async def payload(self, held: Held) -> bytes:
-        """Return an encoded value. Errors as `value`."""
+        """Return an encoded value, or raise LogCorrupt if its blob is gone."""
         written = held.written
         assert written is not None, "what was deleted has no value"
         if not written.blob:
@@ -162,12 +160,10 @@ class Keys:
         return data
 
     async def revision(self, key: str, held: Held, payload: bytes | None = None) -> Revision:
-        """Return an envelope as what a caller sees of it; `payload`: its encoded value, if that is
-        here. Errors as `value`.
-        """
+        """Return what a caller sees of an envelope; `payload`: its encoded value, if at hand."""
         return Revision(
             key=key,
-            value=await self.value(held) if payload is None else decoded(payload, held),
+            value=await self.value(held) if payload is None else records.decoded(payload, held),
             version=held.version,
             position=held.envelope.position,
             recorded_at=records.time_of(held.envelope),
@@ -176,42 +172,26 @@ class Keys:
         )
 
     async def present(self, scope: Scope, key: str) -> tuple[Held | None, bytes]:
-        """Return a key's last envelope and its encoded value, as of now; None if it has none.
-
-        Errors as `value`.
-        """
-        held, _ = await self.last(scope, key)
+        """Return a key's last envelope and its encoded value, as of now; None if it has none."""
+        held = await self.last(scope, key)
         while held is not None and held.is_there(self.journal.now()):
             try:
                 return held, await self.payload(held)
             except LogCorrupt:
                 # Its scope may have been cleared meanwhile: look again.
-                again, _ = await self.last(scope, key)
+                again = await self.last(scope, key)
                 if again == held:
                     raise
                 held = again
         return None, b""
 
-    async def _latest(
-        self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
-    ) -> Latest[Recorded | None]:
-        subject = self.subject(scope, key)
-        latest = await read_latest(self.journal.forked_log, scoped.kind, subject, upto=upto)
-        if not latest.head:
-            await self._check_kept(scope)
-        return latest
-
     async def _check_kept(self, scope: Scope) -> None:
-        """See whether a key of which the log has nothing had something, where it is of the past.
+        """Where the log is of the past, raise PastErased if the scope was cleared since.
 
-        A clearing leaves a tombstone at each key, but takes those of an earlier one. The scope has
-        one in any case.
-
-        Raises:
-            PastErased: the scope was cleared since.
+        A clearing takes the tombstones of an earlier one; the scope has one in any case.
         """
         if self.journal.past is not None:
-            await self.journal.forked_log.last(self.index_subject(scope))
+            await self.journal.forked_log.last(self.own(scope))
 
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[Storing]:
@@ -247,7 +227,7 @@ class Keys:
     async def clear(self, scope: Scope, key: str | None = None) -> None:
         """Erase a scope, or one key of it. Errors as `refuse_if_forked` and `clear_scope`."""
         name = checked_scope(scope).subject_key
-        await self.journal.refuse_if_forked(scopes.kind(name))
+        await self.journal.refuse_if_forked(own(name))
         if key is None:
             await clear_scope(self.journal, self._blobs, name, overwrite=False)
         else:
@@ -255,17 +235,12 @@ class Keys:
             self.cache.drop(self.subject(scope, key))
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:
-        """Append changes, all or nothing.
-
-        Raises:
-            ConfigurationError: the scopes live on several shards. Nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
-        """
+        """Append changes, all or nothing."""
         drafts: dict[Subject, list[Draft]] = {}
         for scope, change in changes:
-            if change.key is not None and change.value is not None:
-                drafts.setdefault(self.subject(scope, change.key), []).append(change.value)
-            drafts.setdefault(self.index_subject(scope), []).append(change.indexed)
+            is_link = change.key == OWN
+            subject = self.own(scope) if is_link else self.subject(scope, change.key)
+            drafts.setdefault(subject, []).append(change.draft)
         await self.journal.append_directly(*drafts.items())
 
     async def decide(
@@ -276,8 +251,7 @@ class Keys:
     ) -> list[Change]:
         """Append the changes that a function makes of what keys hold, and return them.
 
-        `decision` may be called several times. The keys that it changes are those that it decided
-        on: nobody has written to them since. Raises what it raises. Others as `append`.
+        It may be called several times. Nobody has written since to the keys that it changes.
         """
         name = checked_scope(scope).subject_key
         views = {key: scoped.kind(name, key) for key in keys}
@@ -286,24 +260,13 @@ class Keys:
             now = self.journal.now()
             found = zip(keys, map(_read, all_at), strict=True)
             held = {key: each for key, each in found if each is not None and each.is_there(now)}
-            changes = decision(held)
-            decided = {
-                views[change.key]: Decided([change.value], change)
-                for change in changes
-                if change.key is not None and change.value is not None
-            }
-            return decided | {scopes.kind(name): Decided([change.indexed for change in changes])}
+            return {views[each.key]: Decided([each.draft], each) for each in decision(held)}
 
         decided = await self.journal.decide_drafts(list(views.values()), decide)
-        return [stored.value for stored in decided.values() if stored.value is not None]
+        return [stored.value for stored in decided.values()]
 
 
 def _read(at: Latest[Recorded | None] | At) -> Held | None:
     """What a key holds; None if that is nothing, or it was cleared."""
     envelope: Recorded | None = at.folded.state
     return None if envelope is None else records.read(envelope)
-
-
-def decoded(payload: bytes, held: Held) -> Any:
-    """An encoded value, decoded: a new object. Raises LogCorrupt: it cannot be read."""
-    return restoring(lambda _: codec.decode(payload))(held.envelope)

@@ -18,7 +18,7 @@ from foldlog.envelope import Position
 from foldlog.errors import PayloadError
 from foldlog.subjects import checked_id
 
-T = TypeVar("T", bound=msgspec.Struct)
+S = TypeVar("S", bound="StoreOptions")
 
 NEUTRAL: Final = 0.5
 """The salience of what has none."""
@@ -105,7 +105,28 @@ for _kind in _KINDS.values():
     setattr(ContentKind, _kind.name.upper(), _kind)
 
 
-class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Form(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has a form in layer0's JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What is set, as JSON types."""
+        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=ContentKind.to_json)
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The object whose form `to_json`, or layer0, wrote.
+
+        Raises:
+            PayloadError: it is no such form.
+        """
+        try:
+            return msgspec.convert(data, cls, dec_hook=_kind_from_json)
+        except msgspec.ValidationError as error:
+            raise PayloadError(cls.__name__, str(error)) from None
+
+
+class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     """Hints of a write, and of a read.
 
     Args:
@@ -129,17 +150,13 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     salience: float | None = None
     ttl: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """What is set, as JSON types."""
-        return _jsonable(self)
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StoreOptions:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The options that `to_json`, or layer0, wrote. Errors as `checked_options`."""
-        return checked_options(_converted(cls, data, "options"))
+        return checked_options(super().from_json(data))
 
 
-class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SearchOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     """What a search is to find.
 
     Args:
@@ -153,21 +170,8 @@ class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tier: MemoryTier | None = None
     max_depth: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """What is set, as JSON types."""
-        return _jsonable(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The options that `to_json`, or layer0, wrote.
-
-        Raises:
-            PayloadError: they are none.
-        """
-        return _converted(cls, data, "options")
-
-
-class MemoryLink(msgspec.Struct, frozen=True, omit_defaults=True):
+class MemoryLink(_Form, frozen=True, omit_defaults=True):
     """An edge from one key to another of the same scope. `metadata` is JSON."""
 
     from_key: str
@@ -175,39 +179,13 @@ class MemoryLink(msgspec.Struct, frozen=True, omit_defaults=True):
     relation: str
     metadata: Any = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The link as JSON types."""
-        return _jsonable(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The link that `to_json`, or layer0, wrote.
-
-        Raises:
-            PayloadError: it is none.
-        """
-        return _converted(cls, data, "link")
-
-
-class SearchResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class SearchResult(_Form, frozen=True, omit_defaults=True):
     """A key that matched. `score` from 0 to 1; `snippet` is a part of the value's text."""
 
     key: str
     score: float
     snippet: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as JSON types."""
-        return _jsonable(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The result that `to_json`, or layer0, wrote.
-
-        Raises:
-            PayloadError: it is none.
-        """
-        return _converted(cls, data, "result")
 
 
 class Revision(msgspec.Struct, frozen=True):
@@ -226,12 +204,8 @@ class Revision(msgspec.Struct, frozen=True):
     deleted: bool = False
 
 
-def checked_options(options: StoreOptions) -> StoreOptions:
-    """Return options with their parts as what they should be.
-
-    Raises:
-        PayloadError: a part is of another type, salience not from 0 to 1, ttl negative.
-    """
+def checked_options(options: S) -> S:
+    """Return options with their parts as what they should be, or raise PayloadError."""
     if not isinstance(options, StoreOptions):
         raise PayloadError("options", f"{options!r:.80} is no StoreOptions")
     salience, ttl = options.salience, options.ttl
@@ -244,7 +218,7 @@ def checked_options(options: StoreOptions) -> StoreOptions:
         raise PayloadError("options.ttl", f"{ttl!r:.80} is not a number of milliseconds")
     if ttl is not None and ttl > _U64_MAX:
         raise PayloadError("options.ttl", f"{ttl:.3e} milliseconds are more than 64 bits hold")
-    checked: StoreOptions = _with_enums(options)
+    checked: S = _with_enums(options)
     return checked if ttl is None or ttl <= _LONGEST_TTL else structs.replace(checked, ttl=None)
 
 
@@ -276,22 +250,14 @@ def _with_enums(options: Any) -> Any:
 
 
 def checked_link(link: MemoryLink) -> MemoryLink:
-    """Return a link as it is.
-
-    Raises:
-        PayloadError: it is none.
-    """
+    """Return a link as it is, or raise PayloadError if it is none."""
     if not isinstance(link, MemoryLink):
         raise PayloadError("link", f"{link!r:.80} is no MemoryLink")
     return link
 
 
 def checked_search(options: SearchOptions) -> SearchOptions:
-    """Return options with their parts as what they should be.
-
-    Raises:
-        PayloadError: a part is of another type, max_depth negative.
-    """
+    """Return options with their parts as what they should be, or raise PayloadError."""
     if not isinstance(options, SearchOptions):
         raise PayloadError("options", f"{options!r:.80} is no SearchOptions")
     depth, least = options.max_depth, options.min_score
@@ -301,18 +267,6 @@ def checked_search(options: SearchOptions) -> SearchOptions:
         raise PayloadError("options.min_score", f"{least!r:.80} is not a number")
     checked: SearchOptions = _with_enums(options)
     return checked
-
-
-def _jsonable(struct: msgspec.Struct) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(struct, enc_hook=ContentKind.to_json)
-    return found
-
-
-def _converted(type_: type[T], data: Mapping[str, Any], what: str) -> T:
-    try:
-        return msgspec.convert(data, type_, dec_hook=_kind_from_json)
-    except msgspec.ValidationError as error:
-        raise PayloadError(what, str(error)) from None
 
 
 def _kind_from_json(type_: type, data: Any) -> ContentKind:

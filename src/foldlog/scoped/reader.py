@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog.scoped import graph, records
+from foldlog.scoped.cache import Transient
 from foldlog.scoped.filling import OnProgress
 from foldlog.scoped.index import Entry, Index
 from foldlog.scoped.keys import Keys, Moment
@@ -27,7 +28,6 @@ from foldlog.scoped.models import (
 )
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Mode, Search
-from foldlog.scoped.transient import Transient
 from foldlog.scoped.watching import watch
 from foldlog.store.operation import operation
 from foldlog.subjects import checked_id
@@ -131,7 +131,11 @@ class ScopedReader:
         self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"
     ) -> Names:
         """Return the keys that begin with `prefix`, sorted by code points. Loads no values."""
-        return await self._indexes.ask(scope, consistency, Index.keys, _text(prefix, "prefix"))
+        prefix = _text(prefix, "prefix")
+        found = self._indexes.recall(scope, consistency, lambda known, now: known.keys(now, prefix))
+        if found is not None:
+            return found
+        return await self._indexes.ask(scope, consistency, Index.keys, prefix)
 
     @_operation()
     async def search(self, scope: Scope, query: str, limit: int) -> Results:
@@ -258,6 +262,11 @@ class ScopedReader:
         more than a few gets the index opened. Errors as `Keys.value`.
         """
         subject = self._keys.subject(scope, key)
+        entry = self._indexes.recall(scope, consistency, lambda known, now: known.entry(now, key))
+        if entry is not None:
+            payload = self._keys.cache.get(subject, entry.version)
+            if payload is not None:
+                return Found(payload, entry)
         is_direct = consistency in _BY_LEADER and self._reads[scope] < DIRECT_READS
         if self._indexes.is_open(scope) or not is_direct:
             self._reads.pop(scope, None)

@@ -9,26 +9,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft, unpack
-from foldlog.log.port import Stored
+from foldlog.envelope import Draft, Recorded, draft
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
 from foldlog.store.payloads import dump
-from foldlog.store.restoring import load, restoring
-from foldlog.subjects import checked_id, unescape
-from foldlog_projections import scoped, scopes
-from foldlog_projections.scoped import Written
-from foldlog_projections.scopes import Deleted, Linked
+from foldlog.store.restoring import FAULTS, load, restoring, unreadable
+from foldlog.subjects import checked_id
+from foldlog_projections import scoped
+from foldlog_projections.scoped import OWN, Linked, Written
 
 
 class Change(NamedTuple):
-    """What is to be appended: to the scope's index, and of a key (else it is None) to the key.
+    """What is to be appended to a key; of a link, to the scope's own subject."""
 
-    Both envelopes have the same id: the version.
-    """
-
-    key: str | None
-    indexed: Draft
-    value: Draft | None = None
+    key: str
+    draft: Draft
 
 
 class Held(NamedTuple):
@@ -61,46 +55,23 @@ def written(key: str, body: bytes, options: StoreOptions, version: str, blob: st
         "blob": blob,
     }
     value = Written(**hints) if blob else Written(value=msgspec.Raw(body), **hints)
-    indexed = scopes.Written(key=checked_id(key, "key"), **hints, size=len(body))
-    return Change(
-        key,
-        draft(scopes.WRITTEN, dump(indexed), id=version),
-        draft(scoped.WRITTEN, dump(value), id=version),
-    )
+    return Change(checked_id(key, "key"), draft(scoped.WRITTEN, dump(value), id=version))
 
 
 def deleted(key: str) -> Change:
     """The key goes."""
-    version = new_version()
-    indexed = draft(scopes.DELETED, dump(Deleted(checked_id(key, "key"))), id=version)
-    return Change(key, indexed, draft(scoped.DELETED, b"\xc0", id=version))
+    body = dump(scoped.Deleted())
+    return Change(checked_id(key, "key"), draft(scoped.DELETED, body, id=new_version()))
 
 
 def linked(link: MemoryLink) -> Change:
-    """The link is made, or gets this metadata.
-
-    Raises:
-        PayloadError: the metadata cannot be held. InvalidId: a key or the relation is empty.
-    """
-    return Change(None, _link(scopes.LINKED, link))
+    """The link is made, or gets this metadata."""
+    return Change(OWN, _link(scoped.LINKED, link))
 
 
 def unlinked(from_key: str, to_key: str, relation: str) -> Change:
-    """The link goes. Errors as `linked`."""
-    return Change(None, _link(scopes.UNLINKED, MemoryLink(from_key, to_key, relation)))
-
-
-def hinted(found: Stored) -> tuple[str, Recorded] | None:
-    """A key and its last envelope, of what is stored last of it; None where that is unreadable.
-
-    A hint alone is nothing to fail on: who needs the key asks the log for it.
-    """
-    try:
-        envelope = unpack(found.data, found.seq, found.time)[-1]
-    except msgspec.MsgspecError:
-        return None
-    key = envelope.keys[-1] if envelope.keys else unescape(found.subject.rpartition(".")[2])
-    return None if key is None else (key, envelope)
+    """The link goes."""
+    return Change(OWN, _link(scoped.UNLINKED, MemoryLink(from_key, to_key, relation)))
 
 
 @restoring
@@ -113,13 +84,12 @@ def read(envelope: Recorded) -> Held:
     raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
 
 
-def value(held: Held) -> Any:
-    """The value of a write that holds it itself, a new object.
-
-    Raises:
-        LogCorrupt: it cannot be read.
-    """
-    return _value(held.envelope)
+def decoded(payload: bytes | msgspec.Raw, held: Held) -> Any:
+    """An encoded value, decoded: a new object. Raises LogCorrupt: it cannot be read."""
+    try:
+        return codec.decode(payload)
+    except FAULTS as fault:
+        raise unreadable(held.envelope, fault) from fault
 
 
 def options_of(found: Written) -> StoreOptions:
@@ -151,11 +121,6 @@ def kind_of(text: str) -> ContentKind | None:
 def time_of(envelope: Recorded) -> dt.datetime:
     """When the log recorded it."""
     return dt.datetime.fromisoformat(envelope.time)
-
-
-@restoring
-def _value(envelope: Recorded) -> Any:
-    return codec.decode(load(Written, envelope.payload).value)
 
 
 def _link(type: str, link: MemoryLink) -> Draft:

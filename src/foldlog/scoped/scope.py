@@ -98,11 +98,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 def checked_scope(scope: Scope) -> Scope:
-    """Return a scope as it is.
-
-    Raises:
-        PayloadError: it is none.
-    """
+    """Return a scope as it is, or raise PayloadError if it is none."""
     if not isinstance(scope, Scope) or _IDS.get(scope.kind) != len(scope.ids):
         raise PayloadError("scope", f"{scope!r:.80} is no Scope")
     return scope

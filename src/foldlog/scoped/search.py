@@ -13,7 +13,7 @@ from foldlog.errors import ConfigurationError
 from foldlog.scoped import graph, records, texts, vectors
 from foldlog.scoped.filling import OnProgress, fill
 from foldlog.scoped.index import Index
-from foldlog.scoped.indexes import Indexes, on
+from foldlog.scoped.indexes import Indexes, on, seen_at_once
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import SearchOptions, SearchResult
 from foldlog.scoped.scope import Scope
@@ -72,7 +72,8 @@ class Search:
                 if limit <= 0:
                     return []
                 asked = terms(query), vector, min(limit, _MOST), options, mode
-                return await on(index, self._found, self._keys.journal.now(), *asked)
+                now = self._keys.journal.now()
+                return await on(index, seen_at_once(self._found), now, *asked)
 
         return await self.indexes.mended(scope, searched)
 

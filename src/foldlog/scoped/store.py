@@ -14,6 +14,7 @@ import msgspec
 from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.scoped import records
+from foldlog.scoped.cache import Cache, Transient
 from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
 from foldlog.scoped.errors import VersionConflict
 from foldlog.scoped.index import Index
@@ -30,12 +31,14 @@ from foldlog.scoped.reader import ScopedReader
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
-from foldlog.scoped.transient import Transient
 from foldlog.scoped.vectors import Embedder
+from foldlog.store.blobs import BlobStore
 from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
+from foldlog.store.removal import Removal
 from foldlog.subjects import checked_id
-from foldlog_projections import scoped, scopes
+from foldlog_projections import scoped
+from foldlog_projections.scoped import OWN
 
 
 class Expect(Enum):
@@ -152,7 +155,7 @@ class ScopedStore(ScopedReader):
             self._remember(scope, change, body, options)
 
         self._keys.journal.after_stored(remember)
-        return change.indexed.id
+        return change.draft.id
 
     @_operation(writes=True)
     async def write_many(
@@ -201,7 +204,7 @@ class ScopedStore(ScopedReader):
                 if change is not None
             ]
             if scoped_changes:
-                written = [(scope, change.key) for scope, change in scoped_changes if change.key]
+                written = [(scope, c.key) for scope, c in scoped_changes if c.key != OWN]
                 await self._keys.add_belongings(session_id, written)
                 await self._keys.append(scoped_changes)
 
@@ -218,7 +221,7 @@ class ScopedStore(ScopedReader):
                         self._remember(effect.scope, change, body, effect.options)
 
         self._keys.journal.after_stored(remember)
-        return [change.indexed.id if change and change.key else "" for change in changes]
+        return [change.draft.id if change and change.key != OWN else "" for change in changes]
 
     @_operation(writes=True)
     async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
@@ -278,9 +281,8 @@ class ScopedStore(ScopedReader):
 
         No read shows it any more, nor any earlier moment. Of a whole scope the bytes stay in the
         server's files until it next rewrites their block; erasing the session that a scope belongs
-        to overwrites them. What is written meanwhile may go or stay; while others write without a
-        pause, this does not end. Search indexes forget it, too: those of this process, and the
-        files that it shares with others.
+        to overwrites them. What is written meanwhile may go or stay. Search indexes forget it,
+        too: those of this process, and the files that it shares with others.
 
         Raises:
             SessionHasForks: it is a session's, and shared with forks. Nothing was erased.
@@ -309,13 +311,8 @@ class ScopedStore(ScopedReader):
             await search.indexes.forget(scope)
 
     async def _replace(self, scope: Scope, change: Change, expected: str | None) -> None:
-        """Append a change of a key that is at the `expected` version; None: that is not there.
-
-        Raises:
-            VersionConflict: it is not. Nothing was appended. Others as `Keys.append`.
-        """
+        """Append a change of a key that is at the `expected` version, or VersionConflict."""
         key = change.key
-        assert key is not None, "only keys have versions"
 
         def decide(held: Mapping[str, Held]) -> list[Change]:
             actual = held[key].version if key in held else None
@@ -335,11 +332,10 @@ class ScopedStore(ScopedReader):
         return self._keys.journal.redaction
 
     def _remember(self, scope: Scope, change: Change, body: bytes, options: StoreOptions) -> None:
-        assert change.key is not None, "a write has a key"
         self._transient.drop(scope, change.key)
         subject = self._keys.subject(scope, change.key)
         tier = options.tier or ""
-        self._keys.cache.put(subject, change.indexed.id, body, tier, options.salience)
+        self._keys.cache.put(subject, change.draft.id, body, tier, options.salience)
 
 
 def _deletions(held: Mapping[str, Held]) -> list[Change]:
@@ -382,7 +378,7 @@ def _redacted(redaction: Redaction, method: str, scope: Scope, link: MemoryLink)
         "to_key": link.to_key,
         "relation": link.relation,
     }
-    metadata = redaction.value(method, scopes.LINKED, about, metadata=link.metadata)
+    metadata = redaction.value(method, scoped.LINKED, about, metadata=link.metadata)
     return msgspec.structs.replace(link, metadata=metadata)
 
 
@@ -401,3 +397,13 @@ async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | No
             return records.linked(effect.link)
         case Effect.UnlinkMemory():
             return records.unlinked(effect.from_key, effect.to_key, effect.relation)
+
+
+def open_scoped(
+    journal: Removal, blobs: BlobStore, *, max_bytes: int, directory: Path | None
+) -> ScopedStore:
+    """Return the ScopedStore over a store's log; `directory`: for search indexes, if anywhere."""
+    keys = Keys(journal, blobs, Cache(max_bytes))
+    # The stream's name tells the namespace, in characters that any file system takes.
+    place = directory and directory / "search" / journal.forked_log.namespace.stream(0)
+    return ScopedStore(keys, Transient(), [Search(keys, Indexes(journal, place))])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from foldlog.scoped.index import Index
-from foldlog.scoped.text import around, expression, parts_of
+from foldlog.scoped.text import around, expression, parts_of, text_of
 
 _K1: Final = 1.2
 """What FTS5's bm25 uses; a term can give at most its weight times this and one."""
@@ -18,22 +19,23 @@ _LEAST_IDF: Final = 1e-6
 _KEY_WEIGHT: Final = 2.0
 _SNIPPET_TOKENS: Final = 16
 
+_ROWS: Final = 8000
+"""Documents in a statement, of which SQLite takes 32,766 values. FTS5 writes a piece of its index
+for each statement, and Python's lock is let go of for as long as one runs.
+"""
+
+_TAKE: Final = """
+INSERT OR REPLACE INTO texts (rowid, key, body, parts)
+SELECT e.id, t.column1, t.column3, t.column4 FROM (VALUES {rows}) AS t
+CROSS JOIN entries AS e ON e.key = t.column1 AND e.version = t.column2 ORDER BY e.id
+"""
 _TAKEN: Final = """
-CREATE TEMP TABLE IF NOT EXISTS taken (
-    key TEXT NOT NULL, version TEXT NOT NULL, body TEXT NOT NULL, parts TEXT NOT NULL
+UPDATE entries SET taken = version WHERE id IN (
+    SELECT e.id FROM (VALUES {rows}) AS t
+    CROSS JOIN entries AS e ON e.key = t.column1 AND e.version = t.column2
 )
 """
-_ARE: Final = "taken AS t CROSS JOIN entries AS e ON e.key = t.key AND e.version = t.version"
-_TAKE_IN: Final = (
-    # FTS5 gathers what comes in the order of its rows, and writes it out where that is broken.
-    f"""
-    INSERT OR REPLACE INTO texts (rowid, key, body, parts)
-    SELECT e.id, t.key, t.body, t.parts FROM {_ARE} ORDER BY e.id
-    """,
-    f"UPDATE entries SET taken = version WHERE id IN (SELECT e.id FROM {_ARE})",
-    "DELETE FROM taken",
-)
-"""What a page of documents takes: a few statements, in which no other thread is held up."""
+"""FTS5 gathers what comes in the order of its rows, and writes it out where that is broken."""
 
 _FILTER: Final = """
 e.taken = e.version AND (e.expires_at = 0 OR e.expires_at > :now)
@@ -56,11 +58,18 @@ ORDER BY t.rowid LIMIT ?
 
 
 class Document(NamedTuple):
-    """The text of one version of a key."""
+    """The text of one version of a key; `parts` is what can be found inside its words."""
 
     key: str
     version: str
     body: str
+    parts: str = ""
+
+    @classmethod
+    def of(cls, key: str, version: str, value: Any) -> Document:
+        """The text of a value."""
+        body = text_of(value)
+        return cls(key, version, body, parts_of(f"{key}\n{body}"))
 
 
 class Filter(NamedTuple):
@@ -86,12 +95,14 @@ def untaken(index: Index) -> dict[str, str]:
 
 def take(index: Index, documents: Iterable[Document]) -> None:
     """Take texts in; those of versions that the index does not name are of no use."""
-    index.database.execute(_TAKEN)
+    taken, execute = list(documents), index.database.execute
     with index.transaction():
-        rows = ((*each, parts_of(f"{each.key}\n{each.body}")) for each in documents)
-        index.database.executemany("INSERT INTO taken VALUES (?, ?, ?, ?)", rows)
-        for statement in _TAKE_IN:
-            index.database.execute(statement)
+        for start in range(0, len(taken), _ROWS):
+            some = taken[start : start + _ROWS]
+            rows = ", ".join(["(?, ?, ?, ?)"] * len(some))
+            execute(_TAKE.format(rows=rows), [*chain.from_iterable(some)])
+            rows = ", ".join(["(?, ?)"] * len(some))
+            execute(_TAKEN.format(rows=rows), [*chain.from_iterable(each[:2] for each in some)])
 
 
 def matching(index: Index, words: list[str], which: Filter, limit: int) -> list[Hit]:

@@ -1,6 +1,6 @@
 """Vectors of texts: what an embedder gives, and what is closest to it.
 
-numpy is needed for these only, and comes with `foldlog[semantic]`.
+numpy is needed for these only. It comes with `foldlog[semantic]` and `foldlog[langgraph]`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,7 @@ def name_of(embedder: Embedder) -> str:
 async def embed(
     embedder: Embedder, texts: list[str], run: Callable[..., Awaitable[Any]]
 ) -> list[bytes]:
-    """Return the texts' vectors, as the index keeps them; `run` calls a function on a thread.
-
-    Raises:
-        EmbedderFailed: it raised, or gave something else than one vector for each text.
-        ConfigurationError: numpy is missing.
-    """
+    """Return the texts' vectors, as the index keeps them; `run` calls a function on a thread."""
     numpy()
     try:
         if inspect.iscoroutinefunction(embedder):
@@ -55,12 +50,9 @@ async def embed(
 
 
 def nearest(index: Index, model: str, query: bytes, which: Filter, limit: int) -> list[Hit]:
-    """The `limit` documents whose vectors of the model are nearest, best first.
+    """The `limit` documents whose vectors are nearest, best first, and all as near as the last one.
 
-    Of those as near as the last one, all. Only what has a score above 0.
-
-    Raises:
-        EmbedderFailed: the vectors are not all of one length.
+    Only what has a score above 0.
     """
     np = numpy()
     matrix = index.matrices.setdefault(model, _Matrix())
@@ -91,7 +83,7 @@ class _Matrix:
         self._serial = 0
 
     def read_on(self, index: Index, model: str) -> None:
-        """Take in the vectors that are new. Raises EmbedderFailed: they are of several lengths."""
+        """Take in the vectors that are new."""
         np = numpy()
         found = texts.new_vectors(index, model, self._serial)
         if not found:
@@ -113,7 +105,7 @@ class _Matrix:
             self._serial = serial
 
     def product(self, query: Any, model: str) -> Any:
-        """The product of each vector and the query, by row. Raises as `read_on`."""
+        """The product of each vector and the query, by row."""
         if self._vectors is None:
             return numpy().empty(0)
         if self._vectors.shape[1] != len(query):
@@ -122,15 +114,13 @@ class _Matrix:
 
 
 def numpy() -> Any:
-    """The module.
-
-    Raises:
-        ConfigurationError: it is missing.
-    """
+    """The module, or ConfigurationError if it is missing."""
     try:
         import numpy as np
     except ImportError:
-        raise ConfigurationError("semantic search needs numpy: install foldlog[semantic]") from None
+        raise ConfigurationError(
+            "vectors need numpy: install foldlog[semantic] or foldlog[langgraph]"
+        ) from None
     return np
 
 

@@ -17,9 +17,9 @@ from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import Revision
 from foldlog.scoped.scope import Scope
-from foldlog.store.restoring import load
-from foldlog_projections import scopes
-from foldlog_projections.scopes import Deleted
+from foldlog.store.scopes import key_of
+from foldlog.views.watching import watched, woken
+from foldlog_projections import scoped
 
 _IDS_REMEMBERED: Final = 4096
 _PAUSE: Final = 0.5
@@ -42,11 +42,10 @@ async def watch(
                 yield await keys.revision(key, held)
     told: OrderedDict[str, None] = OrderedDict()
     async with aclosing(_changes(keys, scope, after)) as changes:
-        async for envelope in changes:
+        async for changed, envelope in changes:
             if found is not None and envelope.position <= found.position:
                 continue
-            changed = _changed(envelope)
-            if changed is None or not changed.startswith(prefix) or envelope.id in told:
+            if not changed.startswith(prefix) or envelope.id in told:
                 continue
             told[envelope.id] = None
             if len(told) > _IDS_REMEMBERED:
@@ -56,22 +55,33 @@ async def watch(
                 yield await keys.revision(changed, held)
 
 
-async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[Recorded]:
-    """A scope's changes after a sequence, without end. Some come twice after an outage."""
-    async with aclosing(keys.journal.advances(scopes.kind(scope.subject_key))) as heads:
-        async for head in heads:
-            while after < head:
+async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple[str, Recorded]]:
+    """What was written to keys of a scope, or deleted, after a sequence, without end."""
+    journal, unfollow = keys.journal, None
+    async with watched(journal.hot_views, scoped.kind, keys.own(scope)) as wake:
+        try:
+            while True:
                 try:
+                    unfollow = unfollow or await journal.forked_log.follow(
+                        keys.branch(scope), lambda record: wake.set()
+                    )
                     async with aclosing(keys.changes(scope, after)) as pages:
                         async for page in pages:
                             for record in page:
                                 for envelope in record.envelopes:
-                                    yield envelope
+                                    if envelope.type in (scoped.WRITTEN, scoped.DELETED):
+                                        yield key_of(record.subject, envelope), envelope
                                 after = record.seq
-                    after = max(after, head)
                 except LogUnavailable as error:
                     _log.info("watching %s: %s; waiting for the log", scope, error)
                     await asyncio.sleep(_PAUSE)
+                    continue
+                if journal.past is not None:
+                    return
+                await woken(wake)
+        finally:
+            if unfollow is not None:
+                await unfollow()
 
 
 async def _find(keys: Keys, scope: Scope, version: str) -> Recorded | None:
@@ -82,11 +92,3 @@ async def _find(keys: Keys, scope: Scope, version: str) -> Recorded | None:
                 if envelope.id == version:
                     return envelope
     return None
-
-
-def _changed(envelope: Recorded) -> str | None:
-    """The key that a change writes or deletes."""
-    if envelope.type not in (scopes.WRITTEN, scopes.DELETED):
-        return None
-    key: str = load(Deleted, envelope.payload).key  # both begin so
-    return key

@@ -16,14 +16,12 @@ from foldlog.sessions.errors import (
     UnknownTask,
 )
 from foldlog.sessions.manager import SessionManager
-from foldlog.sessions.memory import (
+from foldlog.sessions.memory.config import MemoryBudget, MemoryIsolation, ShortTermMemoryConfig
+from foldlog.sessions.memory.memory import ShortTermMemory
+from foldlog.sessions.memory.state import (
     ConversationTurn,
-    MemoryBudget,
     MemoryHealth,
-    MemoryIsolation,
     MemoryState,
-    ShortTermMemory,
-    ShortTermMemoryConfig,
     Summarizer,
     TrajectoryDigest,
 )

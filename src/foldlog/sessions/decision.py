@@ -13,21 +13,22 @@ import msgspec
 
 from foldlog.envelope import Draft, draft
 from foldlog.kind import Kind
-from foldlog.models import StateUpdate, SteeringEvent, TaskStatus, TaskType, UpdateType
+from foldlog.models import SteeringEvent, TaskStatus, TaskType, UpdateType
 from foldlog.sessions.state import SessionState, TaskBrief
 from foldlog.sessions.telemetry import EventType, Outcome, TaskTelemetryEvent
 from foldlog.store.payloads import dump, encode
 from foldlog.store.steering import STEERING, draft_steering
-from foldlog.store.updates import UPDATES
+from foldlog.subjects import checked_id
 from foldlog_projections import session, steering, tasks, updates
 from foldlog_projections.tasks import Changed
+from foldlog_projections.updates import UpdateSaved
 
 
 @dataclass(slots=True)
 class Decision:
     """A decision on `state`: functions add to it what is appended, all of it or nothing.
 
-    `waiting` has the records that say what waits for a person from now on, or does no more.
+    `waiting` has the records that add to the list of what waits for a person, or take from it.
     """
 
     state: SessionState
@@ -37,48 +38,41 @@ class Decision:
 
     @property
     def session_id(self) -> str:
-        """Whose decision it is."""
+        """The session that is decided on."""
         return self.state.session_id
 
     def add(self, kind: Kind[Any], made: Draft) -> None:
         """Append a draft to a view of the session."""
         self.drafts.setdefault(kind, []).append(made)
 
-    def record(self, type: str, payload: msgspec.Struct) -> Draft:
-        """Append a record to the session's own view, and return its draft."""
-        made = _drafted(type, payload)
-        self.add(session.kind, made)
-        return made
+    def record(self, record: msgspec.Struct) -> None:
+        """Append a record to the session's own view."""
+        self.add(session.kind, _drafted(session.kind, record))
 
     def change_task(self, task_id: str, **fields: Any) -> None:
-        """Give fields of a task these values.
-
-        Raises:
-            PayloadError: a result or a progress cannot be held.
-        """
+        """Give fields of a task these values. Raises PayloadError for what cannot be held."""
         held = [name for name in ("result", "progress") if name in fields]
-        self.add(tasks.kind, _drafted(tasks.CHANGED, Changed(task_id, now(), **fields), *held))
+        self.add(tasks.kind, _drafted(tasks.kind, Changed(task_id, now(), **fields), *held))
 
     def steer(self, event: SteeringEvent) -> None:
         """Put a steering event on record. Errors as `Store.save_steering`, of a strict store."""
         self.add(steering.kind, draft_steering(STEERING.record(event), strict=True))
 
-    def add_update(self, update: StateUpdate) -> None:
-        """Append an update.
-
-        Raises:
-            PayloadError: its content cannot be held. InvalidId: an id is empty.
-        """
-        self.add(updates.kind, encode(updates.kind, UPDATES.record(update)))
+    def add_update(self, update: UpdateSaved) -> None:
+        """Append an update. Raises PayloadError or InvalidId for what cannot be held."""
+        self.add(updates.kind, encode(updates.kind, update))
 
     def update(
         self, task_id: str, type: UpdateType, content: Any, trace_id: str | None = None
     ) -> None:
         """Append an update with an id of its own."""
-        self.add_update(new_update(self.session_id, task_id, type, content, trace_id=trace_id))
+        task_id, id = checked_id(task_id, "task_id"), uuid.uuid4().hex
+        self.add_update(
+            UpdateSaved(self.session_id, task_id, id, type.value, content, now(), trace_id=trace_id)
+        )
 
     def status_changed(self, task: TaskBrief, status: TaskStatus, reason: str | None) -> None:
-        """Append the update that tells of a task's new status."""
+        """Append the update of a task's new status."""
         content = {
             "status": status.value,
             "previous": task.status.value if task.status is not status else None,
@@ -114,33 +108,8 @@ class Decision:
 Decide = Callable[[Decision], bool | None]
 """Adds to a decision what the session's state calls for; returns False if nothing is to be decided.
 
-It does no I/O, and may be called several times. What it raises, the writer gets.
+It does no I/O, and may be called several times. The writer raises what it raises.
 """
-
-
-def new_update(
-    session_id: str,
-    task_id: str,
-    type: UpdateType,
-    content: Any,
-    *,
-    update_id: str | None = None,
-    trace_id: str | None = None,
-    step_index: int | None = None,
-    total_steps: int | None = None,
-) -> StateUpdate:
-    """Return an update of now; `update_id` None: a new one. Nothing of it is checked yet."""
-    return StateUpdate.model_construct(
-        session_id=session_id,
-        task_id=task_id,
-        trace_id=trace_id,
-        update_id=update_id or uuid.uuid4().hex,
-        update_type=type,
-        content=content,
-        step_index=step_index,
-        total_steps=total_steps,
-        created_at=datetime.now(UTC),
-    )
 
 
 def now() -> str:
@@ -148,7 +117,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _drafted(type: str, payload: msgspec.Struct, *held: str) -> Draft:
+def _drafted(kind: Kind[Any], record: msgspec.Struct, *held: str) -> Draft:
     # Not an upsert's id: a session that was cleared would refuse what it once decided. No late
     # writer needs to be recognised, since each decision is compared-and-set.
-    return draft(type, dump(payload, *held), id=secrets.token_hex(12))
+    return draft(kind.type_of(record), dump(record, *held), id=secrets.token_hex(12))

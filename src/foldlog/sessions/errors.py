@@ -22,7 +22,7 @@ _NEXT: Final = {
 
 
 class IllegalTransition(FoldlogError):
-    """A task cannot go where it was asked to. `status` is where it stands."""
+    """A task cannot move to the wanted status. `status` is the one that it has."""
 
     def __init__(self, task_id: str, status: str, wanted: str) -> None:
         hint = _NEXT.get(str(status), "").format(task_id=repr(task_id)[:80])
@@ -58,7 +58,7 @@ class GroupSealed(FoldlogError):
 
 
 class MergeRefused(FoldlogError):
-    """A patch cannot be merged in that way; another strategy may do."""
+    """A patch cannot be merged with that strategy; another one may work."""
 
     def __init__(self, key: str, found: object) -> None:
         super().__init__(
@@ -78,8 +78,8 @@ class MemoryBudgetExceeded(FoldlogError):
 
 
 class MemoryKeyMissing(FoldlogError, LookupError):
-    """The tool context does not say whose memory it is. `path` is what was looked for."""
+    """The tool context lacks a part of the memory's key. `path` is where it was looked for."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"the tool context has no {path!r:.80}, by which memories are kept apart")
+        super().__init__(f"the tool context has no {path!r:.80}: a part of the memory's key")
         self.path = path

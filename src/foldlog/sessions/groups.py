@@ -4,83 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foldlog.envelope import Draft, Recorded
 from foldlog.models import TaskStatus, TaskType, UpdateType
 from foldlog.sessions.decision import Decision, now
 from foldlog.sessions.errors import GroupSealed
 from foldlog.sessions.models import MergeStrategy
 from foldlog.sessions.telemetry import TaskTelemetryEvent
-from foldlog_projections import session
 from foldlog_projections.session import (
     Group,
     GroupJoined,
     GroupOpened,
     GroupSealed as Sealed,
     GroupTaskEnded,
-    State,
+    grouped,
 )
-
-GROUP_ENDED = "group_ended"
-"""The `kind` of the update that tells of a group's end."""
 
 
 def create(made: Decision, group_id: str, name: str, strategy: MergeStrategy) -> None:
     """Add a new group; nothing if there is one of that id."""
     if group_id not in made.state.folded.groups:
-        made.record(session.OPENED, GroupOpened(group_id, name, strategy.value, now()))
+        made.record(GroupOpened(group_id, name, strategy.value, now()))
 
 
 def join(made: Decision, group_id: str, task_id: str) -> None:
-    """Have a new task belong to a group.
-
-    Raises:
-        UnknownGroup: there is none of that id. GroupSealed: no more tasks may join.
-    """
+    """Add a new task to a group. Raises UnknownGroup, GroupSealed."""
     group = made.state.group_record(group_id)
     if group.status != "open":
         raise GroupSealed(group_id, group.status)
-    made.record(session.JOINED, GroupJoined(group_id, task_id))
+    made.record(GroupJoined(group_id, task_id))
 
 
 def seal(made: Decision, group_id: str) -> None:
-    """Have no more tasks join; nothing if none might.
-
-    Raises:
-        UnknownGroup: there is none of that id.
-    """
+    """Let no more tasks join a group; nothing if it is sealed. Raises UnknownGroup."""
     group = made.state.group_record(group_id)
     if group.status == "open":
-        _tell(made, group, [made.record(session.SEALED, Sealed(group_id, now()))])
+        sealed = Sealed(group_id, now())
+        made.record(sealed)
+        _announce_end(made, grouped(group, sealed))
 
 
 def end_tasks(made: Decision, ended: Mapping[str, TaskStatus]) -> None:
-    """Tell groups of tasks that have ended, all in the same moment; nothing if they have none."""
-    drafts: dict[str, list[Draft]] = {}
+    """Note in their groups that tasks have ended, all in the same moment."""
+    after: dict[str, Group] = {}
     for task_id, status in ended.items():
         group = made.state.folded.group_of(task_id)
         if group is not None:
-            payload = GroupTaskEnded(group.group_id, task_id, status.value, now())
-            drafts.setdefault(group.group_id, []).append(made.record(session.ENDED, payload))
-    for group_id, of_group in drafts.items():
-        _tell(made, made.state.folded.groups[group_id], of_group)
+            record = GroupTaskEnded(group.group_id, task_id, status.value, now())
+            made.record(record)
+            after[group.group_id] = grouped(after.get(group.group_id, group), record)
+    for group in after.values():
+        _announce_end(made, group)
 
 
-def _tell(made: Decision, group: Group, drafts: list[Draft]) -> None:
-    """Tell of a group's end, if these records of it bring the end about."""
-    after = _after(group, drafts)
-    if not after.is_ended:
+def _announce_end(made: Decision, group: Group) -> None:
+    """Append the update of a group's end, and emit its telemetry, if the group has ended."""
+    if not group.is_ended:
         return
-    completed = sum(status == TaskStatus.COMPLETE for status in after.ended.values())
+    completed = sum(status == TaskStatus.COMPLETE for status in group.ended.values())
     counts = {
         "group_id": group.group_id,
         "group_name": group.name,
-        "task_count": len(after.task_ids),
+        "task_count": len(group.task_ids),
         "completed_count": completed,
-        "failed_count": len(after.task_ids) - completed,
+        "failed_count": len(group.task_ids) - completed,
     }
-    content = {"kind": GROUP_ENDED, "status": after.status, **counts}
+    content = {"kind": "group_ended", "status": group.status, **counts}
     made.update(group.group_id, UpdateType.NOTIFICATION, content)
-    complete = after.status == "complete"
+    complete = group.status == "complete"
     made.telemetry.append(
         TaskTelemetryEvent(
             event_type="task_group_completed" if complete else "task_group_failed",
@@ -92,12 +81,3 @@ def _tell(made: Decision, group: Group, drafts: list[Draft]) -> None:
             extra=counts,
         )
     )
-
-
-def _after(group: Group, drafts: list[Draft]) -> Group:
-    """The group that the fold will come to."""
-    state = State(groups={group.group_id: group})
-    for each in drafts:
-        recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, "")
-        state = session.kind.apply(state, recorded)
-    return state.groups[group.group_id]

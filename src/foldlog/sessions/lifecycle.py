@@ -5,34 +5,36 @@
        │           ├──► COMPLETE│
        └───────────┴────────────┴──► FAILED, CANCELLED
 
-Every function adds to a decision, and raises UnknownTask where there is no such task,
-IllegalTransition where the task cannot do that, and PayloadError where a part cannot be held.
+Every function adds to a decision. Each raises UnknownTask for an unknown task, IllegalTransition
+for a task that cannot do that, and PayloadError for what cannot be held.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.models import StateUpdate, TaskState, TaskStatus, TaskType
+from foldlog.models import TaskState, TaskStatus, TaskType
 from foldlog.sessions import groups
 from foldlog.sessions.decision import Decision, now
 from foldlog.sessions.errors import IllegalTransition
 from foldlog.sessions.state import SessionState, TaskBrief, brief_of
 from foldlog.sessions.telemetry import EventType, Outcome
 from foldlog.store.payloads import drafting, encode
-from foldlog.store.tasks import TASKS, waits_as
+from foldlog.store.tasks import TASKS, check_context, waits_as
 from foldlog.store.waiting import began, ended
 from foldlog_projections import tasks
+from foldlog_projections.tasks import TaskSaved
+from foldlog_projections.updates import UpdateSaved
 
 _ENDS: Final = frozenset({TaskStatus.FAILED, TaskStatus.CANCELLED})
 
 FINAL: Final = _ENDS | {TaskStatus.COMPLETE}
-"""From here a task goes nowhere."""
+"""A task with one of these has ended."""
 
 NEXT: Final[Mapping[TaskStatus, frozenset[TaskStatus]]] = {
     TaskStatus.PENDING: _ENDS | {TaskStatus.RUNNING},
@@ -45,7 +47,7 @@ NEXT: Final[Mapping[TaskStatus, frozenset[TaskStatus]]] = {
 
 
 class _End(NamedTuple):
-    """How a final status is told."""
+    """The words for a final status, in notifications and in telemetry."""
 
     severity: str
     title: str
@@ -53,40 +55,60 @@ class _End(NamedTuple):
     outcome: Outcome
 
 
-_TOLD: Final = {
+_WORDS: Final = {
     TaskStatus.COMPLETE: _End("info", "Task complete", "task_completed", "completed"),
     TaskStatus.FAILED: _End("error", "Task failed", "task_failed", "failed"),
     TaskStatus.CANCELLED: _End("warning", "Task cancelled", "task_cancelled", "cancelled"),
 }
 
+Redact = Callable[[TaskSaved], TaskSaved]
+
 
 @drafting("task")
-def spawn(made: Decision, task: TaskState, mode: str | None, group_id: str | None) -> None:
-    """Add a new task, which waits to be started; nothing if there is one of that id.
+def spawn(
+    made: Decision, task: TaskState, mode: str | None, group_id: str | None, redact: Redact
+) -> None:
+    """Add a new task with a snapshot of the context; nothing if there is one of that id.
 
     Raises:
-        IllegalTransition: its parent was cancelled, and would have taken it along.
+        IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
         UnknownGroup, GroupSealed: it cannot join the group.
     """
     if task.task_id in made.state.saved:
         return
-    snapshot = task.context_snapshot
-    parent_id = snapshot.spawned_from_task_id
-    if snapshot.propagate_on_cancel != "isolate" and parent_id in made.state.saved:
-        parent = made.state.brief(parent_id)
+    known, given = made.state.context, task.context_snapshot
+    parent_id = given.spawned_from_task_id or made.state.foreground_task_id or "foreground"
+    snapshot = {
+        **dict(given),
+        "spawned_from_task_id": parent_id,
+        "context_version": known.version,
+        "context_hash": known.context_hash,
+        "llm_context": known.llm_context,
+        "tool_context": known.tool_context,
+        "memory": known.memory,
+        "artifacts": known.artifacts,
+    }
+    record = msgspec.structs.replace(TASKS.record(task), context_snapshot=snapshot, mode=mode)
+    record = redact(record)
+    check_context("Session.spawn_task", record.context_snapshot, given)
+    draft = encode(tasks.kind, record)
+    brief = brief_of(draft.payload)
+    if (
+        brief.context_snapshot.propagate_on_cancel != "isolate"
+        and brief.parent_id in made.state.saved
+    ):
+        parent = made.state.brief(brief.parent_id)
         if parent.status is TaskStatus.CANCELLED:
             raise IllegalTransition(parent.task_id, parent.status, f"spawning {task.task_id!r:.80}")
-    draft = encode(tasks.kind, msgspec.structs.replace(TASKS.record(task), mode=mode))
     made.add(tasks.kind, draft)
     if group_id is not None:
         groups.join(made, group_id, task.task_id)
-    brief = brief_of(draft.payload)
-    made.status_changed(brief, task.status, snapshot.spawn_reason)
+    made.status_changed(brief, task.status, brief.context_snapshot.spawn_reason)
     made.emit("task_spawned", "spawned", brief)
 
 
 def start(made: Decision, task_id: str) -> None:
-    """Have a task that waits run."""
+    """Start a task that waits."""
     task = made.state.brief(task_id)
     if task.status is not TaskStatus.PENDING:
         raise IllegalTransition(task_id, task.status, TaskStatus.RUNNING)
@@ -94,7 +116,7 @@ def start(made: Decision, task_id: str) -> None:
 
 
 def start_next(made: Decision) -> str | None:
-    """Have the most urgent of the tasks that wait run: of the highest priority, the oldest."""
+    """Start the most urgent task that waits: of the highest priority, the oldest."""
     waiting = [task for task in made.state.briefs() if task.status is TaskStatus.PENDING]
     if not waiting:
         return None
@@ -106,17 +128,14 @@ def start_next(made: Decision) -> str | None:
 def move(
     made: Decision, task_id: str, status: TaskStatus, *, reason: str | None = None, **fields: Any
 ) -> None:
-    """Take a task to another status, with what `fields` say of it from then on."""
+    """Take a task to another status, and give it these fields where they are not None."""
     _move(made, task_id, status, reason, **fields)
     if status in FINAL:
         groups.end_tasks(made, {task_id: status})
 
 
 def cancel(made: Decision, task_id: str, reason: str) -> list[str]:
-    """Cancel a task, and with it all that was spawned from it unless it is isolated.
-
-    Returns the tasks that it cancels, the one that was named first.
-    """
+    """Cancel a task and all that was spawned from it unless isolated; return them, it first."""
     _move(made, task_id, TaskStatus.CANCELLED, reason)
     below = [
         each
@@ -131,18 +150,16 @@ def cancel(made: Decision, task_id: str, reason: str) -> list[str]:
 
 
 def prioritize(made: Decision, task_id: str, priority: int) -> None:
-    """Make a task more urgent, or less."""
+    """Give a task another priority."""
     task = check_unended(made, task_id, "another priority")
     made.change_task(task_id, priority=priority)
-    now = msgspec.structs.replace(task, priority=priority)
-    made.status_changed(now, task.status, "priority_changed")
+    made.status_changed(
+        msgspec.structs.replace(task, priority=priority), task.status, "priority_changed"
+    )
 
 
-def report(made: Decision, update: StateUpdate, progress: dict[str, Any] | None) -> None:
-    """Add the report of a task that has been started and has not ended.
-
-    `progress` is what it says of itself from then on; None: what it said before.
-    """
+def report(made: Decision, update: UpdateSaved, progress: dict[str, Any] | None) -> None:
+    """Add the report of a task that runs or is paused; `progress` None: as it was."""
     task = made.state.brief(update.task_id)
     if task.status not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
         raise IllegalTransition(task.task_id, task.status, "progress")
@@ -152,7 +169,7 @@ def report(made: Decision, update: StateUpdate, progress: dict[str, Any] | None)
 
 
 def check_unended(made: Decision, task_id: str, wanted: str) -> TaskBrief:
-    """Return a task that has not ended; `wanted` says what for."""
+    """Return a task that has not ended; `wanted` is named in the IllegalTransition of others."""
     task = made.state.brief(task_id)
     if task.status in FINAL:
         raise IllegalTransition(task_id, task.status, wanted)
@@ -162,9 +179,9 @@ def check_unended(made: Decision, task_id: str, wanted: str) -> TaskBrief:
 def _move(
     made: Decision, task_id: str, status: TaskStatus, reason: str | None, **fields: Any
 ) -> None:
-    """As `move`, but for what it means for the task's group."""
+    """As `move`, without the task's group."""
     task = made.state.brief(task_id)
-    if status not in NEXT[task.status]:  # staying where it is is no way either
+    if status not in NEXT[task.status]:  # no status leads to itself
         raise IllegalTransition(task_id, task.status, status)
     fields = {name: value for name, value in fields.items() if value is not None}
     if status is TaskStatus.PAUSED:
@@ -176,20 +193,20 @@ def _move(
     made.change_task(task_id, status=status.value, **fields)
     made.status_changed(task, status, reason)
     if status in FINAL:
-        _tell_end(made, task, status, reason=reason, error=fields.get("error"))
+        _announce_end(made, task, status, reason=reason, error=fields.get("error"))
 
 
-def _tell_end(
+def _announce_end(
     made: Decision, task: TaskBrief, status: TaskStatus, *, reason: str | None, error: str | None
 ) -> None:
-    end = _TOLD[status]
+    words = _WORDS[status]
     if task.context_snapshot.notify_on_complete and task.task_type is TaskType.BACKGROUND:
         body = error or task.description or task.task_id
-        made.notify(task.task_id, end.severity, end.title, body)
+        made.notify(task.task_id, words.severity, words.title, body)
     lasted = datetime.now(UTC) - datetime.fromisoformat(task.created_at)
     made.emit(
-        end.event_type,
-        end.outcome,
+        words.event_type,
+        words.outcome,
         task,
         status=status,
         duration_ms=lasted.total_seconds() * 1000,
@@ -207,7 +224,7 @@ def _descendants(state: SessionState, task_id: str) -> list[str]:
     ahead = [task_id]
     while ahead:
         for child in children[ahead.pop()]:
-            if child not in found and child != task_id:  # whoever saves tasks may draw a circle
+            if child not in found and child != task_id:  # saved tasks may form a cycle
                 found[child] = None
                 ahead.append(child)
     return list(found)

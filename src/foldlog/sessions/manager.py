@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from foldlog.sessions.session import Session
@@ -18,7 +17,7 @@ class SessionManager:
 
     Args:
         state_store: a foldlog store, which the manager does not close.
-        telemetry_sink: of every session. None: nobody hears of tasks.
+        telemetry_sink: of every session. None: no sink.
     """
 
     def __init__(
@@ -61,10 +60,5 @@ class SessionManager:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()

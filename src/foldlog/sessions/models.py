@@ -16,9 +16,7 @@ from foldlog_projections.session import Group, PatchQueued
 
 
 class MergeStrategy(StrEnum):
-    """What becomes of a patch: added to `background_results`, put in place of
-    `background_result`, or kept until a person approves of it.
-    """
+    """A patch is appended to `background_results`, replaces `background_result`, or waits."""
 
     APPEND = "append"
     REPLACE = "replace"
@@ -27,7 +25,7 @@ class MergeStrategy(StrEnum):
 
 @dataclass(slots=True)
 class SessionContext:
-    """What a session's agents know. `version` counts changes.
+    """The context that a session's agents share. `version` counts changes.
 
     `context_hash` is the SHA-256 of `llm_context` as JSON with sorted keys; None before the first
     change, and where JSON cannot hold it.
@@ -42,10 +40,10 @@ class SessionContext:
 
 
 class ContextPatch(BaseModel):
-    """What a background task found out, to be merged into its session's context.
+    """The findings of a background task, to be merged into its session's context.
 
     `source_context_version` and `source_context_hash` are those of the context that the task was
-    spawned with; `context_diverged` is set where the context has moved on since.
+    spawned with; `context_diverged` is set where the context has changed since.
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -87,11 +85,11 @@ class PendingContextPatch:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Tasks that are looked at together.
+    """A group of tasks, which ends when it is sealed and all of its tasks have ended.
 
     `status` is "open" (tasks may join), "sealed" (none may), "complete" (all of them are) or
-    "failed" (all have ended, not all of them complete). `merge_strategy` is what becomes of the
-    patches of its tasks unless it is said otherwise.
+    "failed" (all have ended, not all of them complete). `merge_strategy` applies to the patches of
+    its tasks that name none.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""A session as of one moment: what users look at, and what decisions are made on."""
+"""A session as of one moment: for its users, and for decisions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Final, Self
 
 import msgspec
 
+from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.models import TaskState, TaskStatus, TaskType
-from foldlog.sessions.context import context_of
 from foldlog.sessions.errors import UnknownGroup, UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
-from foldlog.store.lineages import as_of_session
+from foldlog.store.ownership import as_of_session
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import TASKS
 from foldlog.views import Consistency
 from foldlog_projections import session, tasks
+from foldlog_projections.fold import copied
 from foldlog_projections.session import Group, State
 
 
@@ -50,12 +51,14 @@ class TaskBrief(msgspec.Struct, frozen=True, gc=False):
 brief_of: Final = msgspec.msgpack.Decoder(TaskBrief).decode
 """Returns the brief of a task, from the payload of a `task.saved`."""
 
+_encode: Final = msgspec.msgpack.Encoder().encode
+
 
 class SessionState:
     """A session as of one moment. Its methods return the caller's own objects.
 
-    `saved` and `folded` are what the session's two views hold. Where a state was made of views
-    that go on, look at it before the next await and never change it; `copy` makes one that stays.
+    `saved` and `folded` are the states of the session's two views. `read_session` does not copy
+    them: use its result before the next await, and never change it. `copy` makes one that stays.
     """
 
     __slots__ = ("folded", "saved", "session_id")
@@ -78,13 +81,16 @@ class SessionState:
 
     def copy(self) -> Self:
         """Return a state that shares nothing with the views."""
-        folded = session.kind.restore(session.kind.keep(self.folded))
+        folded = copied(session.kind, self.folded)
         return type(self)(self.session_id, dict(self.saved), folded)
 
     @property
     def context(self) -> SessionContext:
         """The context."""
-        return context_of(self.folded)
+        if self.folded.context is None:
+            return SessionContext()
+        parts = codec.decode(_encode(self.folded.context))
+        return SessionContext(**parts, version=self.folded.version, context_hash=self.folded.hash)
 
     @property
     def tasks(self) -> list[TaskState]:
@@ -92,11 +98,7 @@ class SessionState:
         return as_of_session(TASKS.restore_all(self.saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
-        """Return a task.
-
-        Raises:
-            UnknownTask: there is none of that id.
-        """
+        """Return a task. Raises UnknownTask if there is none of that id."""
         [task] = as_of_session([TASKS.restore(self._saved(task_id))], self.session_id)
         return task
 
@@ -120,22 +122,18 @@ class SessionState:
         return {id: TaskGroup.restored(group) for id, group in self.folded.groups.items()}
 
     def group(self, group_id: str) -> TaskGroup:
-        """Return a group.
-
-        Raises:
-            UnknownGroup: there is none of that id.
-        """
+        """Return a group. Raises UnknownGroup if there is none of that id."""
         return TaskGroup.restored(self.group_record(group_id))
 
     def outcome(self, patch_id: str) -> str | None:
-        """What was decided about a patch: "applied" or "rejected"; None if nothing was."""
+        """Return the decision about a patch: "applied" or "rejected"; None if there is none."""
         return self.folded.decided.get(patch_id)
 
     def is_acknowledged(self, event_id: str) -> bool:
-        """Whether a worker has taken a steering event."""
+        """Return whether a worker has taken a steering event."""
         return event_id in self.folded.acknowledged
 
-    # --- for decisions: nothing is decoded that they do not need ------------------------------
+    # For decisions: nothing is decoded that they do not need.
 
     def brief(self, task_id: str) -> TaskBrief:
         """Return a task's brief. Errors as `task`."""

@@ -1,20 +1,30 @@
-"""What a steering event does to the session, beside reaching the task's inbox. Pure."""
+"""Steering: what an event does to the session, and the inbox in which a task receives it."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
+
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
-from foldlog.sessions import lifecycle, patches
+from foldlog.sessions import context, lifecycle
 from foldlog.sessions.decision import Decision
 from foldlog.sessions.errors import IllegalTransition
-from foldlog.sessions.models import MergeStrategy
-from foldlog_projections import session
+from foldlog.sessions.state import read_session
+from foldlog.store.store import BaseStore
+from foldlog_projections import tasks
 from foldlog_projections.session import Acknowledged
 
-_DECISIONS = (SteeringEventType.APPROVE, SteeringEventType.REJECT)
+_DECISIONS: Final = (SteeringEventType.APPROVE, SteeringEventType.REJECT)
+_ALL: Final = 2**31
+"""More than a feed can hold."""
+
+Acknowledge = Callable[[SteeringEvent], Awaitable[bool]]
 
 
 def steer(made: Decision, event: SteeringEvent) -> bool:
-    """Put an event on record and have it take effect; False if it has nothing to decide any more.
+    """Put an event on record and let it take effect; False if nothing is left to decide.
 
     Raises:
         UnknownTask: there is no such task. IllegalTransition: it cannot do that, or has ended.
@@ -28,15 +38,15 @@ def steer(made: Decision, event: SteeringEvent) -> bool:
         _steer_task(made, event)
         return True
     if event.event_type is SteeringEventType.REJECT:
-        return patches.reject(made, patch_id)
-    return patches.approve(made, patch_id, MergeStrategy.APPEND)
+        return context.reject(made, patch_id)
+    return context.approve(made, patch_id)
 
 
 def acknowledge(made: Decision, event_id: str, worker: str) -> bool:
-    """Have a worker take an event; False if somebody has."""
+    """Assign an event to a worker; False if another worker has taken it."""
     if event_id in made.state.folded.acknowledged:
         return False
-    made.record(session.ACKNOWLEDGED, Acknowledged(event_id, worker))
+    made.record(Acknowledged(event_id, worker))
     return True
 
 
@@ -72,3 +82,51 @@ def _cancel(made: Decision, event: SteeringEvent, reason: str) -> None:
                 source="system",
             )
         )
+
+
+async def inbox(
+    store: BaseStore, session_id: str, task_id: str, take: Acknowledge | None
+) -> AsyncGenerator[SteeringEvent]:
+    """Yield the events of a task that nobody has taken, then new ones: see `Session.inbox`."""
+
+    async def is_free(event: SteeringEvent) -> bool:
+        state = await read_session(store, session_id, "session")
+        if state.is_acknowledged(event.event_id):
+            return False
+        return take is None or await take(event)
+
+    seen: str | None = None
+    ended = asyncio.create_task(_ended(store, session_id, task_id), name="foldlog inbox")
+    try:
+        async with aclosing(store.watch_steering(session_id, task_id=task_id)) as watched:
+            while not ended.done():
+                coming = asyncio.ensure_future(anext(watched))
+                try:
+                    await asyncio.wait([coming, ended], return_when=asyncio.FIRST_COMPLETED)
+                    if not coming.done():
+                        break
+                    event = coming.result()
+                finally:
+                    if not coming.done():
+                        coming.cancel()
+                        await asyncio.wait([coming])
+                seen = event.event_id
+                if await is_free(event):
+                    yield event
+        await ended
+    finally:
+        ended.cancel()
+        await asyncio.wait([ended])
+    # The task has ended, so no event comes any more, and the rest is finite.
+    for event in await store.list_steering(session_id, since_id=seen, task_id=task_id, limit=_ALL):
+        if await is_free(event):
+            yield event
+
+
+async def _ended(store: BaseStore, session_id: str, task_id: str) -> None:
+    """Return when the task has ended."""
+    async with aclosing(store.advances(tasks.kind(session_id))) as advances:
+        async for _ in advances:
+            state = await read_session(store, session_id, "session")
+            if state.brief(task_id).status in lifecycle.FINAL:
+                return

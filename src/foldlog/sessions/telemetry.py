@@ -1,19 +1,30 @@
-"""What tells others of tasks as they begin and end: for metrics, alerts and dashboards.
+"""Telemetry of tasks as they begin and end, for metrics, alerts and dashboards.
 
-What is told here is not kept: the log is. StateStore specification 2.11, section "Telemetry
-Integration".
+Nothing of it is stored. StateStore specification 2.11, section "Telemetry Integration".
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from foldlog.errors import ConfigurationError
 from foldlog.models import TaskStatus, TaskType
+from foldlog.store.operation import outside
+
+_log: Final = logging.getLogger("foldlog")
+
+MOST_WAITING: Final = 1000
+"""Events that may wait for a slow sink; beyond that they are counted and dropped."""
+
+SINK_SECONDS: Final = 5.0
+"""How long a sink may take over an event."""
 
 EventType = Literal[
     "task_spawned",
@@ -57,7 +68,7 @@ class TaskTelemetryEvent(BaseModel):
 
 
 class TaskTelemetrySink(Protocol):
-    """Where telemetry goes. What it raises is logged; a task never hears of it."""
+    """A receiver of telemetry. Its exceptions are logged, and never reach a task."""
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
         """Take an event. A session waits for this one before it hands over the next."""
@@ -94,7 +105,7 @@ class OpenTelemetryTaskTelemetrySink:
     """Telemetry goes to OpenTelemetry: needs the extra `foldlog[otel]`.
 
     The counter `foldlog.tasks` and the histogram `foldlog.task.duration` (in seconds) have the
-    attributes `outcome`, `task_type` and `mode`, none of which grows with the number of tasks. A
+    attributes `outcome`, `task_type` and `mode`; their number does not grow with that of tasks. A
     span `foldlog.task` covers each task from its spawning to its end, with its ids.
 
     Args:
@@ -144,3 +155,77 @@ class OpenTelemetryTaskTelemetrySink:
         if event.outcome == "failed":
             span.set_status(self._error)
         span.end(end_time=end)
+
+
+class Emitter:
+    """Hands events to a sink, one after the other, in a task of its own. Lives until `close`.
+
+    `failures` counts events for which the sink raised or took too long, each with a line in the
+    log "foldlog"; `dropped` counts events that came while too many waited.
+    """
+
+    def __init__(self, sink: TaskTelemetrySink | None, *, timeout: float = SINK_SECONDS) -> None:
+        self._sink = sink or NoOpTaskTelemetrySink()
+        self._timeout = timeout
+        self._waiting: deque[TaskTelemetryEvent] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.failures = 0
+        self.dropped = 0
+
+    def emit(self, events: Iterable[TaskTelemetryEvent]) -> None:
+        """Have events handed over. Returns at once and raises nothing."""
+        if isinstance(self._sink, NoOpTaskTelemetrySink):
+            return
+        for event in events:
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(event)
+            else:
+                self.dropped += 1
+                _log.warning(
+                    "telemetry_dropped", extra={"event": "telemetry_dropped", "of": event.task_id}
+                )
+        if self._waiting and (self._task is None or self._task.done()):
+            # Outside: what a sink saves is not part of the call that emits the event.
+            self._task = asyncio.create_task(
+                self._drain(), name="foldlog telemetry", context=outside()
+            )
+
+    async def flush(self) -> None:
+        """Wait until the sink has had everything."""
+        while self._task is not None and not self._task.done():
+            # Not the task itself: a cancelled waiter must not cancel it.
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Let the sink have what waits, each event within its time. Idempotent."""
+        try:
+            await self.flush()
+        finally:
+            if self._task is not None and not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task])
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            event = self._waiting.popleft()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._sink.emit(event)
+            except Exception as error:  # noqa: BLE001 - a sink is anybody's code
+                self._failed(event, error)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                self._failed(event, error)  # the sink was cancelled, not this task
+
+    def _failed(self, event: TaskTelemetryEvent, error: BaseException) -> None:
+        self.failures += 1
+        fields = {
+            "event": "telemetry_failed",
+            "session_id": event.session_id,
+            "task_id": event.task_id,
+            "telemetry_event": event.event_type,
+            "exception": repr(error),
+        }
+        _log.error("telemetry_failed", exc_info=error, extra=fields)

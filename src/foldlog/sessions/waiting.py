@@ -1,4 +1,4 @@
-"""Patches and paused tasks, as the list of all that waits for a person knows them."""
+"""Queued patches and paused tasks, as entries of the list of all that waits for a person."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from foldlog.models import (
     TaskStatus,
     UpdateType,
     Waiting,
+    WaitingKind,
 )
-from foldlog.sessions import patches, steering
+from foldlog.sessions import context, steering
 from foldlog.sessions.decision import Decision
 from foldlog.sessions.models import PendingContextPatch
 from foldlog.sessions.state import SessionState, read_session
@@ -22,102 +23,82 @@ from foldlog.sessions.writing import SessionWriter
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import waits_as
 from foldlog.store.waiting import Ref, text_in
+from foldlog_projections.session import PatchQueued
 
 _LOOKED_BACK: Final = 100
 """Updates among which the checkpoint of a paused task is looked for."""
 
-
-class PatchSource:
-    """Patches that wait for approval."""
-
-    def __init__(self, store: BaseStore) -> None:
-        self._store = store
-
-    async def look(self, ref: Ref) -> Waiting | None:
-        """See `Source.look`."""
-        session_id, patch_id = ref.keys
-        state = await read_session(self._store, session_id)
-        queued = state.folded.pending.get(patch_id)
-        if queued is None or patches.waits_as(session_id, queued) != ref:
-            return None
-        task = state.brief(queued.task_id) if queued.task_id in state.saved else None
-        return Waiting(
-            ref.id,
-            ref.kind,
-            PendingContextPatch.restored(queued).patch,
-            ref.since_time,
-            session_id=session_id,
-            trace_id=None if task is None else task.trace_id,
-            task_id=queued.task_id,
-            by=text_in(state.context.tool_context, "user_id"),
-        )
-
-    async def answer(self, ref: Ref, answer: Any) -> Answered:
-        """See `Source.answer`."""
-        session_id, patch_id = ref.keys
-        approve = _checked(answer)
-        kind = SteeringEventType.APPROVE if approve else SteeringEventType.REJECT
-
-        def decide(made: Decision) -> bool:
-            queued = made.state.folded.pending.get(patch_id)
-            if queued is None or patches.waits_as(session_id, queued) != ref:
-                decision = made.state.outcome(patch_id)
-                raise NotWaiting(ref.id) if decision is None else AlreadyAnswered(ref.id, decision)
-            payload = {"patch_id": patch_id}
-            return steering.steer(made, _event(ref, queued.task_id, kind, payload))
-
-        await SessionWriter(session_id, self._store, None)._write(decide)
-        return Answered(ref.id, ref.kind, "applied" if approve else "rejected")
+_MEANS: Final = {
+    (WaitingKind.PATCH, True): (SteeringEventType.APPROVE, "applied"),
+    (WaitingKind.PATCH, False): (SteeringEventType.REJECT, "rejected"),
+    (WaitingKind.TASK, True): (SteeringEventType.RESUME, "resumed"),
+    (WaitingKind.TASK, False): (SteeringEventType.CANCEL, "cancelled"),
+}
+"""The steering event that gives an answer, and the outcome."""
 
 
-class TaskSource:
-    """Tasks that are paused."""
+class SessionSource:
+    """Where patches and tasks of sessions wait: a `Source` of the list."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
 
     async def look(self, ref: Ref) -> Waiting | None:
         """See `Source.look`."""
-        session_id, task_id = ref.keys
+        session_id, key = ref.keys
         state = await read_session(self._store, session_id)
-        if task_id not in state.saved or not _is_paused(state, ref):
+        queued = _patch(state, ref)
+        if queued is None and not _is_paused(state, ref):
             return None
-        task = state.task(task_id)
+        task_id = key if queued is None else queued.task_id
+        trace_id = state.brief(task_id).trace_id if task_id in state.saved else None
+        asked: Any
+        if queued is None:
+            task = state.task(task_id)
+            owner, asked = task.context_snapshot.tool_context, await self._asked(task)
+        else:
+            owner = state.context.tool_context
+            asked = PendingContextPatch.restored(queued).patch
         return Waiting(
             ref.id,
             ref.kind,
-            await self._asked(task),
+            asked,
             ref.since_time,
             session_id=session_id,
-            trace_id=task.trace_id,
+            trace_id=trace_id,
             task_id=task_id,
-            by=text_in(task.context_snapshot.tool_context, "user_id"),
+            by=text_in(owner, "user_id"),
         )
 
     async def answer(self, ref: Ref, answer: Any) -> Answered:
         """See `Source.answer`."""
-        session_id, task_id = ref.keys
-        approve = _checked(answer)
-        kind = SteeringEventType.RESUME if approve else SteeringEventType.CANCEL
+        session_id, key = ref.keys
+        if not isinstance(answer, bool):
+            raise PayloadError("answer", f"True approves and False rejects, not {answer!r:.80}")
+        event_type, outcome = _MEANS[ref.kind, answer]
 
         def decide(made: Decision) -> bool:
-            if task_id not in made.state.saved:
-                raise NotWaiting(ref.id)
-            if not _is_paused(made.state, ref):
-                status = made.state.brief(task_id).status
-                raise AlreadyAnswered(ref.id, f"the task is now {status}")
-            return steering.steer(made, _event(ref, task_id, kind, {}))
+            queued = _patch(made.state, ref)
+            if queued is None and not _is_paused(made.state, ref):
+                raise _over(made.state, ref)
+            event = SteeringEvent(
+                session_id=session_id,
+                task_id=key if queued is None else queued.task_id,
+                event_type=event_type,
+                payload={} if queued is None else {"patch_id": key},
+            )
+            return steering.steer(made, event)
 
         await SessionWriter(session_id, self._store, None)._write(decide)
-        return Answered(ref.id, ref.kind, "resumed" if approve else "cancelled")
+        return Answered(ref.id, ref.kind, outcome)
 
     async def _asked(self, task: TaskState) -> dict[str, Any]:
-        """What the task is about, why it paused, and the last checkpoint since it last went on."""
+        """The task's description, why it paused, and its last checkpoint since it last ran."""
         asked: dict[str, Any] = {"description": task.description}
-        told = await self._store.list_updates(
+        latest = await self._store.list_updates(
             task.session_id, task_id=task.task_id, limit=_LOOKED_BACK, consistency="strong"
         )
-        for update in reversed(told):
+        for update in reversed(latest):
             if update.update_type is UpdateType.CHECKPOINT:
                 asked.setdefault("checkpoint", update.content)
             if update.update_type is UpdateType.STATUS_CHANGE:
@@ -127,20 +108,27 @@ class TaskSource:
         return asked
 
 
+def _patch(state: SessionState, ref: Ref) -> PatchQueued | None:
+    """The patch that waits under a reference."""
+    queued = state.folded.pending.get(ref.keys[1])
+    is_it = queued is not None and context.waits_as(state.session_id, queued) == ref
+    return queued if is_it else None
+
+
 def _is_paused(state: SessionState, ref: Ref) -> bool:
-    task = state.brief(ref.keys[1])
-    if task.status is not TaskStatus.PAUSED:
+    """Whether a task waits under a reference."""
+    if ref.keys[1] not in state.saved:
         return False
-    return waits_as(state.session_id, task.task_id, task.paused_at) == ref
+    task = state.brief(ref.keys[1])
+    is_paused = task.status is TaskStatus.PAUSED
+    return is_paused and waits_as(state.session_id, task.task_id, task.paused_at) == ref
 
 
-def _event(
-    ref: Ref, task_id: str, kind: SteeringEventType, payload: dict[str, Any]
-) -> SteeringEvent:
-    return SteeringEvent(session_id=ref.keys[0], task_id=task_id, event_type=kind, payload=payload)
-
-
-def _checked(answer: Any) -> bool:
-    if not isinstance(answer, bool):
-        raise PayloadError("answer", f"True approves and False rejects, not {answer!r:.80}")
-    return answer
+def _over(state: SessionState, ref: Ref) -> AlreadyAnswered | NotWaiting:
+    """The error for what waits no more."""
+    key = ref.keys[1]
+    if ref.kind is WaitingKind.PATCH:
+        decision = state.outcome(key)
+    else:
+        decision = f"the task is now {state.brief(key).status}" if key in state.saved else None
+    return NotWaiting(ref.id) if decision is None else AlreadyAnswered(ref.id, decision)

@@ -1,25 +1,53 @@
-"""Reading and writing one session: what `Session` is made on."""
+"""Reading and writing one session: the base of `Session`."""
 
 from __future__ import annotations
 
 import functools
 import secrets
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
-from foldlog.errors import AppendUnknown, LogUnavailable
+from pydantic import ValidationError
+
+from foldlog.errors import AppendUnknown, LogUnavailable, RedactionFailed
 from foldlog.kind import Key, Kind
 from foldlog.sessions.decision import Decide, Decision
-from foldlog.sessions.emitter import Emitter
-from foldlog.sessions.redacting import Redacting
+from foldlog.sessions.models import ContextPatch
 from foldlog.sessions.state import SessionState, read_session
-from foldlog.sessions.telemetry import TaskTelemetrySink
-from foldlog.store.block import Block, open_block
+from foldlog.sessions.telemetry import Emitter, TaskTelemetrySink
+from foldlog.store.core import Block, open_block
+from foldlog.store.operation import operation
+from foldlog.store.payloads import drafting
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import session, tasks
 from foldlog_projections.session import State
+
+_OF_A_PATCH: Final = ContextPatch.model_fields.keys() - {
+    *session.kind.records[session.QUEUED].content
+}
+"""Fields of a patch that are ids, versions and times, not content."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def named(method: F) -> F:
+    """Have errors about a method's arguments name `Session`, wherever the method is written."""
+    method.__qualname__ = f"Session.{method.__name__}"
+    return method
+
+
+def called(*, writes: bool = False) -> Callable[[F], F]:
+    """Make a method a public call of sessions: see `foldlog.store.operation`."""
+
+    def decorate(method: F) -> F:
+        call: Any = operation(writes=writes, prefix="sessions.")
+        return cast(F, call(named(method)))
+
+    return decorate
 
 
 class SessionWriter:
@@ -34,7 +62,6 @@ class SessionWriter:
         self.telemetry = Emitter(telemetry_sink)
         self.calls = state_store.calls
         self._store = state_store
-        self._redacting = Redacting(state_store.redaction, session_id)
         self._stored = SessionState(session_id, {}, State())
         self._in_block: tuple[Block, SessionState] | None = None
 
@@ -45,7 +72,7 @@ class SessionWriter:
         return seen[1] if seen and seen[0] is open_block(self._store) else self._stored
 
     async def _read(self, consistency: Consistency) -> SessionState:
-        """Look at the session, and return it as its views hold it: nothing is copied."""
+        """Read the session, and return it as its views hold it: nothing is copied."""
         found = await read_session(self._store, self.session_id, consistency)
         block = open_block(self._store)
         if block is None:
@@ -55,21 +82,16 @@ class SessionWriter:
         return found
 
     def _adopt(self, block: Block) -> None:
-        """Have what was seen in a block count outside: it is stored."""
+        """Let what was seen in a block count outside: it is stored."""
         seen = self._in_block
         if seen is not None and seen[0] is block:
             self._stored, self._in_block = seen[1], None
 
     async def _write(self, decide: Decide, *, once: tuple[Kind[Any], str] | None = None) -> bool:
-        """Append what is decided, all of it or nothing; return False if nothing was to be decided.
+        """Append what is decided, all of it or nothing; return whether anything was decided.
 
-        Args:
-            once: a third kind of the session's, and an id. If that view holds the id, nothing is
-                decided; and nobody writes to it between the decision and the append.
-
-        Raises:
-            AppendConflict: others wrote all the time.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+        `once` is a third kind of the session's, and an id: if that view holds the id, nothing is
+        decided; and nobody else writes to it between the decision and the append.
         """
         made: Decision | None = None
 
@@ -93,17 +115,53 @@ class SessionWriter:
             kinds.append(once[0])
         await self._store.decide_drafts([kind(self.session_id) for kind in kinds], decision)
         if made is not None:
-            told = made.telemetry
-            self._store.after_stored(lambda: self.telemetry.emit(told))
+            events = made.telemetry
+            self._store.after_stored(lambda: self.telemetry.emit(events))
             if (block := open_block(self._store)) is not None:
                 self._store.after_stored(functools.partial(self._adopt, block))
         try:
-            # Own appends are seen by a read that need not ask the log.
+            # A read that need not ask the log sees this store's own appends.
             await self._read("session")
         except LogUnavailable as error:
             ids = [each.id for drafts in made.drafts.values() for each in drafts] if made else []
             if not ids:
                 raise
-            # A caller that hears that the log is away would believe that nothing was appended.
+            # LogUnavailable would tell the caller that nothing was appended.
             raise AppendUnknown(ids, f"appended, but not read back: {error}") from error
         return made is not None
+
+    # The store's `redact=`, before anything is decided: updates, telemetry and the context's hash
+    # are made of what the hook returns.
+
+    def _redacted(
+        self, method: str, type: str, about: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Values as the hook leaves them, each of the form that it had. Raises RedactionFailed."""
+        about = {"session_id": self.session_id, **about}
+        return self._store.redaction.alike(f"Session.{method}", type, about, values)
+
+    def _redacted_field(self, method: str, task_id: str, **one: Any) -> Any:
+        """One field of a task's change, as the hook leaves it."""
+        [found] = self._redacted(method, tasks.CHANGED, {"task_id": task_id}, one).values()
+        return found
+
+    @drafting("patch")
+    def _redacted_patch(self, method: str, patch_id: str, patch: ContextPatch) -> ContextPatch:
+        """A patch as the hook leaves it; fields that a subclass adds are content, too."""
+        if not self._store.redaction:
+            return patch
+        fields = dict(patch)
+        content = {name: value for name, value in fields.items() if name not in _OF_A_PATCH}
+        about = {"patch_id": patch_id, "task_id": patch.task_id}
+        found = self._redacted(method, session.QUEUED, about, content)
+        try:
+            return type(patch).model_validate({**fields, **found}, by_alias=False, by_name=True)
+        except ValidationError:
+            reason = "what it left is no patch"
+            # Without its cause, which quotes the patch.
+            raise RedactionFailed(session.QUEUED, f"Session.{method}", reason) from None
+
+
+def new_id(name: str, given: str | None) -> str:
+    """A new id, or the one that was given. Raises InvalidId."""
+    return secrets.token_hex(8) if given is None else checked_id(given, name)

@@ -22,8 +22,8 @@ from foldlog.kind import Key
 from foldlog.log.port import Append, Record
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import dump
 from foldlog.store.references import (
     Keys,
@@ -75,7 +75,7 @@ class Artifacts:
     """
 
     def __init__(
-        self, store: Lineages, blobs: BlobStore, retention: ArtifactRetentionConfig
+        self, store: Ownership, blobs: BlobStore, retention: ArtifactRetentionConfig
     ) -> None:
         self._store = store
         self._blobs = blobs
@@ -119,7 +119,7 @@ class Artifacts:
         if len(content) > self._retention.max_artifact_bytes:
             raise ArtifactTooLarge(len(content), self._retention.max_artifact_bytes)
         made = describe(await digest(content), len(content), **about, **values)
-        # The id tells a late writer's save by what was saved, not by where its bytes went.
+        # The id follows from what was saved, not from where its bytes are: a late retry has it too.
         id, keys = upsert_id(dump(made)), session_keys(scope)
 
         # 1. Refuse before anything is stored. 2. Store the bytes. 3. Append where it is. 4. Append
@@ -253,7 +253,7 @@ class Artifacts:
         """
         keys = (checked_id(session_id, "session_id"),)
         folded = await self._store.read_what_can_be(artifacts.kind, *keys)
-        # Looked up before: whoever saves one anew appends anew where it is.
+        # Looked up before: a writer that saves one anew appends anew where it is.
         pointers = dict[Subject, int]()
         for pointer in [self._store.subject(POINTER, id) for id in folded.state]:
             try:
@@ -277,7 +277,7 @@ class Artifacts:
             await self._clear(subject.keys, remember=False)
 
     async def _clear(self, keys: Keys, *, remember: bool = True) -> None:
-        # The bytes first: only the view leads to them, should this be interrupted.
+        # The bytes first: should this be interrupted, only the view says where they are.
         folded = await self._store.read_what_can_be(artifacts.kind, *keys)
         released = {held.id for held in folded.state.values()}
         await self._release(keys, list(folded.state.values()), are_kept=False)
@@ -287,10 +287,7 @@ class Artifacts:
     def _going(
         self, folded: Folded[dict[str, Held]], made: Saved, id: str
     ) -> Sequence[Held] | None:
-        """What must go for `made` to be saved; None if it is there, or was cleared.
-
-        Errors as `to_go`.
-        """
+        """What must go for `made` to be saved; None if it is there, or was cleared."""
         if self._alive(folded, made.artifact_id) is not None or not folded.admits(id):
             return None
         now = self._store.now()

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from foldlog.models import RemoteBinding
-from foldlog.store.mapper import ID, MAPPING, Mapper
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import Ownership
+from foldlog.store.payloads import ID, MAPPING, Mapper
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import bindings, routes

@@ -1,8 +1,7 @@
-"""Contents stored once, for as long as somebody claims them.
+"""Contents stored once, for as long as somebody claims them (`foldlog_projections.blobs`).
 
-A content's subject is the only truth about it (`foldlog_projections.blobs`). A copy is announced
-there before its bytes are stored, and claimed before anything refers to it, so `collect` finds what
-an interrupted save left behind. The last release removes the bytes.
+A copy is announced before its bytes are stored, and claimed before anything refers to it, so
+`collect` finds what an interrupted save left behind. The last release removes the bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.envelope import Draft, draft
 from foldlog.errors import (
     AppendConflict,
     AppendFailed,
@@ -27,7 +26,7 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key
 from foldlog.log.blobs import Blobs
-from foldlog.store.payloads import dump
+from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.store.tombstones import bury, clear_view
 from foldlog_projections import blobs
@@ -60,9 +59,6 @@ class BlobStore:
         """Store bytes for as long as they are claimed; return the name of their copy.
 
         The claim ends by itself after `ttl` seconds; 0 for never.
-
-        Raises:
-            AppendFailed, LogUnavailable: nothing is claimed. AppendUnknown: it may be.
         """
         needed = time.time() + ttl if ttl else math.inf
         lasts = ttl + 2 * int(GRACE) if ttl else None
@@ -78,7 +74,7 @@ class BlobStore:
             is_fresh = known is not None and time.time() - known.since < RENEWAL_SECONDS
             if is_fresh and copy in content.copies:
                 return None
-            return _drafted(blobs.CLAIMED, Claimed(claim, copy, len(data), ttl))
+            return encode(blobs.kind, Claimed(claim, copy, len(data), ttl))
 
         try:
             for _ in range(_ATTEMPTS):
@@ -108,10 +104,6 @@ class BlobStore:
 
         None if there is no such claim, or none as old: `claimed_before`, in Unix seconds by the
         log's clock.
-
-        Raises:
-            AppendFailed, LogUnavailable, AppendUnknown: the claim, or the bytes that nobody claims,
-                may remain; `collect` removes them.
         """
         freed, copies = 0, list[str]()
 
@@ -124,7 +116,7 @@ class BlobStore:
             others = (term for other, term in content.claims.items() if other != claim)
             is_last = all(term.is_over(now) for term in others)
             freed, copies = (content.size, list(content.copies)) if is_last else (0, [])
-            return _drafted(blobs.RELEASED, Released(claim, is_last))
+            return encode(blobs.kind, Released(claim, is_last))
 
         is_released = bool(await self._decide(sha256, decide))
         if copies:
@@ -136,12 +128,7 @@ class BlobStore:
         return (await self._store.read(blobs.kind, sha256, consistency="strong")).state
 
     async def get(self, name: str) -> bytes | None:
-        """Return the bytes of a copy, or None if they are gone.
-
-        Raises:
-            LogCorrupt: they are damaged. PastErased: in the past, they were removed since.
-            LogUnavailable: they could not be read.
-        """
+        """Return the bytes of a copy, or None if they are gone."""
         data = await self._stored.get(name)
         if data is None and self._store.past is not None:
             raise PastErased(f"blob {name}", "its bytes were removed since")
@@ -171,11 +158,7 @@ class BlobStore:
     async def collect(
         self, contents: Iterable[str], users: Mapping[str, IsUsed], *, older_than: float
     ) -> list[tuple[Claim, int]]:
-        """Release claims that are `older_than` these seconds and not used, with the bytes freed.
-
-        Raises:
-            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
-        """
+        """Release claims that are `older_than` these seconds and not used, with the bytes freed."""
         before, users = time.time() - older_than, {**self.users, **users}
         collected: list[tuple[Claim, int]] = []
         for sha256 in contents:
@@ -191,7 +174,7 @@ class BlobStore:
         return collected
 
     async def clear(self) -> None:
-        """Remove all, also what is claimed meanwhile. Errors as `release`."""
+        """Remove all, also what is claimed meanwhile."""
         for subject in await self._store.forked_log.subjects(blobs.kind.name):
             [sha256] = subject.keys
             while (found := await self.read(sha256)).claims or found.copies or found.loose:
@@ -245,8 +228,3 @@ def _name(sha256: str, copy: str) -> str:
 
 def _sha256(name: str) -> str:
     return name.partition("-")[0]
-
-
-def _drafted(type: str, event: Claimed | Released) -> Draft:
-    body = dump(event)
-    return draft(type, body, id=upsert_id(body))

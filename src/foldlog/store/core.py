@@ -1,22 +1,26 @@
-"""The core of a store: the log, its views, and the primitives that everything above is made of.
+"""The core of a store: the log, its views, blocks of saves, and what every capability is made of.
 
-Capabilities, facades and adapters append records of a kind, decide on what a view holds, and read
-views. The public primitives are in `foldlog.store.primitives`.
+The public primitives are in `foldlog.store.primitives`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.errors import AppendUnknown
+from foldlog.errors import AppendConflict, AppendUnknown
 from foldlog.kind import Key, Kind
+from foldlog.log.archive import Archiver
 from foldlog.log.blobs import Blobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.forks import ForkedLog
@@ -25,7 +29,6 @@ from foldlog.log.past import PastLog
 from foldlog.log.port import Append, Log
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.position import LogPosition
-from foldlog.store.block import open_block
 from foldlog.store.operation import Calls
 from foldlog.store.options import StoreOptions
 from foldlog.store.payloads import encode
@@ -33,7 +36,7 @@ from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox, Place
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
-from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.fold import Folded, Projection, copied, step
 from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
 
@@ -41,6 +44,102 @@ S = TypeVar("S")
 
 DECIDE_SECONDS: Final = 10.0
 """How long a decision is made again because others write, unless the caller says otherwise."""
+
+
+class Expected(NamedTuple):
+    """The sequence at which a view ended when the block decided on it."""
+
+    projection: Projection[Any]
+    head: int
+
+
+@dataclass(slots=True)
+class _Overlay:
+    """A view as it will be: a copy of its fold at `head`, and how many drafts it has applied."""
+
+    folded: Folded[Any]
+    head: int
+    applied: int = 0
+
+
+@dataclass(slots=True)
+class Block:
+    """Drafts by subject: fewer messages, of which one append has 1,000.
+
+    `before` is appended first and by itself: it may live on other shards. `expected` has the views
+    that the block decided on, `is_decided` says that it decided anything, `after` is called when
+    it is stored, and `undo`, the last one first, when it came to nothing.
+
+    A task started inside inherits the block's context and may outlive it: what it saves after the
+    end is no longer part of the block, which is not `open` then.
+    """
+
+    owner: object
+    drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
+    before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
+    expected: dict[Subject, Expected] = field(default_factory=dict)
+    after: list[Callable[[], None]] = field(default_factory=list)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    is_decided: bool = False
+    open: bool = True
+    _overlays: dict[tuple[str, Subject], _Overlay] = field(default_factory=dict)
+
+    def add(self, appends: Iterable[tuple[Subject, Sequence[Draft]]]) -> None:
+        """Take in what is saved."""
+        for subject, drafts in appends:
+            self.drafts.setdefault(subject, []).extend(drafts)
+
+    def expect(self, projection: Projection[Any], subject: Subject, head: int) -> None:
+        """Have the block appended only if the view still ends there."""
+        self.expected.setdefault(subject, Expected(projection, head))
+
+    def overlaid(
+        self, projection: Projection[Any], subject: Subject, folded: Folded[Any], head: int
+    ) -> tuple[Folded[Any], int]:
+        """Return a view with what the block has saved to it: itself, if that is nothing."""
+        expected = self.expected.get(subject)
+        if expected is not None and expected.head != head:
+            raise AppendConflict(subject.name, expected.head, head)
+        drafts = self.drafts.get(subject)
+        if drafts is None:
+            return folded, head
+        key = (projection.name, subject)
+        overlay = self._overlays.get(key)
+        if overlay is None or overlay.head != head:
+            overlay = self._overlays[key] = _Overlay(_copied(projection, folded), head)
+        # A sequence of 0, and the time now: it is not stored yet, and what expires is as new.
+        now = dt.datetime.fromtimestamp(time.time(), dt.UTC).isoformat()
+        for each in drafts[overlay.applied :]:
+            recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, now)
+            step(projection, overlay.folded, recorded)
+        overlay.applied = len(drafts)
+        return overlay.folded, head
+
+
+_current: Final[ContextVar[Block | None]] = ContextVar("block", default=None)
+
+
+def open_block(owner: object) -> Block | None:
+    """The block of a store that the caller is in."""
+    block = _current.get()
+    return block if block is not None and block.open and block.owner is owner else None
+
+
+@contextmanager
+def begun(owner: object) -> Iterator[Block]:
+    """Be in a block of a store."""
+    block = Block(owner)
+    token = _current.set(block)
+    try:
+        yield block
+    finally:
+        block.open = False
+        _current.reset(token)
+
+
+def _copied(projection: Any, folded: Folded[Any]) -> Folded[Any]:
+    state, refused = copied(projection, folded.state), set(folded.refused)
+    return Folded(state, dict(folded.seen), refused, folded.cleared_at, dict(folded.newest))
 
 
 class Backend(NamedTuple):
@@ -51,6 +150,7 @@ class Backend(NamedTuple):
         place: where spools of the log are on this machine, also where the store has none.
         server: the embedded server that holds the log.
         loop: the event loop that alone may use the log; None where any may.
+        archiver: moves what is old to the archive, where the log has one.
     """
 
     log: Log
@@ -60,6 +160,7 @@ class Backend(NamedTuple):
     place: Place | None = None
     server: EmbeddedServer | None = None
     loop: asyncio.AbstractEventLoop | None = None
+    archiver: Archiver | None = None
 
 
 class Core:
@@ -80,6 +181,7 @@ class Core:
         self.redaction = Redaction(options.redact)
         self.kinds = {kind.name: kind for kind in (*KINDS, *options.all_kinds)}
         self._log = ForkedLog(log)
+        self._namespace = log.namespace
         self.hot_views = Views(
             self._log,
             backend.snapshots,
@@ -90,7 +192,7 @@ class Core:
         )
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
-            backend.outbox.on_stored(self._acked)
+            backend.outbox.on_stored = self._acked
 
     @property
     def forked_log(self) -> Log:
@@ -112,13 +214,9 @@ class Core:
         return [k for k in self.kinds.values() if k.owner == owner and k.of is None]
 
     def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
-        """The subject of a view, or of a family that has none.
-
-        Raises:
-            InvalidId: a key is empty or no valid string.
-        """
+        """The subject of a view, or of a family that has none."""
         family = projection if isinstance(projection, str) else projection.name
-        return self._log.namespace.subject(family, *keys)
+        return self._namespace.subject(family, *keys)
 
     # --- drafting: synchronous, and before anything is awaited, so that saves keep their order ----
 
@@ -133,14 +231,14 @@ class Core:
     def drafted(
         self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
     ) -> Draft:
-        """The draft of a record as `method` was given it. Errors as `redacted` and `encode`."""
+        """The draft of a record as `method` was given it."""
         return encode(key.kind, self.redacted(method, key, record), ts=ts)
 
     def drafts(
         self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
     ) -> tuple[Subject, list[Draft]]:
         """As `drafted`, with the subject it goes to: what `append_drafts` takes."""
-        subject = self.subject(key.kind, *key.keys)
+        subject = self._namespace.subject(key.kind.name, *key.keys)
         return subject, [self.drafted(method, key, record, ts=ts)]
 
     # --- appending --------------------------------------------------------------------------------
@@ -175,24 +273,28 @@ class Core:
                 stamped.append(self._log.stamped(Append(subject, tuple(drafts)), known))
         if not stamped:
             return
-        try:
-            seqs = await (self.backend.outbox or self.log).append(stamped, atomic=atomic)
-        except (AppendUnknown, asyncio.CancelledError):
-            self.unsettled(stamped)
-            raise
-        self._acked(stamped, seqs)
+        await self._append(self.backend.outbox or self.log, stamped, atomic)
 
     async def append_atomically(self, appends: Sequence[Append]) -> list[int]:
         """Append all or nothing, at once: past the spool, and also inside `atomic()`.
 
         Errors as `Log.append`.
         """
+        return await self.append_each(appends, atomic=True)
+
+    async def append_each(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        """Append at once, each by itself unless `atomic`; otherwise as `append_atomically`."""
         self.hot_views.check()
-        stamped = list(map(self._log.stamped, appends))
+        return await self._append(self._log, list(map(self._log.stamped, appends)), atomic)
+
+    async def _append(
+        self, log: Log | Outbox, stamped: Sequence[Append], atomic: bool
+    ) -> list[int]:
         try:
-            seqs = await self._log.append(stamped, atomic=True)
+            seqs = await log.append(stamped, atomic=atomic)
         except (AppendUnknown, asyncio.CancelledError):
-            self.unsettled(stamped)
+            for append in stamped:  # the next reads ask the log: they are how a caller finds out
+                self.hot_views.unsettled(append.subject)
             raise
         self._acked(stamped, seqs)
         return seqs
@@ -216,11 +318,6 @@ class Core:
         block = open_block(self)
         if block is not None:
             block.undo.append(undo)
-
-    def unsettled(self, appends: Sequence[Append]) -> None:
-        """Have the next reads ask the log: they are how a caller finds out."""
-        for append in appends:
-            self.hot_views.unsettled(append.subject)
 
     def _acked(self, appends: Sequence[Append], seqs: Sequence[int]) -> None:
         for append, seq in zip(appends, seqs, strict=True):
@@ -248,9 +345,6 @@ class Core:
         """Read a view to decide on it, with the sequence at which it ends: see `Views.read_at`.
 
         What waits in the spool comes first. Inside `atomic()` it shows what the block has saved.
-
-        Raises:
-            AppendConflict: the block decided on the view, and somebody wrote to it since.
         """
         folded, head = await self.read_stored_at(projection, *keys, consistency=consistency)
         block = open_block(self)

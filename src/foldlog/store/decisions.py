@@ -20,8 +20,7 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key
 from foldlog.log.port import Append
-from foldlog.store.block import Block, begun, open_block
-from foldlog.store.core import DECIDE_SECONDS, Core
+from foldlog.store.core import DECIDE_SECONDS, Block, Core, begun, open_block
 from foldlog.store.operation import nothing, operation
 from foldlog.store.spool import Spooled
 from foldlog.subjects import Subject
@@ -88,7 +87,7 @@ class Decisions(Core):
         not see what the block saves; decisions do, those of facades included. A block inside
         another joins it.
 
-        Clearing, erasing, forking and the bytes of artifacts act at once.
+        Removal, erasing, forking and the bytes of artifacts act at once.
 
         Raises:
             ReadOnlyStore: the store is of the past.
@@ -144,10 +143,6 @@ class Decisions(Core):
             in_atomic: what becomes of it inside `atomic()`: see `InAtomic`.
             also: what is appended beside it, if anything is; only of decisions that act at once.
             on_conflict: awaited after a conflict; raises where deciding again is of no use.
-
-        Raises:
-            ConfigurationError: it is refused inside `atomic()`. Nothing was appended.
-            Others as `Store.decide`.
 
         1. Read, behind what waits in the spool: what is in memory at first, which the append
         proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
@@ -237,7 +232,7 @@ class Decisions(Core):
 
     @operation(writes=True, name="atomic")
     async def _append_decisions(self, block: Block) -> None:
-        """Append a block that somebody was told a decision of: it is never spooled nor degraded."""
+        """Append a block with a decision that its caller has seen: never spooled nor degraded."""
         await self.settle()
         if block.before:
             await self.append_drafts(*block.before)

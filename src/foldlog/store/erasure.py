@@ -7,29 +7,36 @@ views, raw records, snapshots, bytes. 4. Look for parts of it in the embedded se
 from __future__ import annotations
 
 import asyncio
+import math
+import mmap
 from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foldlog.envelope import CLEARED, FORKED
 from foldlog.errors import LogCorrupt
 from foldlog.kind import Key
 from foldlog.store.artifacts import POINTER
-from foldlog.store.belonging import MARKER
-from foldlog.store.clearing import Clearing
-from foldlog.store.fragments import Fragments
 from foldlog.store.operation import operation
 from foldlog.store.references import session_keys
-from foldlog.store.scopes import claim_of, contents
+from foldlog.store.removal import Removal
+from foldlog.store.scopes import claim_of, contents, is_own
 from foldlog.subjects import Subject
-from foldlog.views.salvage import readable
-from foldlog_projections import artifacts, lineage, scopes
+from foldlog.views.fold import readable
+from foldlog_projections import artifacts, lineage
 from foldlog_projections.artifacts import Held, Saved
 from foldlog_projections.blobs import Claim
 
 _LOOKED_FOR: Final = 1024 * 1024
 """Bytes up to which an artifact is read, so that a part of it can be looked for in files."""
+
+_LENGTH: Final = 96
+"""Bytes of a part: more than a SHA-256 in hexadecimal, which stays in the subject of a content."""
+
+_SHORTEST: Final = 16
+_MOST: Final = 256
 
 
 class Erased(NamedTuple):
@@ -54,6 +61,41 @@ class Erased(NamedTuple):
     on_disk: int | None
 
 
+class Fragments:
+    """Parts of at most 96 bytes; 256 of them are looked for, evenly chosen."""
+
+    def __init__(self) -> None:
+        self._parts: dict[bytes, None] = {}
+
+    def add(self, data: bytes) -> None:
+        """Take a part of `data`, if it is long enough."""
+        if len(data) >= _SHORTEST:
+            # Its end: payloads of one type begin alike.
+            self._parts[data[-_LENGTH:]] = None
+
+    def found_below(self, directory: Path) -> int | None:
+        """Return how many parts stand in files below `directory`; None if there are no parts.
+
+        Reads all files: blocks. One that goes meanwhile holds nothing any more.
+        """
+        if not self._parts:
+            return None
+        parts = list(self._parts)
+        looked_for = left = set(parts[:: math.ceil(len(parts) / _MOST)])
+        for path in directory.rglob("*"):
+            try:
+                if path.is_file() and path.stat().st_size:
+                    left = left - _found(path, left)
+            except FileNotFoundError:
+                continue
+        return len(looked_for) - len(left)
+
+
+def _found(path: Path, parts: set[bytes]) -> set[bytes]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return {part for part in parts if content.find(part) >= 0}
+
+
 @dataclass(slots=True)
 class _Survey:
     """What there is of a session. `claims` are those of artifacts and values on their copies."""
@@ -67,7 +109,7 @@ class _Survey:
     fragments: Fragments = field(default_factory=Fragments)
 
 
-class Erasure(Clearing):
+class Erasure(Removal):
     """Erases sessions, and shows it."""
 
     @operation(writes=True)
@@ -84,7 +126,7 @@ class Erasure(Clearing):
         survey = await self._survey(session_id)
         await self.clear_session(session_id)
         readable = await self._read_back(survey)
-        marker = await self.forked_log.last(self.subject(MARKER, session_id))
+        marker = await self.forked_log.last(self.subject(lineage.MARKER, session_id))
         on_disk = None
         if self.backend.server is not None:
             directory = self.backend.server.path
@@ -107,10 +149,10 @@ class Erasure(Clearing):
         origin = (await self.read_what_can_be(lineage.kind, session_id)).state.origin
         survey = _Survey(await self.views_of_session(session_id, origin))
         for key in survey.views:
-            if key.kind is scopes.kind:
-                [scope] = key.keys
+            if is_own(key):
+                scope = key.keys[0]
                 blobs = (await contents(self, scope)).blobs
-                survey.claims += [(blob, claim_of(scope, *each)) for each, blob in blobs.items()]
+                survey.claims += [(each[0], claim_of(scope, *at)) for at, each in blobs.items()]
             if key.kind is artifacts.kind:
                 folded = await self.read_what_can_be(artifacts.kind, *key.keys)
                 for held in list(folded.state.values()):

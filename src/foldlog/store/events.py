@@ -1,37 +1,84 @@
-"""Runtime events: the audit log of a trace (StateStore specification 2.11, Required Methods)."""
+"""The events of a trace: runtime events (StateStore specification 2.11), and planner events."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 
-from foldlog.envelope import Draft
+from foldlog.envelope import Draft, Recorded
 from foldlog.errors import PayloadError
+from foldlog.kind import Kind
 from foldlog.models import PlannerEvent, StoredEvent
 from foldlog.schemas import SCHEMAS, problems
-from foldlog.store.mapper import MAPPING, SECONDS, Mapper
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import drafting, encode
-from foldlog.store.planner import PlannerEvents
+from foldlog.store.ownership import Ownership
+from foldlog.store.payloads import MAPPING, SECONDS, Mapper, drafting, encode
 from foldlog.subjects import Subject
-from foldlog_projections import events
+from foldlog.views import Consistency, refold
+from foldlog_projections import conversations, events, messages, planner, steering, tasks, updates
 from foldlog_projections.events import EventSaved
+from foldlog_projections.folds import all_records
+from foldlog_projections.planner import PlannerEventSaved
 
 GLOBAL_TRACE: Final = "__global__"
 """The name under which events without a trace are read."""
 
 EVENTS: Final = Mapper("event", StoredEvent, EventSaved, ts=SECONDS, payload=MAPPING)
 
+PLANNER_EVENTS: Final = Mapper("event", PlannerEvent, PlannerEventSaved, ts=SECONDS, extra=MAPPING)
+
 _log: Final = logging.getLogger("foldlog")
 
+SESSION_PREFIX: Final = "session:"
+"""How the trace that is a session's audit trail begins."""
 
-class Events(PlannerEvents):
-    """Events by trace, each content once."""
+_SHOWN: Final[Mapping[str, tuple[str, Kind[Any]]]] = {
+    "task.saved": ("session.task", tasks.kind),
+    "update.saved": ("session.update", updates.kind),
+    "steering.saved": ("session.steering", steering.kind),
+    messages.ADDED: ("session.message", messages.kind),
+    messages.REMOVED: ("session.message_removed", messages.kind),
+    conversations.SAVED: ("session.conversation", conversations.kind),
+    conversations.DELETED: ("session.conversation_deleted", conversations.kind),
+}
+"""What an audit trail has beside events: the kind of the event, and of the record shown by it."""
+
+_writers_clock: Final = attrgetter("ts")
+_time_and_place: Final = attrgetter("ts", "seq", "index")
+
+
+class Events(Ownership):
+    """What happened, by trace: runtime events and planner events, each content once."""
+
+    @operation(nothing, writes=True)
+    async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
+        """Append a planner event. Saving the same content again has no effect.
+
+        Errors as `save_event`.
+        """
+        record, key = PLANNER_EVENTS.record(event), planner.kind(trace_id)
+        await self.append_drafts(self.drafts("save_planner_event", key, record, ts=record.ts))
+
+    @operation(list)
+    async def list_planner_events(
+        self, trace_id: str, *, consistency: Consistency = "session"
+    ) -> list[PlannerEvent]:
+        """Return a trace's planner events in the order in which they were saved; [] if unknown.
+
+        Errors as `load_history`.
+        """
+        folded = await self.read(planner.kind, trace_id, consistency=consistency)
+        return PLANNER_EVENTS.restore_all(folded.state)
+
+    get_events = list_planner_events
 
     async def save_event(
         self, event: StoredEvent | str, planner_event: PlannerEvent | None = None
@@ -112,6 +159,74 @@ class Events(PlannerEvents):
             },
         )
 
+    @operation(list)
+    async def load_history(
+        self, trace_id: str, *, consistency: Consistency = "session"
+    ) -> list[StoredEvent]:
+        """Return a trace's events in ascending `ts`, ties in log order; [] for an unknown trace.
+
+        `session:<id>` also has an event for every task save (`session.task`), update
+        (`session.update`) and steering event (`session.steering`) of that session: `node_id` is
+        the task, `ts` when it was saved, `payload` its fields, with times as ISO 8601 text.
+        (StateStore specification 2.11, section "Event Types", 3.) Messages are `session.message`,
+        by their author or role, and `session.message_removed`. What Pydantic AI saved is
+        `session.conversation`, and `session.conversation_deleted`. That reads the session's whole
+        log of tasks, of messages and of conversations each time.
+
+        Raises:
+            InvalidId: the trace id is empty.
+            LogUnavailable, LogCorrupt: the history could not be read whole.
+        """
+        folded = await self.read(events.kind, trace_id, consistency=consistency)
+        session_id = trace_id.removeprefix(SESSION_PREFIX)
+        if session_id in ("", trace_id):
+            return EVENTS.restore_all(sorted(folded.state, key=_writers_clock))
+        items = [
+            *folded.state,
+            *await self._session_records(session_id, consistency),
+            *await self._origins_events(session_id, consistency),
+        ]
+        return [self._shown(item, session_id) for item in sorted(items, key=_time_and_place)]
+
+    async def _session_records(self, session_id: str, consistency: Consistency) -> list[Recorded]:
+        # The views keep the last save of each task, and what is left of messages; here all count.
+        saved, said, conversed = [
+            (await refold(self.forked_log, all_records(kind), self.subject(kind, session_id))).state
+            for kind in (tasks.kind, messages.kind, conversations.kind)
+        ]
+        items = [*tasks.each_whole(saved), *said, *conversations.each_counted(conversed)]
+        for kind in (updates.kind, steering.kind):
+            items += (await self.read(kind, session_id, consistency=consistency)).state
+        return items
+
+    async def _origins_events(self, session_id: str, consistency: Consistency) -> list[Recorded]:
+        """The events that a fork shares: those of its origin's own trace, up to the fork."""
+        items: list[Recorded] = []
+        while origin := (await self.lineage_of(session_id, consistency)).shared:
+            session_id = origin.session_id
+            subject = self.subject(events.kind, f"{SESSION_PREFIX}{session_id}")
+            items += (await refold(self.origin_log(origin), events.kind, subject)).state
+        return items
+
+    def _shown(self, item: Recorded, session_id: str) -> StoredEvent:
+        trace_id = f"{SESSION_PREFIX}{session_id}"
+        if item.type not in _SHOWN:
+            return dataclasses.replace(EVENTS.restore(item), trace_id=trace_id)
+        name, kind = _SHOWN[item.type]
+        payload = msgspec.structs.asdict(self._decoded(kind, item))
+        payload.pop("mode", None)  # of telemetry: a TaskState has none
+        context = payload.get("context_snapshot")
+        if context is not None and isinstance(context.get("spawned_at"), dt.datetime):
+            context["spawned_at"] = context["spawned_at"].isoformat()
+        return StoredEvent(
+            trace_id=trace_id,
+            ts=item.ts,
+            kind=name,
+            node_name=payload.get("author") or payload.get("role"),
+            node_id=payload.get("task_id") or payload.get("id"),
+            payload=payload | {"session_id": session_id},
+        )
+
 
 def trace_of(event: StoredEvent | EventSaved) -> str:
     """The trace under which an event is kept."""
@@ -119,5 +234,5 @@ def trace_of(event: StoredEvent | EventSaved) -> str:
 
 
 def event_id(event: StoredEvent) -> str:
-    """The id under which an event is saved: it follows from the content. Errors as `save_event`."""
+    """The id under which an event is saved: it follows from the content."""
     return encode(events.kind, EVENTS.record(event)).id

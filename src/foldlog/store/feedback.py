@@ -59,7 +59,7 @@ class Feedbacks(Primitives):
         Errors as `load_history`.
         """
         folded = await self.read(kind, trace_id, consistency=consistency)
-        return [self._feedback(trace_id, self._item(kind, each)) for each in folded.state]
+        return [self._feedback(trace_id, self._item(kind(trace_id), each)) for each in folded.state]
 
     def _feedback(self, trace_id: str, item: Item) -> Feedback:
         said: FeedbackSaved = item.record

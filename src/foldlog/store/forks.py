@@ -7,6 +7,7 @@ to a position (`foldlog.log.forks`), and one in either lineage. The origin's vie
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 import secrets
 from collections.abc import Iterable
@@ -18,19 +19,46 @@ from foldlog.errors import ConfigurationError, PastErased, SessionExists, Unknow
 from foldlog.kind import Key
 from foldlog.log import moments
 from foldlog.log.forks import Forked
+from foldlog.log.moments import Event
 from foldlog.log.port import Append, Log, Record
-from foldlog.store.lineages import Lineages
-from foldlog.store.moments import When, named
+from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
+from foldlog.position import LogPosition
+from foldlog.store.events import event_id, trace_of
 from foldlog.store.operation import operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided
 from foldlog.store.scopes import Contents, contents, scope_of_session
-from foldlog.subjects import Subject, checked_id
-from foldlog_projections import lineage, scoped, scopes
+from foldlog.subjects import Namespace, Subject, checked_id
+from foldlog_projections import events, lineage, scoped, steering, updates
 from foldlog_projections.lineage import Began, Fork
+from foldlog_projections.scoped import OWN
+
+When = LogPosition | dt.datetime | str | StateUpdate | SteeringEvent | StoredEvent
+"""A moment: that position; all that was stored by that time, which has a time zone; or right after
+that event was recorded, named by its id (`update_id`, `event_id`) or as the object that was saved.
+By id alone the whole log is looked through.
+"""
 
 
-class Forks(Lineages):
+def named(when: When, namespace: Namespace) -> moments.When:
+    """Return what a log is to look for."""
+    match when:
+        case LogPosition() | dt.datetime():
+            return when
+        case str():
+            return Event(checked_id(when, "event id"))
+        case StateUpdate():
+            return Event(when.update_id, namespace.subject(updates.kind.name, when.session_id))
+        case SteeringEvent():
+            return Event(when.event_id, namespace.subject(steering.kind.name, when.session_id))
+        case StoredEvent():
+            subject = namespace.subject(events.kind.name, trace_of(when))
+            return Event(event_id(when), subject)
+    raise UnknownMoment(repr(when), "name it by a position, a time or an event")
+
+
+class Forks(Ownership):
     """Makes forks."""
 
     @operation(writes=True)
@@ -85,11 +113,13 @@ class Forks(Lineages):
         held = Contents()
         with suppress(PastErased):  # a scope that was erased since is no longer shared
             held = await contents(self, origins, self.log_at(position))
-        if held.head:
-            appends.append(Append(self.subject(scopes.kind, scope), forked(origins), 0))
+        if held.keys:
+            scoped_at = self.subject(scoped.kind, scope, OWN)
+            appends.append(Append(scoped_at, forked(origins, OWN), 0))
             keys = [
                 Append(self.subject(scoped.kind, scope, key), forked(origins, key))
                 for key in held.keys
+                if key != OWN
             ]
 
         def begin(at: At) -> dict[Key[Any], Decided]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.envelope import Recorded
-from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import mapping
 from foldlog.store.restoring import restore
 from foldlog.views import Consistency, refold
@@ -14,7 +14,7 @@ from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
 
 
-class Memory(Lineages):
+class Memory(Ownership):
     """Short-term memory by key, `"{tenant}:{user}:{session}"`: it belongs to that session."""
 
     @operation(nothing, writes=True)

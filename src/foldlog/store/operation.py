@@ -1,9 +1,7 @@
 """What every public call passes: the past refuses writes, telemetry measures, failures degrade.
 
-The StateStore specification 2.11 asks of production stores that methods "must not throw". With
-`on_error="degrade"` a call that fails writes one structured line, counts, and returns what an empty
-store would have. A save that the log cannot take now waits in the spool; its line says so. A call
-inside another one is part of that: it is neither measured nor degraded.
+With `on_error="degrade"` (StateStore specification 2.11: "must not throw") a call that fails writes
+a line, counts, and returns what an empty store would have. An inner call is part of the outer one.
 """
 
 from __future__ import annotations
@@ -79,11 +77,7 @@ class Calls:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> T:
-        """Await a call as this store has it. Cancellation always propagates.
-
-        Raises:
-            ReadOnlyStore: it writes, and the store is of the past.
-        """
+        """Await a call as this store has it. Cancellation always propagates."""
         if method.writes and self._is_past:
             call.close()
             raise ReadOnlyStore(method.name)

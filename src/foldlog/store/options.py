@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import lru_cache
+from importlib import metadata
+from typing import Any, Final, Literal
 
 from foldlog.errors import ConfigurationError
 from foldlog.kind import Kind
 from foldlog.models import ArtifactRetentionConfig
 from foldlog.schemas import Schemas, Validate
-from foldlog.store.kinds import chosen_kinds
 from foldlog.store.redaction import Redact
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
+from foldlog_projections.registry import FAMILIES, KINDS
+
+GROUP: Final = "foldlog.kinds"
+"""The entry points by which installed packages add kinds to every store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,39 @@ class StoreOptions:
     def all_kinds(self) -> tuple[Kind[Any], ...]:
         """The kinds beside the built-in ones."""
         return tuple(self.kinds or ())
+
+
+def chosen_kinds(given: Iterable[Kind[Any]] | None) -> tuple[Kind[Any], ...]:
+    """Return the kinds of installed packages, and those that are given."""
+    if isinstance(given, str) or not isinstance(given, Iterable | None):
+        raise ConfigurationError(f"kinds is a list of kinds, not {given!r:.80}")
+    found = tuple(dict.fromkeys([*_installed(), *(given or ())]))
+    names = dict.fromkeys(FAMILIES, "foldlog")
+    types = {type: kind.name for kind in KINDS for type in kind.records}
+    for each in found:
+        if not isinstance(each, Kind):
+            raise ConfigurationError(f"{each!r:.80} is no foldlog.Kind")
+        if each.name in names:
+            raise ConfigurationError(f"there are two kinds {each.name!r}")
+        names[each.name] = each.name
+        for type in each.records:
+            if type in types:
+                raise ConfigurationError(f"{each.name}: {type} is a record of {types[type]}")
+            types[type] = each.name
+    for each in found:
+        if each.of is not None and each.of not in (*KINDS, *found):
+            raise ConfigurationError(f"{each.name} folds {each.of.name}, which is not given")
+    return found
+
+
+@lru_cache(1)
+def _installed() -> tuple[Any, ...]:
+    """Reading what is installed takes milliseconds: once a process."""
+    return tuple(_loaded(each) for each in metadata.entry_points(group=GROUP))
+
+
+def _loaded(entry: metadata.EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:  # a foreign module may raise anything
+        raise ConfigurationError(f"{GROUP} {entry.name} = {entry.value}: {error!r}") from error

@@ -47,7 +47,7 @@ class Pauses(Ownership):
         """Consume the state of `token`: exactly one caller, in any process, gets it.
 
         Everyone else gets None, as for a token that is missing, expired or consumed. A caller who
-        is told AppendUnknown, or is cancelled, may or may not have consumed it. In the past it
+        gets AppendUnknown, or is cancelled, may or may not have consumed it. In the past it
         waits for any reader.
 
         Raises:
@@ -66,27 +66,22 @@ class Pauses(Ownership):
         )
 
     async def consume(self, token: str, agrees: Callable[[Pause], bool]) -> dict[str, Any] | None:
-        """Consume what waits and return its state; None, if `agrees` says no. It may raise.
-
-        Errors as `load_planner_state`.
-        """
+        """Consume what waits and return its state; None, if `agrees` says no. It may raise."""
         key = pauses.kind(token)
         index = list_key(self, self.subject(key.kind, token).shard)
-        taken: dict[str, Any] | None = None
 
         def decide(at: At) -> dict[Key[Any], Decided]:
-            nonlocal taken
-            taken, waits = None, at.folded.state.waiting
+            waits = at.folded.state.waiting
             if not agrees(at.folded.state):
                 return {}
-            taken = restore(PauseSaved, waits).payload
+            consumed = encode(key.kind, PauseConsumed(waits.id))
             return {
-                key: Decided([encode(key.kind, PauseConsumed(waits.id))]),
+                key: Decided([consumed], restore(PauseSaved, waits).payload),
                 index: Decided([ended(_waits_as(token, waits.ts))]),
             }
 
-        await self.decide_drafts([key], decide)
-        return taken
+        decided = await self.decide_drafts([key], decide)
+        return decided[key].value if key in decided else None
 
     def expires_at(self, waits: Recorded) -> float:
         """When a save that waits expires, in Unix seconds."""

@@ -7,7 +7,7 @@ kinds of users' own.
 from __future__ import annotations
 
 import asyncio
-import copy
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar, overload
@@ -22,18 +22,21 @@ from foldlog.errors import (
     shown,
 )
 from foldlog.kind import Key, Kind
+from foldlog.position import LogPosition, Reach, mark_of
 from foldlog.store.core import DECIDE_SECONDS
-from foldlog.store.cursor import checked_cursor, checked_limit
 from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import drafting
-from foldlog.views import Consistency, watching
-from foldlog_projections.folds import AllRecords
-from foldlog_projections.items import Items
+from foldlog.views import Choose, Consistency, watching
+from foldlog_projections.fold import Folded, copied
+from foldlog_projections.folds import all_records
+from foldlog_projections.items import PAGE, Items
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 _VIEWS_AT_ONCE: Final = 64
+_NOTHING: Final = Reach(0)
 
 
 class Item(NamedTuple):
@@ -41,6 +44,9 @@ class Item(NamedTuple):
 
     `id` is its idempotency key and a cursor for `items` and `watch`; `ts` the writer's clock and
     `recorded_at` the log's, in Unix seconds; `type` and `record` as the kind declares them.
+    `position` is where it stands: `store.at(position)` is the store right after it. With several
+    shards it includes nothing of the others. `writer` names the store that appended it, and
+    `number` counts that store's drafts: of two records of one writer, the greater came later.
     """
 
     id: str
@@ -48,6 +54,9 @@ class Item(NamedTuple):
     record: Any
     ts: float
     recorded_at: float
+    position: LogPosition
+    writer: str
+    number: int
 
 
 class Primitives(Decisions):
@@ -76,6 +85,7 @@ class Primitives(Decisions):
         key: Key[S],
         decision: Callable[[S], Sequence[msgspec.Struct] | None],
         *,
+        copy: bool = ...,
         timeout: float = ...,
     ) -> Sequence[msgspec.Struct]: ...
 
@@ -85,11 +95,17 @@ class Primitives(Decisions):
         key: Sequence[Key[Any]],
         decision: Callable[..., Mapping[Key[Any], Sequence[msgspec.Struct]] | None],
         *,
+        copy: bool = ...,
         timeout: float = ...,
     ) -> Mapping[Key[Any], Sequence[msgspec.Struct]]: ...
 
     async def decide(
-        self, key: Any, decision: Callable[..., Any], *, timeout: float = DECIDE_SECONDS
+        self,
+        key: Any,
+        decision: Callable[..., Any],
+        *,
+        copy: bool = True,
+        timeout: float = DECIDE_SECONDS,
     ) -> Any:
         """Append what a function decides on the current state; of all callers, one decides first.
 
@@ -103,8 +119,11 @@ class Primitives(Decisions):
         Args:
             key: one view; or several of one shard, whose states are the arguments of `decision`,
                 which then returns a mapping of keys to records. A key that gets no record is not
-                held to be unchanged.
+                held to be unchanged, and one that is not among these gets its records wherever its
+                view ends.
             decision: returns records; none, or None, to append nothing. What it raises is raised.
+            copy: whether it is given copies. Without, it is given the states as the folds have
+                them, as `query` gives them, and lets nothing of them out: for large states.
             timeout: seconds after which a decision that others keep from being made is given up.
 
         Returns:
@@ -115,16 +134,17 @@ class Primitives(Decisions):
             AppendUnknown: the outcome could not be settled within `timeout`.
             Others as `append`, and as `view`.
         """
+        seen = self._copied if copy else _uncopied
         if isinstance(key, Key):
             one = await self.decide_drafts(
                 [key],
-                lambda at: {key: self._decided(key, decision(self._copied(key.kind, at)))},
+                lambda at: {key: self._decided(key, decision(seen(key.kind, at)))},
                 timeout=timeout,
             )
             return one[key].value if key in one else ()
 
         def decide_many(*all_at: At) -> dict[Key[Any], Decided]:
-            states = [self._copied(k.kind, at) for k, at in zip(key, all_at, strict=True)]
+            states = [seen(k.kind, at) for k, at in zip(key, all_at, strict=True)]
             found = decision(*states) or {}
             return {each: self._decided(each, records) for each, records in found.items()}
 
@@ -152,6 +172,36 @@ class Primitives(Decisions):
         folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
         return self._copied(key.kind, At(folded, 0))
 
+    async def query(
+        self, key: Key[S], question: Callable[[S], T], *, consistency: Consistency = "session"
+    ) -> T:
+        """Return what a function finds in the state of one view, without copying the state.
+
+        For folds of your own whose state is large: `view` copies all of it, `query` nothing.
+
+        Args:
+            question: called once, with the state as the fold has it. It changes nothing, and
+                returns nothing that the fold changes later.
+
+        Raises:
+            What `question` raises. Others as `view`.
+        """
+        folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
+        return question(folded.state)
+
+    def peek(self, key: Key[S], question: Callable[[S], T]) -> T | None:
+        """As `query`, of what is in memory, at once: nothing is read or awaited.
+
+        None if the view is not in memory, or lacks what is known to have been appended. Others'
+        writes may still be on their way; inside `store.atomic()` it does not show what the block
+        saves.
+
+        Raises:
+            What `question` raises. ConfigurationError, InvalidId: as `view`.
+        """
+        folded = self.hot_views.current(self._subject(key))
+        return None if folded is None else question(folded.state)
+
     async def views(
         self, keys: Sequence[Key[Any]], *, consistency: Consistency = "session"
     ) -> list[Any]:
@@ -168,7 +218,7 @@ class Primitives(Decisions):
         self,
         key: Key[Any],
         *,
-        after: str | None = None,
+        after: str | LogPosition | None = None,
         limit: int = 500,
         newest_first: bool = False,
         consistency: Consistency = "session",
@@ -176,8 +226,9 @@ class Primitives(Decisions):
         """Return a page of the records of a view.
 
         Args:
-            after: the id of an item: the page begins behind it, in the page's direction. None, or
-                an id that was never seen: the page begins at the oldest record, or the newest.
+            after: the id of an item, or a position: the page begins behind it, in the page's
+                direction. None, or an id that was never seen: the page begins at the oldest
+                record, or the newest.
             limit: how many at most.
             newest_first: from the newest to the oldest.
 
@@ -185,6 +236,8 @@ class Primitives(Decisions):
             PayloadError: `after` or `limit` is none. Others as `view`.
         """
         checked_limit(limit)
+        if isinstance(after, LogPosition):
+            return await self._items_behind(key, after, limit, newest_first, consistency)
         checked_cursor(after, "after")
 
         def choose(folded: Any) -> Sequence[int]:
@@ -202,7 +255,40 @@ class Primitives(Decisions):
         found = await self.hot_views.select(kind, self._subject(key), consistency, choose)
         if newest_first:
             found = found[::-1]
-        return [self._item(key.kind, each) for each in found]
+        return [self._item(key, each) for each in found]
+
+    async def _items_behind(
+        self,
+        key: Key[Any],
+        after: LogPosition,
+        limit: int,
+        newest_first: bool,
+        consistency: Consistency,
+    ) -> list[Item]:
+        """A page behind a position: the pages of the view around it are read, and then cut."""
+        subject = self._subject(key)
+        shards = self._log.namespace.shards
+        if len(after.shards) != shards:
+            raise PayloadError("after", f"{after} is of another number of shards than {shards}")
+        reach = after.shards[subject.shard]
+
+        def choose(folded: Any) -> Sequence[int]:
+            state: Items = folded.state
+            begin = max(bisect_left(state.marks, reach.seq) - 1, 0) * PAGE
+            end = bisect_right(state.marks, reach.seq) * PAGE
+            if newest_first:
+                return range(max(begin - limit, 0), min(end, len(state)))
+            return range(begin, min(end + limit, len(state)))
+
+        if limit < 1:
+            return []
+        kind = _sequence_of(key.kind)
+        found = await self.hot_views.select(kind, subject, consistency, choose)
+        if newest_first:
+            behind = [each for each in found if (each.seq, each.index) < reach.place][::-1]
+        else:
+            behind = [each for each in found if (each.seq, each.index) > reach.place]
+        return [self._item(key, each) for each in behind[:limit]]
 
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """Return the views of a kind that hold records, sorted by key.
@@ -238,7 +324,7 @@ class Primitives(Decisions):
             watching.watch(self.hot_views, kind, self._subject(key), after)
         ) as records:
             async for each in records:
-                yield self._item(key.kind, each)
+                yield self._item(key, each)
 
     def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
         """Yield the sequence that a view has come to: now, and whenever it has come further.
@@ -263,17 +349,19 @@ class Primitives(Decisions):
     # --- records ----------------------------------------------------------------------------------
 
     def _subject(self, key: Key[Any]) -> Any:
-        if self.kinds.get(key.kind.name) is not key.kind:
-            raise ConfigurationError(
-                f"this store does not know {key.kind!r}: open it with kinds=[...]"
-            )
+        self._check_kind(key)
         return self._log.namespace.subject(key.kind.family, *key.keys)
+
+    def _check_kind(self, key: Key[Any]) -> None:
+        of = key.kind.of or key.kind  # what folds the records of a known kind can be read
+        if self.kinds.get(of.name) is not of:
+            raise ConfigurationError(f"this store does not know {of!r}: open it with kinds=[...]")
 
     @drafting("record")
     def _drafted(
         self, method: str, key: Key[Any], records: Sequence[msgspec.Struct]
     ) -> list[Draft]:
-        self._subject(key)  # refuses an unknown kind
+        self._check_kind(key)
         if key.kind.of is not None:
             raise PayloadError(key.kind.name, f"append to {key.kind.of.name}, which it folds")
         return [self.drafted(method, key, each) for each in records]
@@ -289,8 +377,7 @@ class Primitives(Decisions):
             return [self._decoded(kind, each) for each in state]
         if isinstance(state, Recorded):
             return self._decoded(kind, state)
-        keep, restore = getattr(kind, "keep", None), getattr(kind, "restore", None)
-        found = copy.deepcopy(state) if keep is None or restore is None else restore(keep(state))
+        found = copied(kind, state)
         if isinstance(found, dict):
             return {
                 key: self._decoded(kind, each) if isinstance(each, Recorded) else each
@@ -304,14 +391,60 @@ class Primitives(Decisions):
         except msgspec.MsgspecError as error:
             raise LogCorrupt(envelope.type, envelope.seq, str(error)) from error
 
-    def _item(self, kind: Kind[Any], each: Recorded) -> Item:
-        record = self._decoded(kind, each)
-        return Item(each.id, each.type, record, each.ts, each.recorded_at)
+    def _item(self, key: Key[Any], each: Recorded) -> Item:
+        record = self._decoded(key.kind, each)
+        reaches = [_NOTHING] * self._log.namespace.shards
+        reaches[self._subject(key).shard] = Reach(each.seq, each.index, mark_of(each.id))
+        position = LogPosition(tuple(reaches))
+        return Item(
+            each.id, each.type, record, each.ts, each.recorded_at, position, each.writer, each.n
+        )
 
 
-def _sequence_of(kind: Kind[Any]) -> Any:
+def _uncopied(kind: Kind[Any], at: At) -> Any:
+    return at.folded.state
+
+
+def _sequence_of(kind: Kind[Any]) -> Kind[Items]:
     """The kind itself if it keeps every record; else a view beside it that does."""
-    return kind if isinstance(kind.initial(), Items) else AllRecords(kind.family)
+    return kind if isinstance(kind.initial(), Items) else all_records(kind)
+
+
+def page(*, since_id: str | None, limit: int, task_id: str | None = None) -> Choose:
+    """Return what chooses the ordinals that a cursor asks for; with `task_id`, of that task alone.
+
+    After a known `since_id`: the first `limit` of them, so that paging loses nothing. Without
+    one, or with one that was never seen: the last `limit` of them. The cursor counts in the
+    order of the whole sequence, also for one task. A `limit` below 1 asks for nothing.
+    """
+    checked_limit(limit)
+    checked_cursor(since_id)
+    checked_cursor(task_id, "task_id")
+
+    def choose(folded: Folded[Items]) -> Sequence[int]:
+        if limit < 1:
+            return range(0)
+        # Every envelope that was applied was appended, so an id's ordinal is its place.
+        since = None if since_id is None else folded.seen.get(since_id)
+        if since is None:
+            return folded.state.latest(limit, task_id)
+        return folded.state.after(since, limit, task_id)
+
+    return choose
+
+
+def checked_cursor(since_id: str | None, field: str = "since_id") -> str | None:
+    """Return a cursor, or another id that may be missing, as it is."""
+    if since_id is not None and not isinstance(since_id, str):
+        raise PayloadError(field, f"{shown(since_id)} is not an id")
+    return since_id
+
+
+def checked_limit(limit: int) -> int:
+    """Return a limit as it is."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise PayloadError("limit", f"{shown(limit)} is not a number of items")
+    return limit
 
 
 __all__ = ["At", "Attempts", "Decided", "Item", "Primitives", "Stored"]

@@ -18,12 +18,10 @@ from foldlog.errors import ConfigurationError, LogCorrupt, LogRewound
 from foldlog.log.port import Log
 from foldlog.store.core import Core
 from foldlog.subjects import Subject
-from foldlog.views.comparison import Difference
+from foldlog.views.comparison import Difference, Served
 from foldlog.views.fold import Fold
 from foldlog.views.refolding import Refolded, Refolding
-from foldlog.views.served import Served
 from foldlog_projections.fold import Projection
-from foldlog_projections.registry import FAMILIES
 
 
 class RebuildProgress(NamedTuple):
@@ -47,7 +45,7 @@ OnProgress = Callable[[RebuildProgress], None]
 class RebuildReport(NamedTuple):
     """What a rebuild did. `projections`: views by projection.
 
-    `differing`: views of which something else was served than the log gives.
+    `differing`: views for which reads were served something else than the log gives.
     """
 
     views: int
@@ -68,8 +66,8 @@ class Finding(NamedTuple):
 class VerifyReport(NamedTuple):
     """What a verification found. `projections`: views by projection.
 
-    `differing`: views of which something else is served than the log gives. `findings`: what is
-    wrong with the log itself.
+    `differing`: views for which reads are served something else than the log gives. `findings`:
+    what is wrong with the log itself.
     """
 
     views: int
@@ -85,12 +83,10 @@ class VerifyReport(NamedTuple):
         return not self.differing and not self.findings
 
 
-async def rebuild(
-    core: Core, own: Sequence[Projection[Any]], name: str | None, on_progress: OnProgress | None
-) -> RebuildReport:
-    """See `Store.rebuild`. `own` are the projections of users' own."""
+async def rebuild(core: Core, name: str | None, on_progress: OnProgress | None) -> RebuildReport:
+    """See `Store.rebuild`."""
     began, views = time.perf_counter(), core.hot_views
-    chosen = _chosen(name, own)
+    chosen = _chosen(core, name)
     refolds = _Refolds(core, chosen, on_progress, _refuse)
     wrong: list[Subject] = []
     async with aclosing(refolds.subjects()) as subjects:
@@ -108,10 +104,8 @@ async def rebuild(
     return RebuildReport(*refolds.results(), time.perf_counter() - began)
 
 
-async def verify(
-    core: Core, own: Sequence[Projection[Any]], name: str | None, on_progress: OnProgress | None
-) -> VerifyReport:
-    """See `Store.verify`. `own` are the projections of users' own."""
+async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -> VerifyReport:
+    """See `Store.verify`."""
     began, log = time.perf_counter(), core.forked_log
     unreadable: dict[tuple[str, int], LogCorrupt] = {}
 
@@ -119,7 +113,7 @@ async def verify(
         # The fold of a subject and a read of it may meet the same record.
         unreadable.setdefault((error.stream, error.sequence), error)
 
-    refolds = _Refolds(core, _chosen(name, own), on_progress, note)
+    refolds = _Refolds(core, _chosen(core, name), on_progress, note)
     lacking: list[Refolded] = []
     async with aclosing(refolds.subjects()) as subjects:
         async for whole, _ in subjects:
@@ -133,6 +127,10 @@ async def verify(
         findings += [_missing(e) for e in lacking if counts.get(e.name, 0) >= e.expected]
     findings += [_finding(loss) for loss in await log.check()]
     return VerifyReport(*refolds.results(), tuple(findings), time.perf_counter() - began)
+
+
+_Compared = tuple[Fold[Any], Difference | None, int]
+"""A fold, how what is served differs, and how many envelopes the fold's snapshot covers."""
 
 
 class _Refolds:
@@ -161,16 +159,8 @@ class _Refolds:
         self._total = self._of_records = self._records = self._envelopes = 0
         self._differing: list[Difference] = []
 
-    async def subjects(
-        self,
-    ) -> AsyncGenerator[tuple[Refolded, list[tuple[Fold[Any], Difference | None, int]]]]:
-        """Yield each subject when it is folded and compared.
-
-        With each fold: how what is served differs, and how many envelopes its snapshot covers.
-
-        Raises:
-            LogUnavailable: the log could not be read. LogCorrupt: as `pass_over` raises it.
-        """
+    async def subjects(self) -> AsyncGenerator[tuple[Refolded, list[_Compared]]]:
+        """Yield each subject when it is folded and compared."""
         await self.served.look(self._projections)
         counts = await self.counts()
         self._of_records = sum(counts.values())
@@ -197,7 +187,7 @@ class _Refolds:
         views = self._views
         return views.total(), self._envelopes, dict(views), tuple(self._differing)
 
-    async def _compared(self, whole: Refolded) -> list[tuple[Fold[Any], Difference | None, int]]:
+    async def _compared(self, whole: Refolded) -> list[_Compared]:
         compared = []
         for fold in whole.folds:
             found, covered = None, 0
@@ -229,14 +219,11 @@ def _refuse(error: LogCorrupt) -> None:
     raise error
 
 
-def _chosen(name: str | None, own: Sequence[Projection[Any]]) -> list[Projection[Any]]:
+def _chosen(core: Core, name: str | None) -> list[Projection[Any]]:
     """The projections that are meant: all, or the one of that name."""
-    known = {each.name: each for each in (*FAMILIES.values(), *own)}
-    if name is None:
-        return list(known.values())
-    if name not in known:
-        raise ConfigurationError(f"no projection {name!r}; there are {', '.join(known)}")
-    return [known[name]]
+    if name is not None and name not in core.kinds:
+        raise ConfigurationError(f"no projection {name!r}; there are {', '.join(core.kinds)}")
+    return list(core.kinds.values()) if name is None else [core.kinds[name]]
 
 
 def _finding(error: LogCorrupt | LogRewound) -> Finding:

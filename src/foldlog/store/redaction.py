@@ -1,12 +1,7 @@
 """Redaction: the caller's hook sees what is saved before any of it is encoded, hashed or stored.
 
-It comes first of all, so that ids, digests, deltas, views, spool, snapshots, blobs and the log know
-the redacted values only. Further down it could not be: a secret may be spread over two deltas, and
-the digest of one tells it to whoever can guess it.
-
-Records pass it where they are drafted (`Core.drafted`): what it sees are the fields that the kind
-marks as content. What a caller gave that becomes something else before it is a record (the bytes of
-an artifact, a session's context) is redacted by who takes it, and the kind says of what.
+Records pass it where they are drafted (`Core.drafted`). Values that are no record yet, such as the
+bytes of an artifact, are redacted by the method that takes them, and the kind says so (`redacted`).
 """
 
 from __future__ import annotations
@@ -59,7 +54,7 @@ class Redaction:
         return self._redact is not None
 
     def record(self, method: str, key: Key[Any], type: str, record: R) -> R:
-        """Return a record with the content that is to be saved. Errors as `redacted`."""
+        """Return a record with the content that is to be saved."""
         about_type = key.kind.records[type]
         if self._redact is None or about_type.is_redacted or not about_type.content:
             return record
@@ -76,9 +71,6 @@ class Redaction:
 
         Args:
             method: what was called, for the error's reader.
-
-        Raises:
-            RedactionFailed: the hook raised, or returned something else than was asked for.
         """
         if self._redact is None:
             return values

@@ -40,12 +40,7 @@ def describe(
     scope: ArtifactScope | None,
     meta: dict[str, Any] | None,
 ) -> Saved:
-    """Return the save of a content, without its copy and life span.
-
-    Raises:
-        PayloadError: `meta` or `namespace` cannot be held. InvalidId: a field of the scope is empty
-            or no valid string.
-    """
+    """Return the save of a content, without its copy and life span."""
     values = {field: getattr(scope, field) for field in _FIELDS} if scope is not None else {}
     for field, value in values.items():
         if value is not None:
@@ -159,9 +154,6 @@ def to_go(
     """Return what of a session must go for `new` to fit: what has expired, and what is evicted.
 
     "lru" goes by the last read, in Unix seconds by artifact id, or the save if that is later.
-
-    Raises:
-        ArtifactLimitExceeded: `new` alone exceeds a limit, or nothing may be evicted.
     """
     expired = [each for each in held.values() if each.expires_at <= now]
     # The predecessor of `new` first: `new` has no effect before that is gone.
@@ -173,7 +165,7 @@ def to_go(
 
 
 def to_evict(held: Sequence[Held], new: Saved, retention: ArtifactRetentionConfig) -> list[Held]:
-    """Return those of `held`, first to go first, that are evicted for `new`. Errors as `to_go`."""
+    """Return those of `held`, first to go first, that are evicted for `new`."""
     limits = _limits(new.scope or Scope())
     for limit in limits:
         if limit.use(new) > getattr(retention, limit.name):

@@ -35,11 +35,7 @@ decoder = functools.cache(codec.decoder)
 
 
 def load(type_: type[R], raw: bytes) -> R:
-    """Decode a payload.
-
-    Raises:
-        msgspec.ValidationError: it does not fit the schema.
-    """
+    """Decode a payload."""
     decoded: R = decoder(type_).decode(raw)
     return decoded
 
@@ -52,16 +48,20 @@ def restoring(build: Callable[[Recorded], T]) -> Callable[[Recorded], T]:
         try:
             return build(item)
         except FAULTS as fault:
-            reason = f"{item.type} {item.id!r:.80}: {type(fault).__name__}: {fault}"
-            raise LogCorrupt(item.type, item.seq, reason) from fault
+            raise unreadable(item, fault) from fault
 
     return guarded
 
 
 def restore(type_: type[R], item: Recorded) -> R:
-    """Decode the record of an envelope.
+    """Decode the record of an envelope, or raise LogCorrupt."""
+    try:
+        return load(type_, item.payload)
+    except FAULTS as fault:
+        raise unreadable(item, fault) from fault
 
-    Raises:
-        LogCorrupt: it does not fit the schema.
-    """
-    return restoring(lambda item: load(type_, item.payload))(item)
+
+def unreadable(item: Recorded, fault: Exception) -> LogCorrupt:
+    """The error for a fault of an envelope."""
+    reason = f"{item.type} {item.id!r:.80}: {type(fault).__name__}: {fault}"
+    return LogCorrupt(item.type, item.seq, reason)

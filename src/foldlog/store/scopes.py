@@ -1,26 +1,25 @@
-"""Clearing a scope of scoped state: its keys with their histories, its changes, its blobs."""
+"""What a scope of scoped state holds, and clearing it: its keys with their histories, its blobs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
-from functools import partial
 
 import msgspec
 
-from foldlog import envelope
-from foldlog.envelope import Recorded, draft, upsert_id
+from foldlog.envelope import CLEARED, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt
-from foldlog.log.port import Append, Log
+from foldlog.kind import Key
+from foldlog.log.port import Log
 from foldlog.store.blobs import BlobStore
-from foldlog.store.payloads import dump
 from foldlog.store.primitives import Primitives
 from foldlog.store.restoring import restore
 from foldlog.store.tombstones import bury, clear_view
-from foldlog.views.salvage import readable
-from foldlog_projections import scoped, scopes
+from foldlog.subjects import unescape
+from foldlog.views.fold import readable
+from foldlog_projections import scoped
 from foldlog_projections.blobs import Claim
-from foldlog_projections.scoped import Written
-from foldlog_projections.scopes import Deleted
+from foldlog_projections.scoped import OWN, Written
 
 
 def scope_of_session(session_id: str) -> str:
@@ -49,106 +48,111 @@ async def is_claim_used(store: Primitives, sha256: str, claim: Claim) -> bool:
     return False
 
 
+def own(scope: str) -> Key[Recorded | None]:
+    """What a scope has beside its keys, by its subject key: it stands for all of the scope."""
+    return scoped.kind(scope, OWN)
+
+
+def is_own(key: Key[object]) -> bool:
+    """Whether a view stands for a whole scope."""
+    return key.kind is scoped.kind and key.keys[1] == OWN
+
+
+def key_of(subject: str, envelope: Recorded) -> str:
+    """The key of a scope to which an envelope belongs, by its subject's name.
+
+    Raises:
+        LogCorrupt: neither tells it.
+    """
+    key = envelope.keys[-1] if envelope.keys else unescape(subject.rpartition(".")[2])
+    if key is None:
+        raise LogCorrupt(subject, envelope.seq, "the keys of a hashed subject are missing")
+    return key
+
+
 class Contents:
-    """What a scope has held since it was cleared last.
+    """What a scope holds, in the order of the log.
 
     Attributes:
-        keys: every key that was written or deleted, with the version of its last change; "" where
-            that cannot be read.
-        blobs: the copies that hold values, present and past, by key and version.
-        head: the sequence of the last change; None if some cannot be read.
+        keys: the last sequence of every subject, by key, its own among them; none that ends with
+            its tombstone.
+        blobs: the copies that hold values, present and past, by key and version, and where the
+            log names them.
+        is_whole: False where some cannot be read; the sequences of the keys are then 0.
     """
 
     def __init__(self) -> None:
-        self.keys: dict[str, str] = {}
-        self.blobs: dict[tuple[str, str], str] = {}
-        self.head: int | None = 0
+        self.keys: dict[str, int] = {}
+        self.blobs: dict[tuple[str, str], tuple[str, int]] = {}
+        self.is_whole = True
 
-    def take(self, change: Recorded) -> None:
-        """Take one change in. Raises LogCorrupt: it cannot be read."""
-        self.head = change.seq
-        match change.type:
-            case scopes.WRITTEN:
-                written = restore(scopes.Written, change)
-                self.keys[written.key] = change.id
-                if written.blob:
-                    self.blobs[written.key, change.id] = written.blob
-            case scopes.DELETED:
-                self.keys[restore(Deleted, change).key] = change.id
-            case envelope.CLEARED:
-                self.keys, self.blobs = {}, {}
+    def take(self, subject: str, envelopes: Iterable[Recorded]) -> None:
+        """Take in what follows of a subject. Raises LogCorrupt: it cannot be read."""
+        for each in envelopes:
+            key = key_of(subject, each)
+            self.keys[key] = each.seq
+            if each.type == CLEARED:
+                del self.keys[key]
+            elif each.type == scoped.WRITTEN and (blob := restore(Written, each).blob):
+                self.blobs[key, each.id] = blob, each.seq
 
 
 async def contents(store: Primitives, name: str, log: Log | None = None) -> Contents:
-    """Read all changes of a scope, by its subject key; in another log than the store's, if given.
+    """Read all of a scope, by its subject key; through no fork, unless the log given does.
 
     Where some cannot be read, the rest counts, and what the log lists of the scope's keys.
 
     Raises:
         LogUnavailable: the log could not be read.
     """
-    found, subject = Contents(), store.subject(scopes.kind, name)
-    log = store.forked_log if log is None else log
+    found = Contents()
+    log = store.log if log is None else log
+    branch = log.namespace.branch(scoped.kind.name, name)
     try:
-        async with aclosing(log.read(subject)) as pages:
+        async with aclosing(log.read(branch)) as pages:
             async for page in pages:
-                for change in (each for record in page for each in record.envelopes):
-                    found.take(change)
+                for record in page:
+                    found.take(record.subject, record.envelopes)
     except LogCorrupt:
         found = Contents()
-        async with aclosing(readable(log, subject)) as changes:
-            async for some in changes:
-                for change in some:
-                    with suppress(LogCorrupt):
-                        found.take(change)
         listed = await store.keys(scoped.kind, (name,))
-        found.keys = {key.keys[1]: "" for key in listed} | found.keys
-        found.head = None
+        for key in listed:
+            subject = store.subject(scoped.kind, *key.keys)
+            async with aclosing(readable(log, subject)) as some:
+                async for envelopes in some:
+                    with suppress(LogCorrupt):
+                        found.take(subject.name, envelopes)
+        found.keys, found.is_whole = {key.keys[1]: 0 for key in listed}, False
     return found
 
 
 async def clear_scope(store: Primitives, blobs: BlobStore, name: str, *, overwrite: bool) -> None:
     """Remove a scope by its subject key. Fine if there is nothing.
 
-    First every key gets its tombstone, so that no moment shows half a key; then one purge takes
-    what stands before them, however many keys there are. The changes go last: only they lead
-    to the keys and the blobs, so another clearing can finish one that was interrupted.
+    1. The scope gets its tombstone: nothing before it is listed or searched any more. 2. Each key
+    that was written last before it gets one. 3. One purge takes all that stands before the first,
+    however many keys there are. What is written meanwhile stays, or the key's tombstone takes it.
     `overwrite`: see `Log.purge`.
 
     Raises:
         LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
     """
-    purge = partial(store.forked_log.purge, overwrite=overwrite)
-    buried: dict[str, str] = {}
-    first, later, is_purged = 0, dict[str, int](), False
-    while True:
-        found = await contents(store, name)
-        left = [key for key, version in found.keys.items() if buried.get(key) != version]
-        if left:
-            seqs = await bury(store, (store.subject(scoped.kind, name, key) for key in left))
-            if first:
-                later.update(zip(left, seqs, strict=True))
-            else:
-                first = min(seqs)
-            buried |= {key: found.keys[key] for key in left}
-            continue  # a key written before the first tombstone needs one, too
-        if first and not is_purged:
-            # Made only now: how many shards a log has is known once it is connected.
-            branch = store.forked_log.namespace.branch(scoped.kind.name, name)
-            await purge(branch, before=first)
-            is_purged = True
-        for key, seq in later.items():
-            await purge(store.subject(scoped.kind, name, key), before=seq)
-        later.clear()
-        for (key, version), blob in found.blobs.items():
-            await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
+    [at] = await bury(store, [store.subject(scoped.kind, *own(name).keys)])
+    found = await contents(store, name)
+    while left := {key: seq for key, seq in found.keys.items() if seq < at}:
+        subjects = {store.subject(scoped.kind, name, key): seq for key, seq in left.items()}
         try:
-            # Not with a key that was written meanwhile, which nothing would find again.
-            index = scopes.kind(name)
-            await clear_view(store, index, remember=False, head=found.head, overwrite=overwrite)
+            await bury(store, subjects, ends=subjects if found.is_whole else None)
         except AppendConflict:
-            continue
-        return
+            found = await contents(store, name)
+        else:
+            break
+    for (key, version), (blob, seq) in found.blobs.items():
+        if seq < at:
+            await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
+    # Made only now: how many shards a log has is known once it is connected.
+    branch = store.forked_log.namespace.branch(scoped.kind.name, name)
+    await store.forked_log.purge(branch, before=at, overwrite=overwrite)
 
 
 async def clear_key(store: Primitives, blobs: BlobStore, name: str, key: str) -> None:
@@ -165,9 +169,6 @@ async def clear_key(store: Primitives, blobs: BlobStore, name: str, key: str) ->
                 if each.type == scoped.WRITTEN:
                     blob = msgspec.msgpack.decode(each.payload, type=Written).blob
                     stored |= {each.id: blob} if blob else {}
-    body = dump(Deleted(key))
-    deleted = draft(scopes.DELETED, body, id=upsert_id(body))
-    index = Append(store.subject(scopes.kind, name), (deleted,))
     for version, blob in stored.items():  # first: only the key's records lead to them
         await blobs.release(blob.partition("-")[0], claim_of(name, key, version))
-    await clear_view(store, scoped.kind(name, key), remember=False, also=[index])
+    await clear_view(store, scoped.kind(name, key), remember=False)

@@ -11,12 +11,10 @@ import msgspec
 from foldlog.envelope import Draft
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import check_payload, sanitize_payload
-from foldlog.store.cursor import checked_cursor, page
-from foldlog.store.lineages import as_of_session
-from foldlog.store.mapper import ID, TIME, Mapper, member_of
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import drafting, encode
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import as_of_session
+from foldlog.store.payloads import ID, TIME, Mapper, drafting, encode, member_of
+from foldlog.store.primitives import Primitives, checked_cursor, page
 from foldlog.views import Consistency
 from foldlog_projections import steering
 from foldlog_projections.folds import task_of

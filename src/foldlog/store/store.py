@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from foldlog.errors import ConfigurationError
+from foldlog.log.archive import Archived
 from foldlog.log.moments import head
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
@@ -20,11 +22,12 @@ from foldlog.store.bindings import Bindings
 from foldlog.store.blobs import BlobStore
 from foldlog.store.core import Backend
 from foldlog.store.erasure import Erasure
+from foldlog.store.events import Events
 from foldlog.store.feedback import Feedbacks
 from foldlog.store.forks import Forks
 from foldlog.store.health import HealthCheck
-from foldlog.store.history import History
 from foldlog.store.memory import Memory
+from foldlog.store.messages import Messages
 from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
@@ -39,10 +42,11 @@ from foldlog_projections import scoped
 
 
 class BaseStore(
-    History,
+    Events,
     Bindings,
     Pauses,
     Memory,
+    Messages,
     Tasks,
     Updates,
     Steering,
@@ -95,7 +99,7 @@ class BaseStore(
             ConfigurationError: there is no such kind.
             LogUnavailable, LogCorrupt: the log could not be read whole. What is in memory stays.
         """
-        return await rebuild(self, self._options.all_kinds, projection, on_progress)
+        return await rebuild(self, projection, on_progress)
 
     @operation()
     async def verify(
@@ -111,7 +115,29 @@ class BaseStore(
         Raises:
             ConfigurationError: there is no such kind. LogUnavailable: the log does not answer.
         """
-        return await verify(self, self._options.all_kinds, projection, on_progress)
+        return await verify(self, projection, on_progress)
+
+    @operation(writes=True)
+    async def archive(self, *, everything: bool = False) -> Archived:
+        """Move the oldest records from the log to its archive: what is over `archive_limits`.
+
+        Stores that were opened with `archive=` do so by themselves, in whichever process; while
+        one works on a shard, others leave it. Readers notice nothing.
+
+        Args:
+            everything: all that there is, whatever the limits say.
+
+        Returns:
+            How many records were moved, their bytes, and how many segments were merged.
+
+        Raises:
+            ConfigurationError: the store was opened without `archive=`.
+            LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
+                Archiving again is safe.
+        """
+        if self.backend.archiver is None:
+            raise ConfigurationError("there is no archive: foldlog.connect(archive=...) names one")
+        return await self.backend.archiver.run(everything=everything)
 
     @property
     def degraded(self) -> Counter[str]:

@@ -10,10 +10,9 @@ from pydantic import BaseModel
 
 from foldlog.errors import PayloadError, RedactionFailed
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType, WaitingKind
-from foldlog.store.lineages import as_of_session
-from foldlog.store.mapper import ID, TIME, Field, Mapper, member_of
 from foldlog.store.operation import nothing, operation
-from foldlog.store.payloads import drafting, encode
+from foldlog.store.ownership import as_of_session
+from foldlog.store.payloads import ID, TIME, Field, Mapper, drafting, encode, member_of
 from foldlog.store.primitives import Primitives
 from foldlog.store.waiting import Ref, began, on_list
 from foldlog.views import Consistency

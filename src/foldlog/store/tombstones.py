@@ -1,26 +1,24 @@
-"""Tombstones: subjects that are emptied, and stay empty when a late writer retries.
+"""Tombstones: a cleared subject begins with the hashes of all ids that it held, and refuses them.
 
-A cleared subject gets a `subject.cleared` envelope, its tombstone, with the hashes of all ids that
-it held; then what stands before it is purged. The fold begins anew at the tombstone, whether or not
-the purge has happened, so no moment shows half of it.
+What stands before a tombstone is purged. The fold begins anew at the tombstone, whether or not the
+purge has happened, so no moment shows half of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from foldlog.envelope import CLEARED, Draft, draft, upsert_id
-from foldlog.errors import AppendConflict, AppendUnknown, LogCorrupt
+from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.store.primitives import At, Decided, Primitives
 from foldlog.subjects import Subject
-from foldlog.views.salvage import salvage
+from foldlog.views.fold import salvage
 from foldlog_projections.fold import Cleared, Folded, clearing
 
 S = TypeVar("S")
@@ -38,6 +36,7 @@ async def clear_view(
     also: Sequence[Append] = (),
     head: int | None = None,
     overwrite: bool = True,
+    check: Callable[[S], None] | None = None,
 ) -> S:
     """Empty a view, and return what it held.
 
@@ -46,10 +45,7 @@ async def clear_view(
         also: appended in the same moment, if there is anything to empty.
         head: empty it only if it ends there.
         overwrite: see `Log.purge`.
-
-    Raises:
-        AppendConflict: it ends elsewhere than at `head`. It was not emptied.
-        LogUnavailable, AppendUnknown: it may not be cleared; clearing again is safe.
+        check: is given what the view holds; what it raises is raised, and nothing is emptied.
     """
     subject = store.subject(key.kind, *key.keys)
     held: Any = None
@@ -61,7 +57,9 @@ async def clear_view(
         if head not in (None, end):
             raise AppendConflict(subject.name, head or 0, end)
         held = folded.state
-        tombstones = _tombstones(folded, remember)
+        if check is not None:
+            check(held)
+        tombstones = _tombstones(key, folded, remember)
         if not folded.seen and end < folded.cleared_at + len(tombstones):
             before = folded.cleared_at  # an interrupted clearing may not have purged
             return {}
@@ -76,7 +74,7 @@ async def clear_view(
         folded = await salvage(store.forked_log, key.kind, subject)
         held = folded.state
         before = (await store.forked_log.heads())[subject.shard] + 1
-        await store.append_atomically([Append(subject, _tombstones(folded, remember)), *also])
+        await store.append_atomically([Append(subject, _tombstones(key, folded, remember)), *also])
     if before:
         # In this order: a writer of snapshots looks afterwards whether the log begins as it did.
         await store.forked_log.purge(subject, before=before, overwrite=overwrite)
@@ -84,31 +82,28 @@ async def clear_view(
     return cast(S, held)
 
 
-async def bury(store: Primitives, subjects: Iterable[Subject]) -> list[int]:
+async def bury(
+    store: Primitives, subjects: Iterable[Subject], *, ends: Mapping[Subject, int] | None = None
+) -> list[int]:
     """Append a tombstone that remembers nothing to each subject, unread; return their sequences.
 
     What stands before is left to be purged.
 
-    Raises:
-        LogUnavailable, AppendUnknown: some may have theirs; doing it again is safe.
+    Args:
+        ends: where the subjects end, all of one shard; AppendConflict if one ends elsewhere.
+            None: wherever that is.
     """
     tombstone = _tombstone(_FORGETTING)
     found, waiting = list[int](), iter(subjects)
     while some := list(islice(waiting, _BURIED_AT_ONCE)):
-        appends = [Append(subject, (tombstone,)) for subject in some]
-        try:
-            seqs = await store.forked_log.append(appends)
-        except (AppendUnknown, asyncio.CancelledError):
-            store.unsettled(appends)
-            raise
-        for subject, seq in zip(some, seqs, strict=True):
-            store.hot_views.acked(subject, seq)
-        found += seqs
+        appends = [Append(each, (tombstone,), ends.get(each) if ends else None) for each in some]
+        found += await store.append_each(appends, atomic=ends is not None)
     return found
 
 
-def _tombstones(folded: Folded[Any], remember: bool) -> tuple[Draft, ...]:
-    return tuple(map(_tombstone, (remember and clearing(folded)) or [_FORGETTING]))
+def _tombstones(key: Key[Any], folded: Folded[Any], remember: bool) -> tuple[Draft, ...]:
+    remains = b"" if key.kind.remains is None else key.kind.remains[0](folded.state)
+    return tuple(map(_tombstone, clearing(folded, remains, remember=remember)))
 
 
 def _tombstone(body: bytes) -> Draft:

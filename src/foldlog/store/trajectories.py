@@ -7,10 +7,10 @@ import asyncio
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.models import Trajectory
-from foldlog.store.cursor import checked_limit
-from foldlog.store.lineages import Lineages
 from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import drafting, encode
+from foldlog.store.primitives import checked_limit
 from foldlog.store.restoring import load, restoring
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
@@ -19,7 +19,7 @@ from foldlog_projections.traces import TraceSaved
 from foldlog_projections.trajectory import TrajectorySaved
 
 
-class Trajectories(Lineages):
+class Trajectories(Ownership):
     """Trajectories by session and trace."""
 
     @operation(nothing, writes=True)

@@ -7,11 +7,10 @@ from contextlib import aclosing
 from typing import Final
 
 from foldlog.models import StateUpdate, UpdateType
-from foldlog.store.cursor import checked_cursor, page
-from foldlog.store.lineages import as_of_session
-from foldlog.store.mapper import ID, TIME, Mapper, member_of
 from foldlog.store.operation import nothing, operation
-from foldlog.store.primitives import Primitives
+from foldlog.store.ownership import as_of_session
+from foldlog.store.payloads import ID, TIME, Mapper, member_of
+from foldlog.store.primitives import Primitives, checked_cursor, page
 from foldlog.views import Consistency
 from foldlog_projections import updates
 from foldlog_projections.folds import task_of

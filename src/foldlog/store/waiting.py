@@ -1,7 +1,7 @@
 """What waits for a person: one list over all sessions, and one way to answer.
 
-The list holds ids. Each names its source, which says what is asked and whether it still waits, and
-which alone decides. What begins to wait is listed by the append that makes it wait.
+The list holds ids. Each names its source, which says what is asked, and which alone decides. What
+begins to wait is listed by the append that makes it wait.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind
 from foldlog.store.core import Core
-from foldlog.store.cursor import checked_cursor, checked_limit
 from foldlog.store.operation import operation
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import Primitives
+from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
 from foldlog.subjects import Subject, checked_id
-from foldlog.views import Consistency
+from foldlog.views import Consistency, watching
 from foldlog_projections import pauses, session, states, tasks, waiting
 
 _log: Final = logging.getLogger("foldlog")
@@ -72,11 +71,7 @@ class Ref(NamedTuple):
 
     @classmethod
     def of(cls, id: str) -> Self:
-        """What an id says.
-
-        Raises:
-            InvalidId: it is none of `Waiting.id`.
-        """
+        """What an id says."""
         parts = checked_id(id).split("/")
         try:
             kind = WaitingKind(parts[0])
@@ -151,12 +146,13 @@ class Inbox(Primitives):
         Raises:
             LogCorrupt, StoreClosed: the log cannot be read any more.
         """
-        told = set[str]()
-        async with aclosing(self._changes()) as changes:
+        yielded = set[str]()
+        lists = [self.subject(key.kind, *key.keys) for key in _lists(self)]
+        async with aclosing(watching.advances(self.hot_views, waiting.kind, *lists)) as changes:
             async for _ in changes:
                 listed = await self._listed("session", session_id)
-                new = sorted(listed.keys() - told, key=_place)
-                told = set(listed)
+                new = sorted(listed.keys() - yielded, key=_place)
+                yielded = set(listed)
                 for id in new:  # one by one: who is handed an item may take long
                     for item in await self._look_patiently([id], listed, session_id):
                         yield item
@@ -227,25 +223,6 @@ class Inbox(Primitives):
             except LogUnavailable as error:
                 _log.info("watching what waits: %s; waiting for the log", error)
                 await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _changes(self) -> AsyncGenerator[None]:
-        """Yield now, and whenever the list of a shard has changed."""
-        lists = [self.advances(key) for key in _lists(self)]
-        coming = {asyncio.ensure_future(anext(each, None)): each for each in lists}
-        try:
-            while coming:
-                changed, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
-                for each in changed:
-                    advances = coming.pop(each)
-                    if each.result() is not None:
-                        coming[asyncio.ensure_future(anext(advances, None))] = advances
-                yield
-        finally:
-            for each in coming:
-                each.cancel()
-            await asyncio.gather(*coming, return_exceptions=True)
-            for advances in lists:
-                await advances.aclose()
 
 
 def began(ref: Ref, session_id: str | None = None) -> Draft:

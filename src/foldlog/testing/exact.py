@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from foldlog.fields import fields_of
+from foldlog.differences import fields_of
 
 
 def plain(value: Any) -> Any:

@@ -1,14 +1,14 @@
-"""One subject's fold, with its place in the log."""
+"""One subject's fold, with its place in the log; and folds of a subject's records as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from typing import Generic, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Position, Recorded
+from foldlog.envelope import CLEARED, Position, Recorded, unpack
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
@@ -33,11 +33,10 @@ class Fold(Generic[S]):
         self.last: Position | None = None
 
     def advance(self, envelopes: Sequence[Recorded]) -> None:
-        """Fold in the envelopes of one or more whole records, which follow without a gap.
+        """Fold in the envelopes of whole records, which follow without a gap.
 
-        Raises:
-            LogCorrupt: a payload is not what its type says. `applied` stays, but envelopes before
-                that one may have taken effect.
+        Raises LogCorrupt: a payload is not what its type says. `applied` stays, but envelopes
+        before that one may have taken effect.
         """
         projection, folded = self.projection, self.folded
         for envelope in envelopes:
@@ -49,12 +48,14 @@ class Fold(Generic[S]):
         self.last = envelopes[-1].position
 
 
-async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
-    """Fold every record of `subject`, whatever view of it is in memory.
+async def read_all(log: Log, subject: Subject, after: int = 0) -> list[Record]:
+    """Return every record of a subject after a sequence."""
+    async with aclosing(log.read(subject, after=after)) as pages:
+        return [record async for records in pages for record in records]
 
-    Raises:
-        LogUnavailable, LogCorrupt: the log could not be read whole.
-    """
+
+async def refold(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
+    """Fold every record of `subject`, whatever view of it is in memory."""
     fold = Fold(projection, subject)
     async with aclosing(log.read(subject)) as pages:
         async for records in pages:
@@ -72,3 +73,42 @@ def holds(position: Position, first: Record) -> bool:
         return first.envelopes[0].type == CLEARED
     envelopes = first.envelopes
     return position.index < len(envelopes) and envelopes[position.index].position == position
+
+
+async def readable(log: Log, subject: Subject) -> AsyncGenerator[list[Recorded]]:
+    """Yield what can be read of a subject, in order; for clearing, which has to go on.
+
+    Records that cannot be read are passed over. From the first of them on it scans the whole shard.
+    """
+    after = 0
+    try:
+        async with aclosing(log.read(subject)) as pages:
+            async for records in pages:
+                yield [envelope for record in records for envelope in record.envelopes]
+                after = records[-1].seq
+        return
+    except LogCorrupt:
+        pass
+    while True:
+        try:
+            async with aclosing(log.scan(subject.shard, after=after)) as scanned:
+                async for page in scanned:
+                    for stored in page:
+                        if stored.subject == subject.name:
+                            with suppress(msgspec.MsgspecError):
+                                yield unpack(stored.data, stored.seq, stored.time)
+                    after = page[-1].seq
+            return
+        except LogCorrupt as error:
+            after = error.sequence
+
+
+async def salvage(log: Log, projection: Projection[S], subject: Subject) -> Folded[S]:
+    """Fold what can be read of a subject."""
+    folded = start(projection)
+    async with aclosing(readable(log, subject)) as pages:
+        async for envelopes in pages:
+            for envelope in envelopes:
+                with suppress(msgspec.MsgspecError, LogCorrupt):
+                    step(projection, folded, envelope)
+    return folded

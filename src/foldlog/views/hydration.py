@@ -33,13 +33,7 @@ class Hydration:
         self._snapshots = snapshots
 
     async def look(self, view: View[Any], *, strong: bool = True) -> None:
-        """Read the log from where the view stands to the head, as of now.
-
-        Raises:
-            LogUnavailable, LogCorrupt: that was not possible.
-            LogRewound: the log does not hold what the view or its snapshot has of it, and the
-                subject was not cleared.
-        """
+        """Read the log from where the view stands to the head, as of now."""
         heard, at, epoch = view.known_head, time.monotonic(), self._log.epoch
         # The log checks that it lost nothing. That it was restored, and has grown since past all
         # that this process knew of, only the last envelope shows. A replica that lags does not.
@@ -58,12 +52,7 @@ class Hydration:
             view.known_head = view.applied
 
     async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
-        """Return the envelopes that `choose` wants, having loaded the pages that are absent.
-
-        Raises:
-            LogCorrupt: the log does not have them as the indexes say, and was not cleared.
-            Others as `look`.
-        """
+        """Return the envelopes that `choose` wants, having loaded the pages that are absent."""
         while True:
             items = view.folded.state
             ordinals = choose(view.folded)
@@ -87,7 +76,12 @@ class Hydration:
             self._log, view.projection, view.subject, strong=strong, unless=view.applied
         )
         if strong and last is not None and latest.last != last and latest.head <= last.seq:
-            raise _rewound(view, last)
+            if latest.head or not await self._went_with_others(view, last):
+                raise _rewound(view, last)
+            if view.last == last:
+                known = view.known_head  # pushes may have come since
+                view.adopt_fold(View(view.projection, view.subject))
+                view.known_head = known
         view.adopt_latest(latest)
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
@@ -105,7 +99,7 @@ class Hydration:
         if restored is not None:
             view.adopt(restored)
             seen = view.folded.seen
-            await self._read_on(view, restored.ground, strong)
+            await self._read_on(view, restored.end, strong)
             if view.folded.seen is not seen and self._snapshots is not None:
                 self._snapshots.discard(view.subject)  # it was cleared since
 
@@ -119,7 +113,7 @@ class Hydration:
         if restored.folded.cleared_at < view.folded.cleared_at:
             self._snapshots.discard(view.subject)
             return None
-        return restored if restored.ground.seq > view.applied else None
+        return restored if restored.end.seq > view.applied else None
 
     async def _read_on(self, view: View[Any], unproven: Position | None, strong: bool) -> None:
         """Apply what follows, if the first record of the same read shows `unproven`.
@@ -139,9 +133,25 @@ class Hydration:
             anew = View(view.projection, view.subject)
             await self._read_on(anew, None, strong)
             # A late writer's record may stand before the clearing.
-            if anew.folded.cleared_at <= unproven.seq:
+            if anew.folded.cleared_at <= unproven.seq and (
+                anew.applied or not await self._went_with_others(view, unproven)
+            ):
                 raise _rewound(view, unproven)
             view.adopt_fold(anew)
+
+    async def _went_with_others(self, view: View[Any], last: Position) -> bool:
+        """Whether the view was cleared after `last`, with all whose first keys are the same.
+
+        They begin with the tombstone of that clearing, which may have taken those of single views.
+        """
+        *first, _ = view.subject.keys
+        if not first:
+            return False
+        branch = self._log.namespace.branch(view.subject.family, *first)
+        async with aclosing(self._log.read(branch)) as pages:
+            async for records in pages:
+                return records[0].seq > last.seq and holds(last, records[0])
+        return False
 
     async def _fill(self, view: View[Items], items: Items, first: int, last: int) -> bool:
         """Load the pages from `first` to `last`; False if the log does not have them."""

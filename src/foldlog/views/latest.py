@@ -1,4 +1,4 @@
-"""Loading the fold of a subject of which the last envelope stands, without reading all of it."""
+"""Loading a fold that keeps only the last envelope of its subject, without reading all of it."""
 
 from __future__ import annotations
 
@@ -49,9 +49,6 @@ async def read_latest(
     Args:
         upto: only what stands at or before that sequence and index.
         unless: where the subject still ends there, its records are not folded again.
-
-    Raises:
-        LogUnavailable, LogCorrupt: see `Log.last`.
     """
     if upto is None:
         record = await log.last(subject, strong=strong)

@@ -44,15 +44,13 @@ class Refolded:
     """A subject and its folds, of `records` records that hold `envelopes` envelopes.
 
     `first` is the sequence of the first one. `expected` is how many the log counted: more than
-    `records` where some were purged meanwhile or cannot be read. `missing` have not been folded;
-    `due` of them are folded together next.
+    `records` where some were purged meanwhile or cannot be read. `missing` have not been folded.
     """
 
     name: str
     first: int
     expected: int
     missing: int
-    due: int
     subject: Subject | None = None
     folds: list[Fold[Any]] = field(default_factory=list)
     waiting: list[Stored] = field(default_factory=list)
@@ -94,9 +92,6 @@ class Refolding:
 
         Args:
             counts: how many records each subject holds, by name. Others are passed over.
-
-        Raises:
-            LogUnavailable: the log could not be read.
         """
         after = 0
         while counts:
@@ -123,14 +118,12 @@ class Refolding:
                         expected = unseen.pop(name, 0)
                         if not expected:
                             continue
-                        due = min(expected, _BATCH)
-                        found = Refolded(name, stored.seq, expected, expected, due)
-                        opened[name] = found
+                        found = opened[name] = Refolded(name, stored.seq, expected, expected)
                     found.waiting.append(stored)
                     grown = len(stored.data) + _RECORD_BYTES
                     found.bytes += grown
                     size += grown
-                    if len(found.waiting) == found.due:
+                    if len(found.waiting) == min(found.missing, _BATCH):
                         size -= found.bytes
                         self._fold(shard, found)
                         if found.missing:
@@ -147,7 +140,7 @@ class Refolding:
         yield list(opened.values())
 
     async def _pages(self, shard: int, after: int) -> AsyncGenerator[list[Stored]]:
-        """All that is stored after a sequence, but for what is passed over."""
+        """All that is stored after a sequence, but for what cannot be read."""
         while True:
             try:
                 async with aclosing(self.log.scan(shard, after=after)) as pages:
@@ -174,7 +167,6 @@ class Refolding:
         """Fold the records that wait."""
         waiting, found.waiting = found.waiting, []
         found.missing -= len(waiting)
-        found.due = min(found.missing, _BATCH)
         envelopes: list[Recorded] = []
         for stored in waiting:
             try:

@@ -1,12 +1,7 @@
-"""What a snapshot holds, as bytes and back. Pure: no I/O, and no way to be half right.
+"""What a snapshot holds, as bytes and back: a *head*, and *parts* that it names by their digests.
 
-A snapshot is a *head* and *parts*. The head says of what log, projection and position it is, and
-names each part by its digest; the parts hold the ids that were applied, in order. Parts are never
-changed, only added to: what stands in them follows from the log alone. So a snapshot costs what is
-new, two writers agree, and a head stands or falls with the parts that it names.
-
-Of a sequence (`Items`) the head covers the full pages, and nothing of what is on them: the log has
-that. Of other folds it holds the whole state.
+The parts hold the ids that were applied, in order. They follow from the log alone and never change.
+The head covers the full pages of a sequence (`Items`), and of other folds the whole state.
 """
 
 from __future__ import annotations
@@ -24,13 +19,13 @@ from foldlog.envelope import Position
 from foldlog.errors import AppendFailed
 from foldlog.subjects import escape
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections.fold import REFUSAL_BYTES, Folded, Kept, Projection, Replaced
+from foldlog_projections.fold import Folded, Projection, Replaced, hashes
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
 
 S = TypeVar("S")
 
-FORMAT: Final = 4
-"""Grows with every change of what heads and parts look like."""
+FORMAT: Final = 4 if sys.byteorder == "little" else -4
+"""Changes with what heads and parts look like; ordinals are as this machine has them."""
 
 PART_BYTES: Final = 256 * 1024
 """A part is closed at this size: few requests to load, little to write again before it is."""
@@ -57,13 +52,13 @@ class Sealed(NamedTuple):
 
 
 class Restored(NamedTuple, Generic[S]):
-    """A fold as a snapshot has it. It stands while the log holds `ground`.
+    """A fold as a snapshot has it. It stands while the log holds `end`.
 
     `state_bytes`: what the state took there.
     """
 
     folded: Folded[S]
-    ground: Position
+    end: Position
     sealed: tuple[Sealed, ...]
     state_bytes: int
 
@@ -76,7 +71,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     projection: str
     version: int
     payload_version: int
-    ground: Position
+    end: Position
     cleared_at: int
     refused: bytes
     parts: list[Sealed]
@@ -89,7 +84,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     """Ids by ordinal; of a sequence also where its pages begin, and the ordinals by key.
 
     The ids are one text, a line each: thousands of them are read three times as fast that way.
-    Only where one holds a line break they are a list. Ordinals are 32 bits each, little-endian.
+    Only where one holds a line break they are a list.
     """
 
     ids: str | list[str]
@@ -119,23 +114,20 @@ class Sealing:
     many of its envelopes the snapshot covers; 0 if there can be none.
 
     Args:
-        ground: where the last envelope stands that was applied.
+        end: where the last envelope stands that was applied.
         sealed: the parts that are stored already.
-
-    Raises:
-        AppendFailed: the projection cannot keep the state.
     """
 
     def __init__(
         self,
         projection: Projection[Any],
         folded: Folded[Any],
-        ground: Position,
+        end: Position,
         sealed: tuple[Sealed, ...],
         identity: str,
     ) -> None:
         self.covered = len(folded.seen)
-        self.ground = ground
+        self.end = end
         self.sealed = sealed
         self._items: Items | None = None
         state = b""
@@ -146,8 +138,8 @@ class Sealing:
             if last is None:
                 self.covered = 0
             else:
-                self.ground = last[-1].position
-        elif isinstance(projection, Kept):
+                self.end = last[-1].position
+        elif projection.keep is not None:
             try:
                 state = projection.keep(folded.state)
             except Exception as error:  # one of users' own may raise anything
@@ -160,7 +152,7 @@ class Sealing:
             projection=projection.name,
             version=projection.version,
             payload_version=UPCASTERS.fingerprint,
-            ground=self.ground,
+            end=self.end,
             cleared_at=folded.cleared_at,
             refused=b"".join(sorted(folded.refused)),
             parts=[],
@@ -196,26 +188,29 @@ class Sealing:
             first, after = self._start + start, self._start + end
             marks = self._items.marks[first // PAGE : after // PAGE]
             places = between(self._items.places, first, after)
-        ordinals = {key: _little_endian(place).tobytes() for key, place in places.items()}
-        return _encoder.encode(Part(_joined(self._ids[start:end]), marks, ordinals))
+        ordinals = {key: place.tobytes() for key, place in places.items()}
+        ids = self._ids[start:end]
+        joined = "\n".join(ids)
+        is_plain = joined.count("\n") == len(ids) - 1
+        return _encoder.encode(Part(joined if is_plain else ids, marks, ordinals))
 
 
 def is_keepable(projection: Projection[Any]) -> bool:
     """Whether there are snapshots of a projection's folds."""
     if projection.latest_only:
         return False
-    return hasattr(projection, "keep") or isinstance(projection.initial(), Items)
+    return projection.keep is not None or isinstance(projection.initial(), Items)
 
 
 def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head | None:
-    """The head of a snapshot; None if it is of another version, or of another log.
-
-    Raises:
-        Unusable: it is damaged.
-    """
-    head = _head_of(data)
-    if head is None:
-        return None
+    """The head of a snapshot; None if it is of another version, or of another log."""
+    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if _digest(body) != digest:
+        raise Unusable("its head is damaged")
+    try:
+        head = _head_decoder.decode(body)
+    except msgspec.MsgspecError:
+        return None  # whole, so of a version that writes it otherwise
     versions = projection.version, UPCASTERS.fingerprint
     expected = (FORMAT, identity, projection.name, *versions)
     found = (head.format, head.identity, head.projection, head.version, head.payload_version)
@@ -223,21 +218,18 @@ def read_head(data: bytes, projection: Projection[Any], identity: str) -> Head |
 
 
 def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]) -> Restored[S]:
-    """The fold that a snapshot holds.
-
-    Raises:
-        Unusable: parts are missing, or are not those that the head names.
-    """
+    """The fold that a snapshot holds."""
     for sealed, data in zip(head.parts, parts, strict=True):
         if data is None or _digest(data) != sealed.digest:
             raise Unusable("its parts are not those of its head")
     try:
         decoded = [_part_decoder.decode(data) for data in (*parts, head.rest) if data is not None]
-        ids = list(chain.from_iterable(map(_ids, decoded)))
+        texts = (p.ids.split("\n") if isinstance(p.ids, str) else p.ids for p in decoded)
+        ids = list(chain.from_iterable(texts))
         folded = Folded(
             state=_state(projection, head, decoded, len(ids)),
             seen=dict(zip(ids, range(len(ids)), strict=True)),
-            refused=_hashes(head.refused),
+            refused=hashes(head.refused),
             cleared_at=head.cleared_at,
             newest={(replaced, writer): n for replaced, writer, n in head.newest},
         )
@@ -245,30 +237,11 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
         raise Unusable(str(error)) from error
     if len(folded.seen) != len(ids):
         raise Unusable("an id stands in it twice")
-    return Restored(folded, head.ground, tuple(head.parts), len(head.state))
-
-
-def _head_of(data: bytes) -> Head | None:
-    digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-    if _digest(body) != digest:
-        raise Unusable("its head is damaged")
-    try:
-        return _head_decoder.decode(body)
-    except msgspec.MsgspecError:
-        return None  # whole, so of a version that writes it otherwise
-
-
-def _joined(ids: list[str]) -> str | list[str]:
-    joined = "\n".join(ids)
-    return joined if joined.count("\n") == len(ids) - 1 else ids
-
-
-def _ids(part: Part) -> list[str]:
-    return part.ids.split("\n") if isinstance(part.ids, str) else part.ids
+    return Restored(folded, head.end, tuple(head.parts), len(head.state))
 
 
 def _state(projection: Projection[Any], head: Head, parts: list[Part], length: int) -> Any:
-    if isinstance(projection, Kept):
+    if projection.restore is not None:
         try:
             return projection.restore(head.state)
         except Exception as error:  # one of users' own may raise anything
@@ -276,26 +249,11 @@ def _state(projection: Projection[Any], head: Head, parts: list[Part], length: i
     places: Places = {}
     for part in parts:
         for key, ordinals in part.places.items():
-            place = places.setdefault(key, array(ORDINAL))
-            place.extend(_little_endian(array(ORDINAL, ordinals)))
+            places.setdefault(key, array(ORDINAL)).frombytes(ordinals)
     items = Items(chain.from_iterable(part.marks for part in parts), places)
-    if len(items) != length:
-        raise Unusable("its pages and its ids differ in number")
-    if not length:
-        raise Unusable("it covers nothing")
+    if len(items) != length or not length:
+        raise Unusable("its pages and its ids differ in number, or it covers nothing")
     return items
-
-
-def _little_endian(place: array[int]) -> array[int]:
-    """An array as little-endian machines have it, from this machine's or to it."""
-    if sys.byteorder == "big":
-        place = place[:]
-        place.byteswap()
-    return place
-
-
-def _hashes(joined: bytes) -> set[bytes]:
-    return {joined[at : at + REFUSAL_BYTES] for at in range(0, len(joined), REFUSAL_BYTES)}
 
 
 def _digest(data: bytes) -> bytes:

@@ -55,7 +55,7 @@ class Snapshots:
     async def load(self, projection: Projection[S], subject: Subject) -> Restored[S] | None:
         """Return the fold that a snapshot has, if there is one that can be used.
 
-        It stands only while the log holds its `ground`: that is for the caller to see.
+        It stands only while the log holds its `end`: that is for the caller to see.
         """
         if not snapshot.is_keepable(projection):
             return None
@@ -104,11 +104,7 @@ class Snapshots:
         self._wait(subject, None)
 
     async def write_fold(self, fold: Fold[Any], covered: int) -> None:
-        """Write the snapshot of a fold now, if it is due, and one covers so many of its envelopes.
-
-        Raises:
-            LogUnavailable: it may be written or not. Where it is refused, a line is logged.
-        """
+        """Write the snapshot of a fold now, if so many envelopes that none covers make it due."""
         if snapshot.is_due(len(fold.folded.seen) - covered, 0):
             view = View(fold.projection, fold.subject)
             view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
@@ -122,20 +118,16 @@ class Snapshots:
             return
 
     async def forget(self, subject: Subject) -> None:
-        """Remove the snapshots of a subject.
-
-        Raises:
-            LogUnavailable: one may still be there; forgetting again is safe.
-        """
+        """Remove the snapshots of a subject."""
         self._waiting.pop(subject, None)
         await self.store.purge(subject)
 
-    async def forget_all(self, family: str | None = None) -> None:
-        """Remove all snapshots, or those of one family. Errors as `forget`."""
+    async def forget_all(self) -> None:
+        """Remove all snapshots."""
         self._waiting.clear()
         self._enter_loop()
         async with self._writing:
-            await self.store.purge_all(family)
+            await self.store.purge_all()
 
     async def close(self) -> None:
         """Write what waits if that takes no time to speak of, and let go of the rest."""
@@ -193,10 +185,10 @@ class Snapshots:
             return
         try:
             identity = await self.store.identity(view.subject)
-            folded, ground = view.folded, view.last
-            if ground is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
+            folded, end = view.folded, view.last
+            if end is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
                 return  # it was cleared meanwhile
-            made = Sealing(view.projection, folded, ground, view.sealed, identity)
+            made = Sealing(view.projection, folded, end, view.sealed, identity)
             if made.covered <= len(folded.seen) - view.unsaved:
                 return  # no page is full that was not
             await self._store(view, made)
@@ -233,10 +225,10 @@ class Snapshots:
 
         Whoever clears the subject after this removes the snapshot too.
         """
-        async with aclosing(self._log.read(subject, after=made.ground.seq - 1)) as pages:
+        async with aclosing(self._log.read(subject, after=made.end.seq - 1)) as pages:
             async for records in pages:
                 first = records[0]
-                return holds(made.ground, first) and first.envelopes[0].type != CLEARED
+                return holds(made.end, first) and first.envelopes[0].type != CLEARED
         return False
 
     def _report(self, subject: Subject | None, reason: str) -> None:

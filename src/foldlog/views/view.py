@@ -43,7 +43,7 @@ _MOST_SEEN: Final = 64
 
 
 def key_of(projection: Projection[Any], subject: Subject) -> Key:
-    """What tells a view from all others: its subject, and the projection if it is not the main."""
+    """The key of a view: its subject, and the projection's name unless it is the family's own."""
     return subject if projection.name == subject.family else (subject, projection.name)
 
 
@@ -124,7 +124,7 @@ class View(Fold[S]):
             try:
                 self.apply([record])
             except LogCorrupt:
-                pass  # `known_head` stands; whoever reads the view next meets the error
+                pass  # `known_head` stands; the next read of the view meets the error
         elif not is_latest and record.previous > self.applied:
             size = _size(record.envelopes)
             if record.previous not in self._ahead and self._ahead_bytes + size < _MOST_AHEAD_BYTES:
@@ -150,14 +150,10 @@ class View(Fold[S]):
     # --- what the log says ----------------------------------------------------------------------
 
     def apply(self, records: Sequence[Record]) -> None:
-        """Fold in what is new of `records`, which follow `applied` without a gap.
-
-        Raises:
-            LogCorrupt: a payload is not what its type says. The view stays before its record.
-        """
-        for record in records:
-            if record.seq > self.applied:
-                self.advance(record.envelopes)
+        """Fold in what is new of `records`, which follow `applied` without a gap."""
+        new = [each for each in records if each.seq > self.applied]
+        if new:
+            self.advance([envelope for record in new for envelope in record.envelopes])
         while (following := self._ahead.pop(self.applied, None)) is not None:
             self._ahead_bytes -= _size(following.envelopes)
             self.advance(following.envelopes)
@@ -176,7 +172,7 @@ class View(Fold[S]):
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0
                 self.sealed = ()
             if (new := len(self.folded.seen) - before) > 0:
-                size = sum(len(each.payload) for each in envelopes)
+                size = sum([len(each.payload) for each in envelopes])
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size
@@ -211,7 +207,7 @@ class View(Fold[S]):
     def adopt(self, restored: Restored[S]) -> None:
         """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
         self.folded, self.last, self.sealed, self._held_bytes = restored
-        self.applied = restored.ground.seq - 1
+        self.applied = restored.end.seq - 1
         self.saved(len(self.folded.seen))
 
     def adopt_latest(self, latest: Latest[S]) -> None:

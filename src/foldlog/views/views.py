@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from foldlog.envelope import Recorded
-from foldlog.errors import ConfigurationError, LogUnavailable, StoreClosed
+from foldlog.errors import ConfigurationError, LogUnavailable, PastErased, StoreClosed
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
-from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import Key, View, key_of
 from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.folds import RECORDS
 from foldlog_projections.items import Items
 
 Consistency = Literal["linearizable", "strong", "session", "eventual"]
@@ -44,20 +45,74 @@ Source = Literal["hit", "catch-up", "hydration"]
 OnRead = Callable[[str, Source], None]
 """Called before each read with the name of the projection, and the source."""
 
+OnAppend = Callable[[Subject, int | None], None]
+"""Called with what this process appended to, and where; None: it may be stored or not."""
+
+
+class Hot(dict[Key, View[Any]]):
+    """The hot views by `View.key`. Every method takes a time that does not depend on their number.
+
+    `bytes` is the estimate for the hydrated ones, which may be evicted. The others are being
+    loaded, or watched by somebody who does not read just now.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+        self._hydrated: OrderedDict[Key, View[Any]] = OrderedDict()
+        self.bytes = 0
+
+    def touch(self, view: View[Any]) -> None:
+        """Note that a hydrated view is used just now."""
+        if view.key in self._hydrated:
+            self._hydrated.move_to_end(view.key)
+
+    def weigh(self, view: View[Any]) -> None:
+        """Count what memory a hydrated view takes now, if it is still here."""
+        if view.is_hydrated and self.get(view.key) is view:
+            self._hydrated.setdefault(view.key, view)
+            size = view.estimate()
+            self.bytes += size - view.bytes
+            view.bytes = size
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes > self._max_bytes
+
+    def surplus(self, keep: View[Any] | None) -> View[Any] | None:
+        """The view that was used least recently, while the views take more than they may.
+
+        `keep` stays, whatever its size: somebody is reading it.
+        """
+        if not self.is_full:
+            return None
+        view = next(iter(self._hydrated.values()), None)
+        if view is not None and view is keep:
+            self._hydrated.move_to_end(view.key)
+            view = next(iter(self._hydrated.values()))
+        return None if view is keep else view
+
+    def remove(self, view: View[Any]) -> bool:
+        """Let go of a view. Return whether it was there."""
+        if self.get(view.key) is not view:
+            return False
+        del self[view.key]
+        if self._hydrated.pop(view.key, None) is not None:
+            self.bytes -= view.bytes
+        return True
+
 
 class Views:
-    """The views over one log. Lives as long as its store.
-
-    `snapshots` are those of these views, if there are to be any; `on_read`, if set, is called
-    before each read.
+    """The views over one log. Lives as long as its store. `on_read`, if set, hears of each read;
+    each of `on_append` of each append.
 
     Args:
         snapshots: where snapshots of long folds are kept. None: nowhere.
         loop: the event loop that alone may use the log; None where any may.
         max_hot_bytes: how much memory the hot views may take, by estimate; beyond it those used
             least recently go.
-        live: False for a log that ends for ever where it ends now: what was read once stands, and
-            watching ends there.
+        live: False for a log that ends for ever where it ends now: watching ends there, and each
+            read looks whether what was read before was erased since.
         own: projections that fold a family beside the family's own.
     """
 
@@ -74,6 +129,7 @@ class Views:
         self.live = live
         self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
         self.on_read: OnRead | None = None
+        self.on_append: list[OnAppend] = []
         self.closed = False
         self._log = log
         self._loop = loop
@@ -95,23 +151,14 @@ class Views:
     # --- who may use it -------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse a caller that the log cannot serve.
-
-        Raises:
-            StoreClosed: the log was let go of.
-            ConfigurationError: see `check_loop`.
-        """
+        """Refuse a caller that the log cannot serve."""
         if self.closed:
             raise StoreClosed
         if self._loop is not None:
             self.check_loop()
 
     def check_loop(self) -> None:
-        """Refuse every event loop but the log's: what belongs to one never answers another.
-
-        Raises:
-            ConfigurationError: another one runs, or none.
-        """
+        """Refuse every event loop but the log's: what belongs to one never answers another."""
         try:
             is_at_home = self._loop is None or get_running_loop() is self._loop
         except RuntimeError:
@@ -128,15 +175,8 @@ class Views:
     async def read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> Folded[S]:
-        """Return the fold of `subject`. Use it before the next await; never change it.
-
-        Raises:
-            ConfigurationError: the consistency is unknown, or another event loop runs.
-            LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
-            LogRewound: the log lost what it held, and nobody has accepted that.
-        """
-        folded, _ = await self.read_at(projection, subject, consistency)
-        return folded
+        """Return the fold of `subject`. Use it before the next await; never change it."""
+        return (await self._read(projection, subject, consistency)).folded
 
     async def select(
         self,
@@ -147,9 +187,11 @@ class Views:
     ) -> list[Recorded]:
         """Return the envelopes of a sequence that `choose` wants, and load no others.
 
-        `choose` looks at indexes alone: what is absent has its place in them. Errors as `read`.
+        `choose` looks at indexes alone: what is absent has its place in them.
         """
-        view = await self._read(projection, subject, consistency)
+        view = self._hit(projection, subject, consistency)
+        if view is None:
+            view = await self._ask(projection, subject, consistency)
         items = view.folded.state
         if not items.absent:
             return items.take(choose(view.folded))
@@ -160,11 +202,9 @@ class Views:
     ) -> tuple[Folded[S], int]:
         """Return the fold with the sequence up to which it has come.
 
-        What is decided on the fold is compared-and-set on that sequence. Errors as `read`.
+        What is decided on the fold is compared-and-set on that sequence.
         """
-        view: View[Any] = await self._read(projection, subject, consistency)
-        if isinstance(view.folded.state, Items) and view.folded.state.absent:
-            await self.take(view, _everything)
+        view = await self._read(projection, subject, consistency)
         return view.folded, view.applied
 
     def current(self, subject: Subject) -> Folded[Any] | None:
@@ -179,47 +219,44 @@ class Views:
         view = self._hot.get(key_of(projection, subject))
         return view if view is not None and view.is_hydrated else None
 
-    def is_hot(self, subject: Subject) -> bool:
-        """Whether reads of `subject` are answered from memory."""
-        view = self._hot.get(subject)
-        return view is not None and view.is_hydrated
-
     # --- what is known to have changed ----------------------------------------------------------
 
     def acked(self, subject: Subject, seq: int) -> None:
         """Have later `session` reads of `subject` see what was stored at `seq`."""
+        for notify in self.on_append:
+            notify(subject, seq)
         for view in self._of(subject):
             view.acked(seq)
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
+        for notify in self.on_append:
+            notify(subject, None)
         for view in self._of(subject):
             view.unsettle(time.monotonic())
 
     def wake(self) -> None:
         """Have every watcher look at the log again: pushes may have been missed."""
-        for view in self._hot:
+        for view in list(self._hot.values()):
             view.wake()
 
     @property
     def lag(self) -> int:
         """By how many sequences the view that is most behind lacks what it has heard of."""
-        return max((view.known_head - view.applied for view in self._hot), default=0)
+        return max((view.known_head - view.applied for view in self._hot.values()), default=0)
 
-    # --- for those who watch --------------------------------------------------------------------
+    # --- for watchers ---------------------------------------------------------------------------
 
     def view(self, projection: Projection[S], subject: Subject) -> View[S]:
         """The view of a subject, cold if nobody has read it yet."""
         view = self._hot.get(key_of(projection, subject))
         if view is None:
             view = View(projection, subject)
-            self._hot.add(view)
+            self._hot[view.key] = view
         return view
 
     def is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
         """Whether a hydrated view answers reads of that consistency as it is."""
-        if not self.live:
-            return True
         is_current = view.is_trusted if consistency == "eventual" else view.is_current
         return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
 
@@ -228,7 +265,7 @@ class Views:
         return self._hot.get(view.key) is view
 
     async def refresh(self, view: View[Any], consistency: Consistency) -> None:
-        """Have a view read from the log what a read that begins now is owed. Errors as `read`."""
+        """Have a view read from the log what a read that begins now is owed."""
         arrived = view.looks
         async with self._alone(view):
             if view.is_hydrated:
@@ -245,6 +282,9 @@ class Views:
                 await self._hydration.look(view, strong=not is_weak)
             except LogUnavailable as error:
                 view.failed = number, error
+                raise
+            except PastErased:
+                await self._cool(view)
                 raise
             view.looked = number
             self._hot.touch(view)
@@ -279,7 +319,7 @@ class Views:
         What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
         on after what it has seen last.
         """
-        for view in self._hot:
+        for view in list(self._hot.values()):
             if view.is_hydrated and (names is None or view.projection.name in names):
                 view.postpone()  # what is about to write its snapshot finds none due
                 await self._cool(view)
@@ -287,10 +327,9 @@ class Views:
         if self.snapshots is not None:
             await self.snapshots.settle()
 
-    async def drop_snapshots(self, family: str | None = None) -> None:
-        """Remove all snapshots, or those of one family. Errors as `Snapshots.forget`."""
+    async def drop_snapshots(self) -> None:
         if self.snapshots is not None:
-            await self.snapshots.forget_all(family)
+            await self.snapshots.forget_all()
 
     async def close(self) -> None:
         """Forget everything; watchers end with StoreClosed."""
@@ -298,7 +337,7 @@ class Views:
         try:
             if self._relief is not None:
                 await asyncio.wait([self._relief])
-            for view in self._hot:
+            for view in list(self._hot.values()):
                 view.wake()
                 await self._release(view)
         finally:
@@ -310,45 +349,54 @@ class Views:
     async def _read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> View[S]:
-        if consistency not in CONSISTENCIES:
-            known = ", ".join(CONSISTENCIES)
-            raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
+        view: View[Any] | None = self._hit(projection, subject, consistency)
+        if view is None:
+            view = await self._ask(projection, subject, consistency)
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
+        return view
+
+    def _hit(
+        self, projection: Projection[S], subject: Subject, consistency: Consistency
+    ) -> View[S] | None:
+        """The view, where a read that begins now needs nothing else. Errors as `check`."""
         self.check()
+        view = self.peek(projection, subject)
+        if view is None or not self.live or consistency not in ("session", "eventual"):
+            return None
+        if not self.is_current(view, consistency):
+            return None
         if self.on_read is not None:
-            self.on_read(projection.name, self._source(projection, subject, consistency))
+            self.on_read(projection.name, "hit")
+        self._hot.touch(view)
+        return view
+
+    async def _ask(
+        self, projection: Projection[S], subject: Subject, consistency: Consistency
+    ) -> View[S]:
+        """The view, after a look at the log."""
+        check_consistency(consistency)
+        if self.on_read is not None:
+            is_cold = self.peek(projection, subject) is None
+            self.on_read(projection.name, "hydration" if is_cold else "catch-up")
         if consistency == "linearizable":
             await self._log.barrier(subject.shard)
             consistency = "strong"
+        elif not self.live:
+            consistency = "strong"
         view = self.view(projection, subject)
-        if (
-            not view.is_hydrated
-            or (consistency == "strong" and self.live)
-            or not self.is_current(view, consistency)
-        ):
-            await self.refresh(view, consistency)
+        await self.refresh(view, consistency)
         self._hot.touch(view)
         if self._hot.is_full:
             await self._evict(keep=view)
         return view
 
-    def _source(
-        self, projection: Projection[Any], subject: Subject, consistency: Consistency
-    ) -> Source:
-        view = self._hot.get(key_of(projection, subject))
-        if view is None or not view.is_hydrated:
-            return "hydration"
-        is_hit = consistency in ("session", "eventual") and self.is_current(view, consistency)
-        return "hit" if is_hit else "catch-up"
-
-    def _of(self, subject: Subject) -> Iterator[View[Any]]:
-        """The hot views of a subject: its family's own, and those of users' projections."""
-        view = self._hot.get(subject)
-        if view is not None:
-            yield view
-        for name in self._beside.get(subject.family, ()):
-            view = self._hot.get((subject, name))
-            if view is not None:
-                yield view
+    def _of(self, subject: Subject) -> list[View[Any]]:
+        """The hot views of a subject: its family's, of all records, and of users' projections."""
+        found = [self._hot.get(subject), self._hot.get((subject, RECORDS))]
+        if self._beside:
+            found += [self._hot.get((subject, n)) for n in self._beside.get(subject.family, ())]
+        return [view for view in found if view is not None]
 
     @asynccontextmanager
     async def _alone(self, view: View[Any]) -> AsyncIterator[None]:
@@ -388,7 +436,7 @@ class Views:
             await self._cool(view)
 
     async def _cool(self, view: View[Any]) -> None:
-        """Let go of a view's fold; those who watch it are still told when there is more."""
+        """Let go of a view's fold; its watchers still hear when there is more."""
         if self.snapshots is not None:
             self.snapshots.withdraw(view)
         if not view.watchers:
@@ -402,6 +450,13 @@ class Views:
         if self._hot.remove(view) and view.unfollow is not None:
             unfollow, view.unfollow = view.unfollow, None
             await unfollow()
+
+
+def check_consistency(consistency: Consistency) -> None:
+    """Raises ConfigurationError: there is no such consistency."""
+    if consistency not in CONSISTENCIES:
+        known = ", ".join(CONSISTENCIES)
+        raise ConfigurationError(f"consistency is one of {known}, not {consistency!r}")
 
 
 def _everything(folded: Folded[Items]) -> range:

@@ -34,9 +34,6 @@ async def watch(
 
     Starts after the envelope `since_id`, or at the beginning if that is None or unknown. An
     outage of the log is waited out; what was stored meanwhile follows.
-
-    Raises:
-        LogCorrupt, StoreClosed: the log cannot be read any more.
     """
     seen: dict[str, int] | None = None
     last = -1
@@ -50,7 +47,7 @@ async def watch(
             seen, cleared_at = folded.seen, folded.cleared_at
         return range(last + 1, min(last + 1 + _AHEAD, len(folded.state)))
 
-    async with _watched(views, projection, subject) as wake:
+    async with watched(views, projection, subject) as wake:
         must_look = True
         while True:
             view, found = await _next(views, projection, subject, wake, following, must_look)
@@ -62,43 +59,49 @@ async def watch(
                 yield envelope
             if not (found or views.live):
                 return
-            must_look = not found and not await _woken(wake)
+            must_look = not found and not await woken(wake)
 
 
 async def advances(
-    views: Views, projection: Projection[Any], subject: Subject
+    views: Views, projection: Projection[Any], *subjects: Subject
 ) -> AsyncGenerator[int]:
-    """Yield how far the fold of `subject` has come: now, and whenever that is further.
+    """Yield how far the folds of subjects have come, as a sum: now, and whenever that is further.
 
-    An outage of the log is waited out. Errors as `watch`.
+    An outage of the log is waited out.
     """
-    async with _watched(views, projection, subject) as wake:
+    async with watched(views, projection, *subjects) as wake:
         reached, must_look = -1, True
         while True:
-            view, _ = await _next(views, projection, subject, wake, None, must_look)
-            has_moved = view.applied != reached
+            applied = 0
+            for subject in subjects:
+                view, _ = await _next(views, projection, subject, wake, None, must_look)
+                applied += view.applied
+            has_moved = applied != reached
             if has_moved:
-                reached = view.applied
+                reached = applied
                 yield reached
             if not (has_moved or views.live):
                 return
-            must_look = not has_moved and not await _woken(wake)
+            must_look = not has_moved and not await woken(wake)
 
 
 @asynccontextmanager
-async def _watched(
-    views: Views, projection: Projection[Any], subject: Subject
+async def watched(
+    views: Views, projection: Projection[Any], *subjects: Subject
 ) -> AsyncIterator[asyncio.Event]:
-    """Watch a subject: the event is set whenever there may be more of it."""
+    """Watch subjects: the event is set whenever there may be more of one."""
     views.check()
     wake = asyncio.Event()
-    watchers = views.view(projection, subject).watchers
-    watchers.add(wake)
+    watchers = [views.view(projection, each).watchers for each in subjects]
+    for each in watchers:
+        each.add(wake)
     try:
         yield wake
     finally:
-        watchers.discard(wake)
-        await views.abandon(views.view(projection, subject))
+        for each in watchers:
+            each.discard(wake)
+        for subject in subjects:
+            await views.abandon(views.view(projection, subject))
 
 
 async def _next(
@@ -119,12 +122,12 @@ async def _next(
             return view, [] if choose is None else await views.take(view, choose)
         except LogUnavailable as error:
             _log.info("watching %s: %s; waiting for the log", subject.name, error)
-            await _woken(wake)
+            await woken(wake)
             must_look = True
     raise StoreClosed
 
 
-async def _woken(wake: asyncio.Event) -> bool:
+async def woken(wake: asyncio.Event) -> bool:
     """Wait to be woken; False if that did not happen while pushes are trusted."""
     try:
         async with asyncio.timeout(views_module.TRUST_SECONDS):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from foldlog import Store
-from foldlog.log.blobs import MemoryBlobs
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
 from tests.faults.actor import Actor, Script, impatiently
@@ -23,6 +22,7 @@ from tests.faults.simulation.faults import Faults, drawn
 from tests.faults.simulation.port import SimulatedLog
 from tests.faults.simulation.stream import Stream
 from tests.faults.simulation.wire import wired_log
+from tests.support.beside import MemoryBlobs
 
 World = Literal["port", "wire"]
 MakeLog = Callable[[Stream, random.Random, Faults], Any]

@@ -11,6 +11,8 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 
+from msgspec.structs import replace
+
 from foldlog.envelope import pack, unpack
 from foldlog.errors import (
     AppendConflict,
@@ -200,7 +202,8 @@ class SimulatedLog:
     def _record(self, stored: Stored) -> Record:
         if stored.seq in self.stream.unreadable:
             raise LogCorrupt(self.namespace.stream(0), stored.seq, "damaged")
-        return Record(stored.seq, unpack(stored.data, stored.seq, stored.time))
+        envelopes = unpack(stored.data, stored.seq, stored.time)
+        return Record(stored.seq, envelopes, subject=stored.subject)
 
     async def _leader(self) -> None:
         await self._reach()
@@ -252,7 +255,7 @@ class SimulatedLog:
         if epoch != self.epoch:
             return  # it was on the connection that broke
         try:
-            record = self._record(stored)._replace(previous=stored.previous)
+            record = replace(self._record(stored), previous=stored.previous)
         except LogCorrupt:
             self._miss()
             return

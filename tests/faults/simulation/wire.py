@@ -17,9 +17,8 @@ import msgspec
 
 from foldlog.errors import LogTimeout, LogUnavailable
 from foldlog.log.jetstream import JetStreamLog, wire
-from foldlog.log.jetstream.client import Outgoing, header_block
+from foldlog.log.jetstream.client import Incoming, Outgoing, header_block, parse_headers
 from foldlog.log.jetstream.connection import ReplyLost, status_of
-from foldlog.log.jetstream.parser import Incoming, parse_headers
 from foldlog.subjects import LIVE_PREFIX, Namespace
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import REPLICAS, Stored, Stream

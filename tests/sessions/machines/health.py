@@ -21,10 +21,18 @@ from foldlog.sessions import (
     ShortTermMemory,
     ShortTermMemoryConfig,
 )
-from foldlog.sessions.memory import EDGES
 from tests.support.stores import Backend, MemoryBackend
 
 T = TypeVar("T")
+
+EDGES = {
+    (MemoryHealth.HEALTHY, MemoryHealth.RETRY),  # the summarizer failed
+    (MemoryHealth.RETRY, MemoryHealth.HEALTHY),  # it succeeded when it was asked again
+    (MemoryHealth.RETRY, MemoryHealth.DEGRADED),  # it failed once too often
+    (MemoryHealth.DEGRADED, MemoryHealth.RECOVERING),  # another attempt, after a while
+    (MemoryHealth.RECOVERING, MemoryHealth.HEALTHY),  # which succeeded
+    (MemoryHealth.RECOVERING, MemoryHealth.DEGRADED),  # which failed
+}
 
 
 class HealthMachine(RuleBasedStateMachine):

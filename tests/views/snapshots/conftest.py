@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from foldlog.log import memory as memory_module
-from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Subject
 from foldlog.views import Views, snapshot
 from foldlog_projections.items import PAGE
 from foldlog_projections.updates import kind as updates
+from tests.support.beside import MemorySnapshots
 from tests.views.support import Log, read, save, subject
 
 LONG = 3 * PAGE + 10

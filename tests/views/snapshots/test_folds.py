@@ -11,11 +11,11 @@ from hypothesis import given, strategies as st
 
 from foldlog.envelope import CLEARED, Recorded, Writer, draft
 from foldlog.log.port import Append
-from foldlog.log.snapshots import MemorySnapshots
 from foldlog.views import Views, refold, snapshot
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
 from foldlog_projections.registry import KINDS
+from tests.support.beside import MemorySnapshots
 from tests.views.snapshots.conftest import small_sizes
 from tests.views.support import Log, dropped
 
@@ -23,6 +23,27 @@ KEPT = [projection for projection in KINDS if not projection.latest_only]
 
 
 PAYLOADS: dict[str, Any] = {
+    "a2alist": lambda n: {"task_id": f"t{n % 5}", "context_id": "c", "state": f"s{n}", "at": n},
+    "a2atasks": lambda n: {
+        "version": n,
+        "owner": "o",
+        "context_id": "c",
+        "state": "s",
+        "change": [0, {"n": n}],
+    },
+    "adkstates": lambda n: {"delta": {f"k{n % 3}": n}},
+    "conversations": lambda n: {
+        "revision": f"r{n}",
+        "expected": f"r{n - 1 - (n % 7 == 0)}" if n else None,  # some are void
+        "head": f"e{n}",
+        "record": {"n": n},
+        "carried": {},
+        "entries": [[f"e{n}", None]],
+        "messages": [n],
+    },
+    "langgraphitems": lambda n: {"key": f"k{n % 7}", "value": n, "ttl": float(n % 3)},
+    "langgraphnamespaces": lambda n: {"labels": ["a", f"n{n % 5}"], "expires": n % 2 == 0},
+    "messages": lambda n: {"id": f"m{n % 9}", "format": "plain", "body": n},
     "lineage": lambda n: {"session_id": f"s{n % 5}", "position": f"@{n}"},
     "bindings": lambda n: {"context_id": None if n % 2 else "c", "task_id": f"t{n % 5}"},
     "routes": lambda n: {"trace_id": f"x{n % 5}", "context_id": None, "task_id": "t"},
@@ -30,7 +51,25 @@ PAYLOADS: dict[str, Any] = {
     "traces": lambda n: {"trace_id": f"t{n % 7}", "content": f"{n}"},
     "artifacts": lambda n: {"artifact_id": f"a{n % 9}", "sha256": "", "size_bytes": n, "source": n},
     "pauses": lambda n: n,
-    "scopes": lambda n: {"key": f"k{n % 7}", "size": n},
+    "workflowcheckpoints": lambda n: {
+        "id": f"c{n % 7}",
+        "workflow": "w",
+        "timestamp": "",
+        "body": n,
+    },
+    "checkpoints": lambda n: {
+        "key": f"id{n}",
+        "id": f"c{n % 7}",
+        "rest": [None, b"\x80"],
+        "metadata": [None, b"\x80"],
+        "parent": f"c{(n - 1) % 7}",
+        "base": "" if n % 5 else f"c{(n - 1) % 7}",
+        "versions": {"a": n},
+        "seen": {"node": {"a": n}},
+        "values": {"a": ["msgpack", b"", [b"x" * (n % 9)], None]},
+        "task": "t",
+        "writes": [[n % 3 - 1, "a", "msgpack", b"w"]],
+    },
     "session": lambda n: {"event_id": f"e{n % 9}", "worker": f"w{n}"},
     "agentlist": lambda n: {"scope": f"a/{n % 5}"},
     "agentstates": lambda n: {"changes": [{"key": f"k{n % 3}", "delta": [0, {"n": n}]}]},
@@ -45,8 +84,8 @@ TYPES = {
     "bindings": ["binding.saved", "binding.terminal"],
     "artifacts": ["artifact.saved"],
     "pauses": ["pause.saved", "pause.consumed"],
-    "scopes": ["scope.written", "scope.deleted"],
     "blobs": ["blob.begun", "blob.claimed", "blob.released"],
+    "checkpoints": ["checkpoint.put", "checkpoint.written"],
     "session": ["steering.acknowledged"],
     "waiting": ["waiting.began", "waiting.ended"],
 }
@@ -119,7 +158,8 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
                     log.push = dropped
                 case "clear" | "forget":
                     folded, head = await views.read_at(projection, where)
-                    bodies = clearing(folded) if step == "clear" else [b"\x81\xa7refused\xc4\x00"]
+                    left = projection.remains[0](folded.state) if projection.remains else b""
+                    bodies = clearing(folded, left, remember=step == "clear")
                     drafts = tuple(draft(CLEARED, body, id=f"c{head}") for body in bodies)
                     if drafts:
                         await log.append([Append(where, drafts, head)], atomic=True)
@@ -141,6 +181,7 @@ def test_whatever_is_kept_a_view_is_the_fold_of_its_log(data: st.DataObject) -> 
 def test_a_projection_without_a_way_to_keep_its_state_has_no_snapshots() -> None:
     class Count:
         name, version, latest_only, replaces = "count", 1, False, None
+        keep = restore = None
 
         def initial(self) -> int:
             return 0

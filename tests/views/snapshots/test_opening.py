@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from foldlog.log.snapshots import MemorySnapshots
 from foldlog.views import Views, watching
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
 from foldlog_projections.updates import kind as updates
+from tests.support.beside import MemorySnapshots
 from tests.views.snapshots.conftest import CountingLog, latest, save_long, snapshot_of
 from tests.views.support import read, save, subject
 

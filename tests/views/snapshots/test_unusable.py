@@ -9,13 +9,14 @@ import pytest
 from foldlog.envelope import CLEARED, draft
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Append
-from foldlog.log.snapshots import MemorySnapshots, place
+from foldlog.log.snapshots import place
 from foldlog.subjects import Subject
 from foldlog.upcasting import UPCASTERS
 from foldlog.views import Views, snapshot
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
 from foldlog_projections.updates import kind as updates
+from tests.support.beside import MemorySnapshots
 from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
 from tests.views.support import Log, read, save, subject
 

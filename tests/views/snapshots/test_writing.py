@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from foldlog.errors import AppendFailed, LogUnavailable
-from foldlog.log.snapshots import MemorySnapshots
 from foldlog.subjects import Subject
 from foldlog.views import Views, snapshots as snapshots_module
 from foldlog_projections.items import PAGE
+from tests.support.beside import MemorySnapshots
 from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
 from tests.views.support import read, save, subject
 

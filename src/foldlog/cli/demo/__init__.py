@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json
+from foldlog.cli.ui import Browser
+
+if TYPE_CHECKING:
+    from foldlog.cli.demo.proof import Proof
+    from foldlog.opening import Store
 
 
 @command
@@ -19,20 +24,33 @@ async def demo(
         Path | None,
         typer.Argument(help="Conversations, JSON or JSONL; without, those that come along."),
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Show the conversations on a page, until Ctrl-C.")
+    ] = False,
+    browser: Browser = True,
 ) -> int:
     """See the log survive: its server is killed while conversations go in, and nothing is lost.
 
     Works in a directory of its own, which is removed afterwards, unless --path or --url says where.
     """
     from foldlog.cli.demo.performance import perform
+    from foldlog.cli.demo.scene import play
     from foldlog.cli.demo.stage import Stage
+    from foldlog.cli.ui import announce
     from foldlog.importer import demo_transcript
+    from foldlog.ui.serving import serve
 
     stage = Stage(console(), silent=target.json)
-    proofs = await perform(target, file or demo_transcript(), stage)
-    passed = all(proof.passed is not False for proof in proofs)
-    if target.json:
-        print_json({"passed": passed, "proofs": [proof.document for proof in proofs]})
-    else:
-        stage.verdict(proofs)
-    return 0 if passed else 1
+
+    async def conclude(store: Store, proofs: list[Proof]) -> bool:
+        passed = all(proof.passed is not False for proof in proofs)
+        if target.json:
+            print_json({"passed": passed, "proofs": [proof.document for proof in proofs]})
+        else:
+            stage.verdict(proofs)
+        if ui:
+            await play(store)
+            await serve(store, browser=browser, announce=lambda url: announce(target, url))
+        return passed
+
+    return 0 if await perform(target, file or demo_transcript(), stage, conclude) else 1

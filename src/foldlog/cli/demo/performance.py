@@ -25,10 +25,12 @@ _CROWD: Final = 8
 """Saves in flight at the kill, at least, where the conversations have so many."""
 
 Connect = Callable[[], Awaitable[Store]]
+Conclude = Callable[[Store, list[Proof]], Awaitable[bool]]
+"""Shows what was proved, those that failed included, and says whether all passed."""
 
 
-async def perform(target: Target, file: Path, stage: Stage) -> list[Proof]:
-    """Perform every act and return what was proved; those that failed included.
+async def perform(target: Target, file: Path, stage: Stage, conclude: Conclude) -> bool:
+    """Perform every act, and return what `conclude` makes of the proofs and of the store.
 
     Raises:
         ImportFailed: the file holds no conversation.
@@ -66,7 +68,7 @@ async def perform(target: Target, file: Path, stage: Stage) -> list[Proof]:
             stage.announce("Dropping every view, and folding the log from its first record")
             with stage.progress("  Rebuilding") as on_progress:
                 proofs.append(await acts.rebuilt(reader, transcript, on_progress))
-            return proofs
+            return await conclude(reader, proofs)
 
 
 async def _import(

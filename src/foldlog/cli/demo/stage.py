@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from foldlog.cli.demo.kill import Killed
 from foldlog.cli.demo.observer import Item
 from foldlog.cli.demo.proof import Proof
-from foldlog.cli.jsonable import compact
 from foldlog.cli.output import printable
 from foldlog.cli.progress import progress_bar
+from foldlog.jsonable import compact
 from foldlog.models import StateUpdate
 from foldlog.store import RebuildProgress
 

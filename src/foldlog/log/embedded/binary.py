@@ -58,11 +58,11 @@ def _installed() -> Iterator[str]:
             yield path
 
 
-def check_version(version: str) -> None:
+def check_version(version: str, where: str = "") -> None:
     """Raise UnsupportedServer when `version`, as a server gives it, is older than the minimum."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if numbers is None or tuple(map(int, numbers.groups())) < MINIMUM_VERSION:
         minimum = ".".join(map(str, MINIMUM_VERSION))
         raise UnsupportedServer(
-            f"nats-server {version} is too old, {minimum} is needed; {_HOW_TO_GET_ONE}"
+            f"nats-server {version}{where} is too old, {minimum} is needed; {_HOW_TO_GET_ONE}"
         )

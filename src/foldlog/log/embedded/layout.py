@@ -1,4 +1,4 @@
-"""The files of a data directory, who may read them, and the server that they describe."""
+"""The files of a data directory, their access rights, and the server that they describe."""
 
 from __future__ import annotations
 
@@ -45,18 +45,11 @@ class Description(msgspec.Struct, frozen=True):
         return cls(name, port, user, secrets.token_hex(32), durability)
 
     def succeeded(self, durability: Durability) -> Description:
-        """Describe the successor of a server that was killed.
-
-        It keeps the address and credentials, because members may be reconnecting, and is never
-        less durable than what they were promised.
-        """
+        """Describe the successor of a server that was killed, to which members reconnect."""
         return msgspec.structs.replace(self, durability="fsync") if durability == "fsync" else self
 
     def render(self) -> str:
-        """Return the ``nats.conf`` of a server that runs inside its data directory.
-
-        The store's path is relative, so no path needs quoting. There is no monitoring port.
-        """
+        """Return the ``nats.conf`` of a server that runs inside its data directory."""
         sync = "\n  sync_interval: always" if self.durability == "fsync" else ""
         return f"""\
 server_name: "{self.name}"
@@ -77,13 +70,7 @@ authorization {{
 
 
 class Layout:
-    """The paths of the files in one data directory. `directory` is absolute.
-
-    ``nats.conf``: the configuration of nats-server, with the password. ``server.json``: the
-    `Description` of the server, from before its start until after its end. ``server.pid``: the
-    process of nats-server. ``server.log``: what supervisor and nats-server print. The four locks:
-    see `foldlog.log.embedded.server`.
-    """
+    """The paths of the files in one data directory, absolute: see docs/operations.md."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -126,7 +113,7 @@ class Layout:
         return layout
 
     def read_description(self) -> Description | None:
-        """Return what ``server.json`` says, None when there is none or it is damaged."""
+        """Return what ``server.json`` says; None when there is none or it is damaged."""
         try:
             return msgspec.json.decode(self.description.read_bytes(), type=Description)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -138,7 +125,7 @@ class Layout:
         _write_private(self.description, msgspec.json.encode(description))
 
     def read_pid(self) -> int | None:
-        """Return the pid last written for nats-server, which may have ended; None without one."""
+        """Return the pid last written for nats-server, which may have ended."""
         try:
             return int(self.pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):

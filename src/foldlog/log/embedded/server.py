@@ -1,29 +1,25 @@
-"""Membership in the server of a data directory: join it, starting it if need be, and leave it.
+"""Membership in the server of a data directory: join it, starting it if need be, and leave it."""
 
-Four lock files, always taken in this order:
-
-- ``lifecycle.lock``, exclusive: to become a member, to start a supervisor, to stop the server.
-  Nobody holds it while waiting for a server to be ready, which may take long.
-- ``members.lock``, shared: every member, for its life. Exclusive: only to ask whether there are
-  members, by a supervisor or under ``lifecycle.lock``.
-- ``supervisor.lock``, exclusive: the supervisor, for its life.
-- ``server.lock``, exclusive: supervisor and nats-server, until both have ended.
-
-Nobody waits for ever:
-
-1. A supervisor that has just found no member refuses a joiner, which holds lifecycle. It lets go
-   of members before it asks for lifecycle, so the joiner's next attempt succeeds.
-2. A supervisor that stops holds lifecycle and members to its end. Joiners wait and hold nothing.
-   The stop is bounded: a nats-server that lingers is killed.
-3. A starter waits, with lifecycle and members (shared), for an old supervisor to end. That one
-   wants lifecycle only *before* it decides to end; one whose ``server.json`` exists is joined.
-4. A second starter finds the first one's supervisor and waits for its server without a lock. If
-   the first is killed, its supervisor has another member or stops.
-5. A leaver gives members up, then takes lifecycle briefly, again and again, until the server has
-   ended or another member is found.
-
-The caller's timeout bounds every wait but the supervisor's, for which nobody waits except in 2.
-"""
+# Four lock files, always taken in this order:
+#
+# - lifecycle, exclusive: to become a member, to start a supervisor, to stop the server. Nobody
+#   holds it while waiting for a server to be ready, which may take long.
+# - members, shared: every member, for its life. Exclusive: only to ask whether there are members.
+# - supervisor, exclusive: the supervisor, for its life.
+# - server, exclusive: supervisor and nats-server, until both have ended.
+#
+# Nobody waits for ever. The caller's timeout bounds every wait but the supervisor's.
+#
+# 1. A supervisor that finds no member refuses a joiner, which holds lifecycle. It lets go of
+#    members before it asks for lifecycle, so the joiner's next attempt succeeds.
+# 2. A supervisor that stops holds lifecycle and members to its end. Joiners wait and hold nothing.
+#    The stop is bounded: a nats-server that lingers is killed.
+# 3. A starter waits, with lifecycle and members (shared), for an old supervisor to end. That one
+#    wants lifecycle only before it decides to end; one whose server.json exists is joined.
+# 4. A second starter finds the first one's supervisor and waits for its server without a lock. If
+#    the first is killed, its supervisor has another member or stops.
+# 5. A leaver gives members up, then takes lifecycle briefly, again and again, until the server has
+#    ended or another member is found.
 
 from __future__ import annotations
 
@@ -64,19 +60,14 @@ class EmbeddedServer:
     killed: the kernel takes their lock back. The next `join` or `revive` starts one that has died
     again; where it was killed, on the same port with the same credentials.
 
-    Lives from `join` to `leave` or the end of the process. A forked child is no member.
+    Lives from `join` to `leave` or the end of the process. A forked child is no member. `path` is
+    absolute; a `revive` may change how to reach the server.
     """
 
-    path: Path
-    """The data directory, absolute."""
     port: int
     user: str
     password: str
-    """Of the running server; a `revive` may change them."""
     durability: Durability
-    """Of the running server: at least what was asked for."""
-    staging: Staging
-    """Where it stages atomic batches."""
 
     def __init__(
         self, layout: Layout, member: LockFile, durability: Durability, binary: str | None
@@ -99,8 +90,7 @@ class EmbeddedServer:
     ) -> Self:
         """Become a member of the server of `path`, which is started unless it runs.
 
-        `binary`: see `find_binary`; it plays no part when the server runs. `timeout` in seconds
-        covers all of it, the recovery of a large log included.
+        `binary`: see `find_binary`. `timeout` in seconds includes the recovery of a large log.
 
         Raises:
             ConfigurationError: the directory cannot be used, a relaxed server runs where "fsync"
@@ -127,8 +117,6 @@ class EmbeddedServer:
     async def revive(self, *, timeout: float = 10.0) -> None:
         """Find the server running after a connection to it was lost, or start it again.
 
-        It may have another address afterwards.
-
         Raises:
             StoreClosed: this is no member any more. Others as `join`.
         """
@@ -138,10 +126,7 @@ class EmbeddedServer:
             await self._find_or_start(self._member)
 
     async def _find_or_start(self, member: LockFile) -> None:
-        """Return once a server of the directory accepts connections. The caller bounds the wait.
-
-        No supervisor stops meanwhile, because `member` is held.
-        """
+        """Return once a server of the directory accepts connections. The caller bounds the wait."""
         layout, durability = self._layout, self._wanted
         while True:
             if member.was_removed():
@@ -189,7 +174,7 @@ class EmbeddedServer:
 
     @property
     def log_file(self) -> Path:
-        """The log of supervisor and server, for a person to read."""
+        """The log of supervisor and server."""
         return self._layout.log
 
     @property
@@ -261,9 +246,7 @@ async def _wait_until_stopped(layout: Layout, staging: Staging) -> None:
 def has_sharers(path: Path) -> bool:
     """Whether a process holds `path` shared. The caller holds ``lifecycle.lock``.
 
-    A supervisor that holds it exclusively has found no member, and refuses the first attempt. Once
-    that is granted, no supervisor asks before it has ``lifecycle.lock``, so that only a member can
-    refuse the second.
+    A supervisor that has found no member refuses the first attempt; only a member the second.
     """
     with LockFile(path) as lock:
         return lock.try_lock(shared=True) and not lock.try_lock()

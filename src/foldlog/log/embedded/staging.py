@@ -1,13 +1,7 @@
 """Where the embedded server stages atomic batches: in memory, where the system has a place for it.
 
-nats-server writes the messages of a batch into a directory of its own before it commits them, which
-on a disk costs several times what the batch itself costs (ADR 0004). Nothing in it has been
-acknowledged. After a kill in the middle of a commit the server completes the batch from it: memory
-survives that as a disk does. After a power loss neither is promised.
-
-So `batches`, in a stream's directory, becomes a link to a directory in `/dev/shm`. The server
-removes the link whenever it starts, and the system may empty `/dev/shm`: `ensure` puts both right.
-Without it batches are staged on disk.
+`batches`, in a stream's directory, becomes a link to a directory in `/dev/shm`. The server removes
+the link whenever it starts. ADR 0004 says what this saves, and why nothing is lost by it.
 """
 
 from __future__ import annotations
@@ -41,11 +35,7 @@ class Staging:
         self._data = directory
 
     def ensure(self, stream: str) -> None:
-        """Have the batches of `stream` staged in memory, where that can be.
-
-        What the system refuses is no error: the disk is slower and as good. A batch under way keeps
-        the place where it began.
-        """
+        """Have the batches of `stream` staged in memory, unless the system refuses that."""
         link = self._streams / stream / "batches"
         with suppress(OSError):
             if link.is_symlink():

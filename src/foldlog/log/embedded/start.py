@@ -62,9 +62,7 @@ async def earlier_server_ended(layout: Layout) -> AsyncIterator[tuple[LockFile, 
 async def start(layout: Layout, binary: str, description: Description) -> int:
     """Start a supervisor and its server, which is not ready yet.
 
-    The caller holds ``lifecycle.lock`` and is a member. Returns the size of ``server.log`` before
-    the start. ``server.json`` is written first, so that others can join the server if the caller
-    is killed.
+    The caller holds ``lifecycle.lock`` and is a member. Returns the size of ``server.log`` before.
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         raise ConfigurationError(
@@ -72,7 +70,7 @@ async def start(layout: Layout, binary: str, description: Description) -> int:
             "start nats-server yourself and pass its URL"
         )
     async with earlier_server_ended(layout) as (supervisor, server):
-        layout.write_description(description)
+        layout.write_description(description)  # others can join it if the caller is killed
         log_start = rotate(layout.log)
         _spawn(layout, binary, supervisor, server)
     return log_start
@@ -106,8 +104,7 @@ def _spawn(layout: Layout, binary: str, supervisor: LockFile, server: LockFile) 
 async def wait_until_ready(port: int, name: str, is_alive: Callable[[], bool]) -> str | None:
     """Wait for the server called `name` to listen on `port` and return its version.
 
-    nats-server listens last, when its log is recovered. Returns None once `is_alive` says that
-    nobody works on it any more; the caller bounds the wait.
+    Returns None once it is not alive any more. The caller bounds the wait.
     """
     for pause in pauses():
         alive = is_alive()  # asked first: a server may be ready and die before it is seen
@@ -121,7 +118,7 @@ async def wait_until_ready(port: int, name: str, is_alive: Callable[[], bool]) -
 
 
 async def greeting_of(port: int) -> dict[str, Any] | None:
-    """Return how the server on `port` introduces itself, None when there is no nats-server."""
+    """Return how the server on `port` introduces itself; None without a nats-server."""
     try:
         async with asyncio.timeout(GREETING_TIMEOUT):
             reader, writer = await asyncio.open_connection(HOST, port)
@@ -134,7 +131,7 @@ async def greeting_of(port: int) -> dict[str, Any] | None:
 
 
 def parse_greeting(line: bytes) -> dict[str, Any] | None:
-    """Return the facts of the INFO line that begins each connection, None when it is not one."""
+    """Return the facts of the INFO line that begins each connection; None when it is not one."""
     verb, _, facts = line.partition(b" ")
     try:
         greeting = json.loads(facts) if verb == b"INFO" else None
@@ -167,7 +164,7 @@ def log_tail(log: Path, start: int = 0) -> str:
 
 
 def rotate(log: Path) -> int:
-    """Return the size of the log, 0 after a new one was begun."""
+    """Begin a new log where the old one is long; return the size of the log."""
     size = log.stat().st_size if log.exists() else 0
     if size <= LOG_LIMIT:
         return size

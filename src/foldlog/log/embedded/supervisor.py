@@ -1,26 +1,24 @@
 """The process that owns a nats-server: it starts one, and stops it after the last member.
 
-A script, not a module of the package: it is run by path with ``python -I -S`` and imports little,
-so that it is up in milliseconds and needs no site-packages:
-
-    supervisor.py DIRECTORY BINARY LIFECYCLE MEMBERS SUPERVISOR SERVER
-
-The last four are file descriptors of lock files. SUPERVISOR and SERVER arrive locked: the kernel
-frees SUPERVISOR when this process ends, and SERVER, which nats-server inherits, when both have
-ended. Standard error is the server's log.
-
-It blocks the signals that matter and waits for them, so that none comes too early:
-
-1. SIGTERM, from outside or from the thread that waits for the last member to end: stop the server.
-2. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
-3. SIGALRM, every second: look for two faults that nats-server does not recover from by itself.
-   a. The data directory was removed: kill the server, which would go on in deleted files.
-   b. The disk was full and has space again: stop the server, which goes on refusing writes; the
-      members start another.
-
-``server.json`` and ``server.pid`` are removed at the end, unless members shall start the same
-server again: after 2, if it was killed, and after 3b.
+A script, run by path with ``python -I -S`` so that it is up in milliseconds:
+``supervisor.py DIRECTORY BINARY LIFECYCLE MEMBERS SUPERVISOR SERVER``.
 """
+
+# The last four arguments are file descriptors of lock files. SUPERVISOR and SERVER arrive locked:
+# the kernel frees SUPERVISOR when this process ends, and SERVER, which nats-server inherits, when
+# both have ended. Standard error is the server's log.
+#
+# Three signals are blocked and waited for, so that none comes too early:
+#
+# 1. SIGTERM, from outside or from the thread that waits for the last member: stop the server.
+# 2. SIGCHLD, nats-server ended: end too. The next member that notices starts both again.
+# 3. SIGALRM, every second: look for two faults that nats-server does not recover from by itself.
+#    a. The data directory was removed: kill the server, which would go on in deleted files.
+#    b. The disk was full and has space again: stop the server, which goes on refusing writes; the
+#       members start another.
+#
+# server.json and server.pid are removed at the end, unless members shall start the same server
+# again: after 2, if it was killed, and after 3b.
 
 from __future__ import annotations
 

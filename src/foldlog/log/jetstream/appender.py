@@ -1,8 +1,6 @@
-"""Group commit: the write path of one stream.
+"""Group commit, the write path of one stream: while one group is in flight the next gathers.
 
-There is no timer: while one group is in flight the next gathers, and envelopes of one subject
-share a record. A group takes half of the active writers; the other half prepare the next one
-while the server stores this one.
+A group takes half of the active writers; the other half prepare the next one meanwhile (ADR 0004).
 """
 
 from __future__ import annotations
@@ -18,11 +16,17 @@ import msgspec
 
 from foldlog.envelope import pack
 from foldlog.errors import LogUnavailable, StoreClosed
-from foldlog.log.jetstream.backpressure import BackPressure
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.gate import Gate
-from foldlog.log.jetstream.outcomes import CLOSED_IN_FLIGHT, Failure, Kind, Outcome, verdict
-from foldlog.log.jetstream.publisher import BATCH_FROM, Message, Publisher
+from foldlog.log.jetstream.publisher import (
+    CLOSED_IN_FLIGHT,
+    Failure,
+    Kind,
+    Message,
+    Outcome,
+    Publisher,
+    verdict,
+)
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -52,6 +56,55 @@ class Group(NamedTuple):
 OnGroup = Callable[[Group], None]
 
 
+class BackPressure:
+    """Bytes that writers take and the write path gives back, first come, first served.
+
+    What exceeds `limit` by itself is let in when nothing else is there.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.used = 0
+        self._limit = limit
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._given = asyncio.Event()
+        self._closed = False
+
+    def close(self) -> None:
+        """End every wait with StoreClosed."""
+        self._closed = True
+        self._given.set()
+
+    def take(self, size: int) -> bool:
+        """Take `size` bytes if they fit and nobody waits; return whether they were taken."""
+        if self._waiting or not self._fits(size):
+            return False
+        self.used += size
+        return True
+
+    async def wait(self, size: int) -> None:
+        """Take `size` bytes when it is this caller's turn. A cancelled caller has taken nothing."""
+        self._waiting += 1
+        try:
+            async with self._turn:
+                while not (self._closed or self._fits(size)):
+                    self._given.clear()
+                    await self._given.wait()
+                if self._closed:
+                    raise StoreClosed
+                self.used += size
+        finally:
+            self._waiting -= 1
+
+    def give(self, size: int) -> None:
+        """Give `size` bytes back, and let waiting writers in."""
+        self.used -= size
+        self._given.set()
+
+    def _fits(self, size: int) -> bool:
+        return not self.used or self.used + size <= self._limit
+
+
 class _Waiting(msgspec.Struct, eq=False):
     """An append and the caller who waits for it."""
 
@@ -65,10 +118,7 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class _Lane(msgspec.Struct, eq=False):
-    """A queue, and the tasks that publish from it: at most so many, each while there is something.
-
-    `latest`: how many appends the latest group had.
-    """
+    """A queue, and the tasks that publish from it. `latest`: the appends of the latest group."""
 
     most_tasks: int
     queue: deque[_Waiting] = msgspec.field(default_factory=deque)
@@ -79,11 +129,7 @@ class _Lane(msgspec.Struct, eq=False):
 class Appender:
     """Appends to one stream, in order. Lives until `close`.
 
-    Args:
-        batch_from, on_incomplete: see `Publisher`.
-
-    Attributes:
-        on_group: called after each group, if it is there.
+    `stage`: see `Publisher`. `on_group` is called after each group, if it is there.
     """
 
     def __init__(
@@ -93,14 +139,11 @@ class Appender:
         gate: Gate,
         *,
         timeout: float,
-        batch_from: int = BATCH_FROM,
-        on_incomplete: Callable[[], None] = lambda: None,
+        stage: Callable[[], None] | None = None,
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._publisher = Publisher(
-            connection, stream, gate, batch_from=batch_from, on_incomplete=on_incomplete
-        )
+        self._publisher = Publisher(connection, stream, gate, stage)
         self._pressure = BackPressure(MAX_PENDING_BYTES)
         self._shared = _Lane(1)
         # A compare-and-set must not share a batch, which one mismatch would fail for everybody; and
@@ -111,7 +154,7 @@ class Appender:
 
     @property
     def pending_bytes(self) -> int:
-        """What is queued and in flight now; see MAX_PENDING_BYTES."""
+        """What is queued and in flight now."""
         return self._pressure.used
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
@@ -148,14 +191,14 @@ class Appender:
                 while tasks := [task for lane in lanes for task in lane.tasks]:
                     await asyncio.wait(tasks)
         except TimeoutError:
-            pass  # their callers are told
+            pass  # the callers of these learn it below
         finally:
             ending = [task for lane in lanes for task in lane.tasks]
             for task in ending:
                 task.cancel()
             for lane in lanes:
                 while lane.queue:
-                    self._end(lane.queue.popleft(), StoreClosed())
+                    self._end_unsent(lane.queue.popleft(), StoreClosed())
         if ending:
             await asyncio.wait(ending)
 
@@ -185,20 +228,20 @@ class Appender:
                         self.on_group(_measured(part, found, time.perf_counter() - began))
             except asyncio.CancelledError:
                 left = len(messages) - len(outcomes)
-                _tell(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
+                _settle(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
                 raise
-            except Exception as error:  # noqa: BLE001 - handed to everyone who waits for this group
+            except Exception as error:  # noqa: BLE001 - handed to every caller of this group
                 if outcomes:  # of a bulk append, which is stored up to here
                     unsent = Failure(Kind.UNREACHABLE, str(error))
-                    _tell(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
+                    _settle(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
                 else:
                     for rider in riders:
                         _fail(rider, error)
             else:
-                if lane.queue:  # the next group goes first: those told now would only wait for it
-                    loop.call_soon(_tell, riders, outcomes)
+                if lane.queue:  # the next group goes first: callers would only wait for it
+                    loop.call_soon(_settle, riders, outcomes)
                 else:
-                    _tell(riders, outcomes)
+                    _settle(riders, outcomes)
             finally:
                 self._pressure.give(sum(rider.bytes for rider in riders))
 
@@ -211,7 +254,7 @@ class Appender:
         while lane.queue and len(riders) < most:
             waiting = lane.queue.popleft()
             if waiting.done.done() or waiting.deadline < now:  # cancelled, or late
-                self._end(waiting, LogUnavailable("not sent in time: the log is away"))
+                self._end_unsent(waiting, LogUnavailable("not sent in time: the log is away"))
                 continue
             riders.append(waiting)
             spans = batch.add(waiting.appends, waiting.sizes)
@@ -222,8 +265,7 @@ class Appender:
         lane.latest = len(riders)
         return batch
 
-    def _end(self, waiting: _Waiting, error: BaseException) -> None:
-        """End an append that was not sent."""
+    def _end_unsent(self, waiting: _Waiting, error: BaseException) -> None:
         self._pressure.give(waiting.bytes)
         _fail(waiting, error)
 
@@ -257,7 +299,7 @@ def _fail(waiting: _Waiting, error: BaseException) -> None:
         waiting.done.set_exception(error)
 
 
-def _tell(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+def _settle(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
     all_stored = Failure not in map(type, outcomes)
     for rider in riders:
         if rider.done.done():

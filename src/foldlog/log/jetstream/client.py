@@ -1,24 +1,13 @@
-"""nats-py's client, made lean where every message passes.
+"""nats-py's client, made lean where every message passes (decision 2).
 
-Four things of it are replaced:
-- **Publishing.** Many messages go in one step, and their headers are joined, not looked at
-  character by character: a tenth of the work for a record of a batch.
-- **Parsing.** See `foldlog.log.jetstream.parser`.
-- **Subscriptions.** nats-py gives each one a queue and a task. Here a message goes straight to
-  its function: a hot view costs a third of the memory, nothing can overflow in between, and a
-  push or a reply arrives one turn of the event loop sooner.
-- **Giving up a connection.** nats-py waits until all is written to it, which on a half-open one is
-  until TCP gives up; and it closes for good when a server sends an error. Here the connection is
-  dropped with all that waits to be written, and another one made.
-
-This leans on private names of nats-py 2.16, as `parser.py` does and nothing else, so that minor
-version is pinned; `tests/log/test_client.py` fails where another one works differently.
+It leans on private names of nats-py 2.16, and nothing else does: that minor version is pinned, and
+`tests/log/test_client.py` fails where another one works differently.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import nats.errors
@@ -29,20 +18,18 @@ from nats.aio.transport import TcpTransport
 from nats.protocol.parser import PERMISSIONS_ERR
 
 from foldlog.errors import AppendFailed, LogUnavailable, StoreClosed
-from foldlog.log.jetstream.parser import Incoming, LeanParser
 
 OnMessage = Callable[[Msg], None]
+
+_VERSION: Final = b"NATS/1.0"
+_STATUS_DIGITS: Final = 3
 
 _CLOSING_SECONDS: Final = 2.0
 """What is still to be written when the client is closed gets this long."""
 
 
 class Outgoing(NamedTuple):
-    """A message to send; `reply` is where an answer goes, "" for nowhere.
-
-    `headers` are a block as `header_block` makes it. No line break may stand in the subject:
-    nothing looks for it.
-    """
+    """A message to send, without a line break in its subject; `headers` are a `header_block`."""
 
     subject: str
     payload: bytes
@@ -66,17 +53,82 @@ def header_block(headers: Mapping[str, str]) -> bytes:
     return f"NATS/1.0\r\n{fields}\r\n".encode()
 
 
+class Incoming(Msg):
+    """A message as it came; its headers are parsed on first use.
+
+    `raw` are its subject and reply subject; `block` are the headers, empty without any.
+    """
+
+    _headers: dict[str, str] | None = None
+
+    def __init__(
+        self, client: Any, subject: bytes, reply: bytes, data: bytes, block: bytes, sid: int
+    ) -> None:
+        # As few attributes as possible: nats-py's other defaults are those of its class.
+        self._client = client
+        self._sid = sid
+        self.raw = subject, reply
+        self.data = data
+        self.block = block
+
+    @property
+    def subject(self) -> str:  # type: ignore[override]  # as an attribute, it would cost each time
+        return self.raw[0].decode()
+
+    @property
+    def reply(self) -> str:  # type: ignore[override]
+        return self.raw[1].decode()
+
+    @property
+    def headers(self) -> dict[str, str] | None:  # type: ignore[override]
+        if self._headers is None and self.block:
+            self._headers = parse_headers(self.block)
+        return self._headers
+
+    @property
+    def is_status(self) -> bool:
+        """Whether the server put a status on it, as on the end of a page."""
+        return self.block[len(_VERSION) : len(_VERSION) + 1] == b" "
+
+
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """Return the headers in a message's header block, with the keys that nats-py gives a status."""
+    first, *lines = raw.decode("utf-8", "replace").split("\r\n")
+    headers: dict[str, str] = {}
+    if status := first[len(_VERSION) :].strip():
+        headers["Status"] = status[:_STATUS_DIGITS]
+        if description := status[_STATUS_DIGITS:].strip():
+            headers["Description"] = description
+    for line in lines:
+        if line:
+            name, separator, value = line.partition(": ")
+            if not separator or value[:1] == " " or value[-1:] == " ":  # not as a server writes it
+                name, _, value = line.partition(":")
+                name, value = name.strip(), value.strip()
+            headers[name] = value
+    return headers
+
+
 class LeanClient(Client):
-    """A client with one more way to publish, and one more to subscribe."""
+    """A client in which three things of nats-py are replaced.
+
+    - **Publishing.** Many messages go in one step, and their headers are joined: a tenth of the
+      work for a record of a batch.
+    - **Subscriptions.** A message goes straight to its function, without a queue and a task, and
+      its headers are read when asked for: a hot view costs a third of the memory, and nothing
+      overflows.
+    - **Giving up a connection.** nats-py waits until all is written, on a half-open connection
+      until TCP gives up, and closes for good when a server sends an error. Here the connection is
+      dropped with what waits to be written, and another one made.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._ps = LeanParser(self, self._deliver)
         self._is_flush_due = False
 
     @property
     def described_server(self) -> dict[str, Any]:
-        """What the server told about itself when it was last connected."""
+        """How the server described itself when it was last connected."""
         return dict(self._server_info)
 
     @property
@@ -87,12 +139,11 @@ class LeanClient(Client):
     async def send(self, *messages: Outgoing, at_once: bool = False) -> None:
         """Send all of them, in order, or none.
 
-        Otherwise than `at_once` they share a write to the socket with whatever else is sent before
-        the event loop comes to it, which is after everybody who is ready to run.
+        Unless `at_once`, they share a write to the socket with all that is sent in this turn of the
+        event loop.
 
         Raises:
-            StoreClosed: this end has closed the connection.
-            LogUnavailable: not connected.
+            StoreClosed, LogUnavailable: closed, or not connected.
             AppendFailed: one is larger than the server takes.
         """
         if self.is_closed:
@@ -118,9 +169,6 @@ class LeanClient(Client):
         """Call `on_message` for each message on `subject`, from within the reading of the socket.
 
         It must not block; what it raises goes to the error callback.
-
-        Raises:
-            StoreClosed: this end has closed the connection.
         """
         if self.is_closed:
             raise StoreClosed
@@ -140,8 +188,8 @@ class LeanClient(Client):
         return None
 
     def _flush_later(self) -> None:
-        # Not on the stack of a caller who may be close to the interpreter's recursion limit: an
-        # error between the steps of nats-py's queue would leave its flusher asleep.
+        # Not on the caller's stack, which may be close to the recursion limit: an error between the
+        # steps of nats-py's queue would leave its flusher asleep.
         if not self._is_flush_due:
             asyncio.get_running_loop().call_soon(self._flush_now)
             self._is_flush_due = True
@@ -156,19 +204,19 @@ class LeanClient(Client):
         elif self._flush_queue is not None and self._flush_queue.empty():
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
-    def _deliver(
+    async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> Awaitable[None] | None:
+    ) -> None:
         subscription = self._subs.get(sid)
         if subscription.__class__ is not _Call:
-            return self._process_msg(sid, subject, reply, data, headers)
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         try:
-            subscription.on_message(Incoming(self, subject, reply, data, headers, sid))
+            subscription.on_message(Incoming(self, subject, reply, data, headers or b"", sid))
         except Exception as error:  # noqa: BLE001  # else it would end nats-py's reading
-            return self._error_cb(error)
-        return None
+            await self._error_cb(error)
 
     async def _process_err(self, err_msg: str) -> None:
         """A server says why it ends the connection: authentication expired, for instance."""
@@ -182,19 +230,19 @@ class LeanClient(Client):
     async def _attempt_reconnect(self) -> None:
         self._drop()
         if isinstance(self._transport, TcpTransport):
-            # Nobody waits for what was dropped: a waiter who is cancelled by a close would leave
-            # that close a cancelled future to wait for.
+            # Without a transport nats-py does not wait for it: a close that cancels that wait would
+            # itself wait for a cancelled future.
             self._transport = None
         await super()._attempt_reconnect()
 
     async def _connect_to_server(self, s: Any) -> None:
-        # An attempt that broke half-way has left a socket, and perhaps those who wait for it.
+        # An attempt that broke half-way has left a socket, and perhaps tasks that wait for it.
         self._drop()
         for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
                 task.cancel()
-        # Who sent what was not written was told that it may be lost. Over the next
-        # connection it would come late, and before anybody has looked at what is behind that.
+        # The senders of what was not written know that it may be lost. Over the next connection it
+        # would come late, and before the incarnation check.
         self._pending, self._pending_data_size = [], 0
         await super()._connect_to_server(s)
 

@@ -1,8 +1,7 @@
 """One NATS connection: requests whose loss is noticed, and a count of missed pushes.
 
-nats-py's own request waits out its time when the connection breaks under it. Here a lost
-connection ends every request at once with `ReplyLost`, so that the caller can settle the outcome
-as soon as a server is back.
+nats-py's own request waits out its time when the connection breaks. Here a lost connection ends
+every request at once with `ReplyLost`: its caller settles the outcome when a server is back.
 """
 
 from __future__ import annotations
@@ -25,15 +24,13 @@ from foldlog.errors import (
     StoreClosed,
     UnsupportedServer,
 )
+from foldlog.log.embedded.binary import check_version
 from foldlog.log.jetstream import server_details
-from foldlog.log.jetstream.client import LeanClient, OnMessage, Outgoing, header_block
+from foldlog.log.jetstream.client import Incoming, LeanClient, OnMessage, Outgoing
 from foldlog.log.jetstream.credentials import check_url, identity, refusal, without_secrets
-from foldlog.log.jetstream.parser import Incoming
 
 Revive = Callable[[], Awaitable[str]]
 """Sees to it that a server runs, and returns its URL. Raises a FoldlogError where it cannot."""
-
-MIN_SERVER: Final = (2, 15, 1)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
@@ -43,14 +40,14 @@ _log: Final = logging.getLogger("foldlog")
 
 _DEFAULTS: Final[dict[str, object]] = {
     "name": "foldlog",
-    # A publish while disconnected must fail, not be sent after its caller was told that it failed.
+    # A publish while disconnected must fail, not be sent after its caller saw it fail.
     "pending_size": -1,
     "max_reconnect_attempts": -1,
     "reconnect_time_wait": 0.25,
     # A half-open connection is noticed at the third ping after two unanswered ones: in 12 s.
     "ping_interval": 4,
     "max_outstanding_pings": 2,
-    # Subjects are built by foldlog.subjects, which lets nothing through that must be looked for.
+    # Subjects are built by foldlog.subjects, which escapes them.
     "skip_subject_validation": True,
 }
 
@@ -64,11 +61,10 @@ class Forbidden(LogUnavailable):
 
 
 class _Waiting:
-    """Somebody who waits for `asks` replies, or for all up to the one that `is_last`.
+    """A caller that waits for `asks` replies, or for all up to the one that `is_last`.
 
-    Attributes:
-        replies: those that came, each with the number of its request.
-        done: True when all came, False when they cannot any more.
+    `replies` come with the number of their request. `done` is True when all came, False when they
+    cannot any more.
     """
 
     def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:
@@ -92,15 +88,14 @@ class _Waiting:
 class Connection:
     """A connection that reconnects for ever until `close`.
 
-    Args:
-        revive: asked, again and again, while there is no connection. None: the server comes back
-            by itself.
+    `revive` is asked, again and again, while there is no connection. `epoch` grows whenever a push
+    may have been missed.
     """
 
     def __init__(self, *, revive: Revive | None = None) -> None:
         self._client = LeanClient()
         self._connected = asyncio.Event()
-        self._epoch = 0
+        self.epoch = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._tokens = itertools.count(1)  # each ends the subject of one reply
         self._waiting: dict[str, tuple[_Waiting, int]] = {}
@@ -114,12 +109,7 @@ class Connection:
 
     @classmethod
     async def open(
-        cls,
-        url: str,
-        *,
-        timeout: float,
-        options: dict[str, Any],
-        revive: Revive | None = None,
+        cls, url: str, *, timeout: float, options: dict[str, Any], revive: Revive | None = None
     ) -> Connection:
         """Connect.
 
@@ -143,7 +133,8 @@ class Connection:
                     closed_cb=self._on_closed,
                     **{**_DEFAULTS, **options},
                 )
-                await self._listen()
+                self._inbox = self._client.new_inbox() + "."
+                await self._client.call(self._inbox + "*", self._on_reply)
         except (AttributeError, TypeError, ValueError, AssertionError) as error:
             # nats-py checks what it is given by using it.
             await self._abandon()
@@ -157,20 +148,12 @@ class Connection:
             raise
         self._signing_in = None
         self._connected.set()
-        version = self._client.connected_server_version
-        if (version.major, version.minor, version.patch) < MIN_SERVER:
+        try:
+            check_version(str(self.server.get("version")), f" at {shown}")
+        except UnsupportedServer:
             await self.close()
-            raise UnsupportedServer(
-                f"{shown} runs nats-server {version.major}.{version.minor}.{version.patch}; "
-                "foldlog needs 2.15.1 or newer: upgrade it, or let foldlog.connect() without a URL "
-                "start its own"
-            )
+            raise
         return self
-
-    @property
-    def epoch(self) -> int:
-        """Grows whenever a push may have been missed."""
-        return self._epoch
 
     @property
     def max_payload(self) -> int:
@@ -179,8 +162,8 @@ class Connection:
 
     @property
     def server(self) -> dict[str, Any]:
-        """What the server told about itself when it was last connected."""
-        return dict(self._client.described_server)
+        """How the server described itself when it was last connected."""
+        return self._client.described_server
 
     @property
     def url(self) -> str:
@@ -194,14 +177,10 @@ class Connection:
         return int(self._client.stats["reconnects"])
 
     def forbids(self, request: str) -> bool:
-        """Whether the server has refused this account to publish to that subject.
-
-        The first request waits in vain for its reply. A new connection asks anew.
-        """
+        """Whether the server has refused this account to publish there; a new connection may."""
         return request.lower() in self._forbidden
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
-        """Call `notify` whenever `epoch` grows."""
         self._on_epoch.append(notify)
 
     async def ready(self, timeout: float) -> None:
@@ -224,14 +203,7 @@ class Connection:
         if self._client.is_closed:
             raise StoreClosed
 
-    async def request(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        *,
-        timeout: float,
-        headers: dict[str, str] | None = None,
-    ) -> Msg:
+    async def request(self, subject: str, payload: bytes = b"", *, timeout: float) -> Msg:
         """Send, and return the reply.
 
         Raises:
@@ -240,9 +212,8 @@ class Connection:
             LogUnavailable: not sent, or nobody serves the subject.
         """
         if not self.forbids(subject):
-            block = header_block(headers) if headers else b""
             waiting = _Waiting()
-            if await self._exchange(waiting, [Outgoing(subject, payload, block)], timeout):
+            if await self._exchange(waiting, [Outgoing(subject, payload)], timeout):
                 ((_, reply),) = waiting.replies
                 if status_of(reply) == "503":
                     raise LogUnavailable(f"nobody answers {subject}")
@@ -256,10 +227,8 @@ class Connection:
     ) -> list[Msg | None]:
         """Send many at once; return the reply to each, None where it did not come.
 
-        A None may have been acted on or not; a reply with status 503 was not.
-
-        Args:
-            asks: only so many of the last messages are replied to.
+        A message without a reply may have been acted on or not; one with status 503 was not. With
+        `asks`, only so many of the last messages are replied to.
 
         Raises:
             LogUnavailable, AppendFailed: none was sent.
@@ -270,7 +239,7 @@ class Connection:
         return [found.get(number) for number in range(waiting.asks)]
 
     async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Msg]:
-        """Send, and return every reply up to the one that carries a status, which ends them.
+        """Send, and return every reply up to the one that carries a status.
 
         Raises:
             LogUnavailable, LogTimeout: the replies did not come whole.
@@ -281,12 +250,7 @@ class Connection:
         return [msg for _, msg in waiting.replies]
 
     async def collect_stored(
-        self,
-        subject: str,
-        payload: bytes,
-        is_last: Callable[[Incoming], bool],
-        *,
-        timeout: float,
+        self, subject: str, payload: bytes, is_last: Callable[[Incoming], bool], *, timeout: float
     ) -> list[Incoming]:
         """As `collect`, where replies come under the subject on which they were stored."""
         waiting, inbox = _Waiting(is_last=is_last), self._client.new_inbox()
@@ -300,20 +264,9 @@ class Connection:
         return [msg for _, msg in waiting.replies]
 
     async def _exchange(
-        self,
-        waiting: _Waiting,
-        messages: Sequence[Outgoing],
-        timeout: float,
-        *,
-        at_once: bool = False,
+        self, waiting: _Waiting, messages: Sequence[Outgoing], timeout: float, at_once: bool = False
     ) -> bool:
-        """Send, and wait for the replies to the last messages; return whether all came.
-
-        They did not if time is up or the connection broke.
-
-        Raises:
-            LogUnavailable, AppendFailed: nothing was sent.
-        """
+        """Send, and wait for the replies to the last messages; return whether all came."""
         first = len(messages) - waiting.asks
         tokens = [str(token) for token in itertools.islice(self._tokens, waiting.asks)]
         asking = [
@@ -332,11 +285,7 @@ class Connection:
                 del self._waiting[token]
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
-        """Call `on_message` for each message on `subject`, again after a reconnect.
-
-        Raises:
-            StoreClosed: not subscribed.
-        """
+        """Call `on_message` for each message on `subject`, again after a reconnect."""
         return await self._client.call(subject, on_message)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -346,7 +295,9 @@ class Connection:
 
     def miss(self) -> None:
         """Note that a push was lost or could not be read."""
-        self._grow_epoch()
+        self.epoch += 1
+        for notify in self._on_epoch:
+            notify()
 
     async def close(self) -> None:
         """Close for good. Idempotent."""
@@ -354,11 +305,6 @@ class Connection:
             await self._client.close()
         self._connected.set()
         self._lose_replies()
-
-    async def _listen(self) -> None:
-        inbox = self._client.new_inbox()
-        self._inbox = inbox + "."
-        await self._client.call(inbox + ".*", self._on_reply)
 
     async def _abandon(self) -> None:
         if self._client.has_begun:  # else there is nothing to close
@@ -381,8 +327,6 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         self._last_error = error
-        if isinstance(error, nats.errors.SlowConsumerError):
-            self._grow_epoch()
         _log.debug("nats: %r", error)
         if found := server_details.FORBIDDEN.search(str(error)):
             self._forbidden.add(found[1].lower())
@@ -393,14 +337,14 @@ class Connection:
     async def _on_disconnected(self) -> None:
         self._connected.clear()
         self._lose_replies()
-        self._grow_epoch()
+        self.miss()
         await self._bring_back()
 
     async def _on_reconnected(self) -> None:
         self._not_revived, self._pause = None, _FIRST_PAUSE
         self._forbidden.clear()
         self._connected.set()
-        self._grow_epoch()
+        self.miss()
 
     async def _on_closed(self) -> None:
         self._connected.set()
@@ -424,11 +368,6 @@ class Connection:
             self._not_revived = None
             if not self._client.is_closed:
                 self._client.set_server_pool([url])
-
-    def _grow_epoch(self) -> None:
-        self._epoch += 1
-        for notify in self._on_epoch:
-            notify()
 
 
 def status_of(msg: Msg) -> str | None:

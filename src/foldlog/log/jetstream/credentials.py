@@ -18,16 +18,12 @@ _USER: Final = re.compile(r"(?:(?<=://)|^)(?!\w+://)([^/@:,]+):(?:(?!://)[^@])*@
 
 
 def without_secrets(url: str) -> str:
-    """`url`, one or several with commas between, without what stands before an `@`."""
+    """Return `url`, one or several with commas between, without what stands before an `@`."""
     return _SIGN_IN.sub("", url)
 
 
 def check_url(url: str) -> None:
-    """Refuse what a part of a password has made unreadable, before anybody quotes it.
-
-    Raises:
-        ConfigurationError: the URL, or one of several, has no host and port.
-    """
+    """Raise ConfigurationError where a password makes a URL unreadable, before it is quoted."""
     for part in url.split(","):
         try:
             _ = urlsplit(part.strip()).port
@@ -39,13 +35,13 @@ def check_url(url: str) -> None:
 
 
 def refusal(error: Exception) -> str | None:
-    """What the server said to the credentials; None where it was not about them."""
+    """Return what the server said to the credentials; None where it was not about them."""
     found = REFUSED.search(str(error))
     return found[0] if found else None
 
 
 def identity(url: str, options: Mapping[str, Any]) -> str:
-    """Who or what `url` and the options of nats-py sign in with."""
+    """Return as what `url` and the options of nats-py sign in."""
     credentials = options.get("user_credentials")
     if isinstance(credentials, str | os.PathLike):
         return f"the credentials in {os.fspath(credentials)}"

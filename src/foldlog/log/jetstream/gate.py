@@ -1,9 +1,6 @@
-"""The incarnation check of one shard: nothing is read or appended before it was made.
+"""The incarnation check of one shard, made when a store opens and after each lost connection.
 
-It is made when a store opens, and again after each time the connection was lost: a server that
-was away may come back with less, and whatever is appended then takes sequences that others have
-read. While the connection lasts it costs nothing. The shard is compared with what this process
-knows of it, and with its *mark* in the side stream: see `foldlog.log.incarnation`.
+A server may come back with less, and what is appended then takes sequences that others have read.
 """
 
 from __future__ import annotations
@@ -41,10 +38,9 @@ _decoder = msgspec.json.Decoder(Mark)
 
 
 class StreamMarks:
-    """A shard and its mark. Each method raises LogUnavailable if nobody answers.
+    """A shard and its mark, as the leader of each stream has them.
 
-    The leader of each stream is asked, so that no replica that lags answers. Where the account may
-    not read marks, there are none.
+    Where the account may not read marks, there are none.
     """
 
     def __init__(self, side: SideStream, namespace: Namespace, shard: int) -> None:
@@ -61,8 +57,9 @@ class StreamMarks:
     async def describe(self) -> Shard:
         """Return what the shard's leader says of it."""
         found = await self._shard.describe_by_leader()
-        state, replicas = found.state, found.config.num_replicas
-        return Shard(self._shard.name, found.created, state.last_seq, state.messages, replicas)
+        state = found.state
+        name = self._shard.name
+        return Shard(name, found.created, state.last_seq, state.messages, found.replicas)
 
     async def confirm_leader(self) -> None:
         """Return when a majority has confirmed the shard's leader."""
@@ -83,11 +80,7 @@ class StreamMarks:
             return Mark(), stored.seq  # it says nothing; the next one replaces it
 
     async def put(self, mark: Mark, revision: int) -> bool:
-        """Replace the mark of that revision; return whether it was that.
-
-        Raises:
-            AppendFailed, ConfigurationError: the server refused it.
-        """
+        """Replace the mark of that revision; return whether it was that."""
         expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
         return await self._side.publish([(self._subject, msgspec.json.encode(mark))], expected)
 
@@ -102,12 +95,8 @@ class Gate:
     A shard that was rewound takes no appends and no reads, a shard with a gap no reads, until
     `accept`. While this process appends, a task renews the mark; it ends with `close`.
 
-    Attributes:
-        known: the highest sequence that this process knows of, from acks, reads and checks.
-
-    Args:
-        created: when the shard's stream was created, where that is known already.
-        clock: Unix seconds.
+    `known` is the highest sequence of all acks, reads and checks; `created` is when the stream was
+    created, where that is known already; `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -123,7 +112,7 @@ class Gate:
         self._created = created
         self._incarnation: str | None = None
         self._checked = marks.reconnects  # the connection over which the last check was made
-        self._loss: Loss | None = None  # what that found
+        self._loss: Loss | None = None  # what the last check found
         self._checking = asyncio.Lock()
         self._announcing = asyncio.Lock()
         self._quiet_until = 0.0
@@ -138,13 +127,16 @@ class Gate:
     @property
     def passes_reads(self) -> bool:
         """Whether reads need not wait for `check_before_read`."""
-        return self._checked == self._marks.reconnects and self._loss is None
+        return self._loss is None and self._is_checked
 
     @property
     def passes_appends(self) -> bool:
         """Whether appends need not wait for `check_before_append`."""
-        is_checked = self._checked == self._marks.reconnects
-        return is_checked and not isinstance(self._loss, LogRewound)
+        return not isinstance(self._loss, LogRewound) and self._is_checked
+
+    @property
+    def _is_checked(self) -> bool:
+        return self._checked == self._marks.reconnects
 
     def seen(self, seq: int) -> None:
         """Note that a record at `seq` was read or pushed."""
@@ -163,10 +155,7 @@ class Gate:
     # --- the check ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Make the first check; reads and appends raise what it finds.
-
-        That nobody answers is no error: the first read or append asks again.
-        """
+        """Make the first check. If nobody answers, the first read or append asks again."""
         try:
             for loss in await self.check():
                 _log.warning("%s", loss)
@@ -177,22 +166,14 @@ class Gate:
     async def check(self) -> list[Loss]:
         """Compare the shard with its mark and with what is known here; return what it lost.
 
-        That is one error, or none; in a list, because `gather` takes an error for one raised.
-
-        Raises:
-            LogUnavailable: nobody answered.
+        One error or none, in a list, because `gather` takes an error for one raised.
         """
         async with self._checking:
             await self._check()
         return [] if self._loss is None else [self._loss]
 
     async def check_before_read(self) -> None:
-        """Let a read pass.
-
-        Raises:
-            LogRewound, LogCorrupt: the shard lost something, and nobody has accepted that.
-            LogUnavailable: nobody answered.
-        """
+        """Raise LogRewound or LogCorrupt if the shard lost something that nobody has accepted."""
         if self.passes_reads:
             return
         async with self._checking:
@@ -202,11 +183,9 @@ class Gate:
             raise self._loss
 
     async def check_before_append(self, timeout: float) -> None:
-        """Let an append pass.
+        """Raise LogRewound if the shard was rewound and nobody has accepted that.
 
-        Raises:
-            LogRewound: the shard was rewound, and nobody has accepted that.
-            LogUnavailable: nobody answered in `timeout` seconds.
+        Raise LogUnavailable if nobody answers in `timeout` seconds.
         """
         try:
             async with asyncio.timeout(timeout), self._checking:
@@ -218,11 +197,7 @@ class Gate:
             raise self._loss
 
     async def accept(self) -> None:
-        """Take the shard as it is, if it lost anything; it is another incarnation then.
-
-        Raises:
-            LogUnavailable: nobody answered, or the mark could not be replaced.
-        """
+        """Take the shard as it is, if it lost anything; it is another incarnation then."""
         async with self._checking:
             reconnects, known = self._marks.reconnects, self.known
             loss, mark, revision, found = await self._look()
@@ -261,7 +236,7 @@ class Gate:
         self._checked, self._loss = reconnects, loss
         is_shown = mark.ended is not None or self._is_accepted_elsewhere(mark)
         if isinstance(loss, LogRewound) and not is_shown:
-            # Appends of a process that has not noticed would hide it from who opens the log next.
+            # A process that has not noticed may append, which would hide it at the next opening.
             await self._replace(incarnation.rewound(mark, loss, found), revision)
 
     def _is_accepted_elsewhere(self, mark: Mark) -> bool:
@@ -278,11 +253,10 @@ class Gate:
     async def announce_purge(self) -> None:
         """Make the mark say that records may go; it proves no gap until it is renewed.
 
-        Raises:
-            LogUnavailable: that is not known. Nothing may be purged.
+        Nothing may be purged if this raises LogUnavailable.
         """
         async with self._announcing:
-            # One announcement covers the purges of the time in which nobody counts.
+            # One announcement covers the purges of the time in which records are not counted.
             if self._quiet_until - self._clock() >= incarnation.QUIET_SECONDS / 2:
                 return
             try:

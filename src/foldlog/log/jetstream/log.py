@@ -7,6 +7,7 @@ import datetime as dt
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from nats.aio.msg import Msg
@@ -20,14 +21,13 @@ from foldlog.errors import (
 )
 from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
-from foldlog.log.jetstream import scanner, streams, wire
+from foldlog.log.jetstream import scanner, wire
 from foldlog.log.jetstream.appender import Appender, OnGroup
 from foldlog.log.jetstream.connection import Connection, Revive
 from foldlog.log.jetstream.gate import Gate, StreamMarks
-from foldlog.log.jetstream.publisher import BATCH_FROM, BATCH_FROM_IN_MEMORY
-from foldlog.log.jetstream.reader import Reader
+from foldlog.log.jetstream.reader import Reader, stored_in
 from foldlog.log.jetstream.side import SideStream
-from foldlog.log.jetstream.stream import StreamClient
+from foldlog.log.jetstream.stream import StreamClient, api_level, open_streams
 from foldlog.log.packing import sizes_of
 from foldlog.log.port import (
     Append,
@@ -44,7 +44,7 @@ from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live, s
 T = TypeVar("T")
 
 Stage = Callable[[str], None]
-"""Sees to it that the server stages the batches of a stream where that is cheap."""
+"""Has the server stage the batches of a stream in memory."""
 
 _AT_ONCE: Final = 64
 """Hashed subjects looked up side by side."""
@@ -80,50 +80,33 @@ class JetStreamLog:
         self.connection = connection
         self.timeout = timeout
         self.replicas = replicas
-        self._stage = stage
+        side = partial(SideStream, connection, replicas=replicas, timeout=timeout)
         everything = namespace.wildcard(0).removesuffix("0.>") + ">"
-        self.side = self._side(namespace.snapshots(), snapshot(everything, "*"))
+        self.side = side(namespace.snapshots(), snapshot(everything, "*"))
         self.snapshots = SnapshotStore(self.side, namespace, self.identity)
-        chunks = self._side(
+        chunks = side(
             namespace.blobs(), namespace.blob("*", "*"), discard="new", allow_msg_ttl=True
         )
         self.blobs = Blobs(chunks, namespace)
-        self._shards = [
-            self._shard(shard, created[shard] if created else None)
-            for shard in range(namespace.shards)
-        ]
-        if stage is not None:
-            self._stage_all()
-            connection.on_epoch(self._stage_all)
-
-    def _side(self, name: str, subjects: str, **settings: object) -> SideStream:
-        return SideStream(
-            self.connection,
-            name,
-            subjects,
-            replicas=self.replicas,
-            timeout=self.timeout,
-            **settings,
-        )
-
-    def _shard(self, shard: int, created: str | None) -> _Shard:
-        connection, timeout = self.connection, self.timeout
-        name = self.namespace.stream(shard)
-        gate = Gate(StreamMarks(self.side, self.namespace, shard), created)
-        return _Shard(
-            self.namespace.wildcard(shard),
-            gate,
-            Appender(
-                connection,
-                name,
-                gate,
-                timeout=timeout,
-                batch_from=BATCH_FROM if self._stage is None else BATCH_FROM_IN_MEMORY,
-                on_incomplete=self._stage_all,
-            ),
-            Reader(connection, name, gate, replicas=self.replicas, timeout=timeout),
-            StreamClient(connection, name, timeout=timeout),
-        )
+        self._shards = list[_Shard]()
+        for shard in range(namespace.shards):
+            name = namespace.stream(shard)
+            gate = Gate(
+                StreamMarks(self.side, namespace, shard), created[shard] if created else None
+            )
+            stage_one = None if stage is None else partial(stage, name)
+            if stage_one is not None:
+                stage_one()
+                connection.on_epoch(stage_one)
+            self._shards.append(
+                _Shard(
+                    namespace.wildcard(shard),
+                    gate,
+                    Appender(connection, name, gate, timeout=timeout, stage=stage_one),
+                    Reader(connection, name, gate, replicas=replicas, timeout=timeout),
+                    StreamClient(connection, name, timeout=timeout),
+                )
+            )
 
     @classmethod
     async def open(
@@ -152,14 +135,14 @@ class JetStreamLog:
         )
         try:
             if not connection.server.get("jetstream"):
-                await streams.api_level(connection, timeout=timeout)
-            made, found = await streams.open_streams(
+                await api_level(connection, timeout=timeout)
+            made, found = await open_streams(
                 connection, namespace, shards, replicas=replicas, timeout=timeout
             )
             log = cls(
                 connection,
                 made,
-                replicas=found[-1].config.num_replicas,
+                replicas=found[-1].replicas,
                 timeout=timeout,
                 created=[each.created for each in found],
                 stage=stage,
@@ -181,7 +164,7 @@ class JetStreamLog:
         return sum(shard.appender.pending_bytes for shard in self._shards)
 
     def observe(self, on_group: OnGroup) -> None:
-        """Have `on_group` hear of each group of records that was published."""
+        """Call `on_group` after each group of records that was published."""
         for shard in self._shards:
             shard.appender.on_group = on_group
 
@@ -204,19 +187,17 @@ class JetStreamLog:
         if len(shards) == 1 or atomic:
             return await self._shards[shards.pop()].appender.append(appends, atomic=atomic)
         sizes_of(appends, self.connection.max_payload)  # before any shard has stored its part
-        by_shard = {s: [a for a in appends if a.subject.shard == s] for s in shards}
         results = await asyncio.gather(
             *(
-                self._shards[shard].appender.append(part, atomic=False)
-                for shard, part in by_shard.items()
+                self._shards[append.subject.shard].appender.append([append], atomic=False)
+                for append in appends
             ),
             return_exceptions=True,
         )
-        seqs = dict(zip(by_shard, map(iter, _all_stored(appends, results)), strict=True))
-        return [next(seqs[append.subject.shard]) for append in appends]
+        return [seq for (seq,) in _all_stored(appends, results)]
 
     def read(
-        self, subject: Subject, *, after: int = 0, strong: bool = True
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         return self._shards[subject.shard].reader.read(subject, after, strong=strong)
 
@@ -226,7 +207,7 @@ class JetStreamLog:
         return await self._shards[subject.shard].reader.last(subject, strong=strong, upto=upto)
 
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return scanner.newest(self._shards[branch.shard].stream, branch.matching)
+        return scanner.newest(self._shards[branch.shard].stream, branch.name)
 
     def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
         return scanner.scan(self._shards[shard].stream, self._shards[shard].everything, after)
@@ -261,14 +242,12 @@ class JetStreamLog:
         if self.replicas > 1:
             await self._shards[shard].stream.confirm_leader(self.namespace.barrier(shard))
 
-    async def follow(self, subject: Subject, on_record: OnRecord) -> Unfollow:
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         gate = self._shards[subject.shard].gate
 
         def on_message(msg: Msg) -> None:
-            headers = msg.headers or {}
             try:
-                seq, previous = int(headers["Nats-Sequence"]), int(headers["Nats-Last-Sequence"])
-                stored = Stored(subject.name, seq, headers["Nats-Time-Stamp"], msg.data)
+                stored, previous = stored_in(msg)
                 record = stored.record(previous)
             except (LogCorrupt, KeyError, ValueError):
                 # Not a record as the server republishes it, so no hint. A read of the log finds
@@ -290,7 +269,7 @@ class JetStreamLog:
     ) -> None:
         matching = ""
         if not isinstance(which, int):
-            matching = checked_filter(which.matching if isinstance(which, Branch) else which.name)
+            matching = checked_filter(which.name)
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
         shard = self._shards[which if isinstance(which, int) else which.shard]
@@ -299,7 +278,7 @@ class JetStreamLog:
         if not matching or not overwrite:
             # Without a filter the server drops whole blocks instead of looking at every message.
             bound: dict[str, object] = {"seq": before}
-            await shard.stream.purge({"filter": matching, **bound} if matching else bound)
+            await shard.stream.purge_once({"filter": matching, **bound} if matching else bound)
             return
         # It may take longer than one announcement covers, so each request sees to the next one.
         stream = StreamClient(
@@ -316,7 +295,7 @@ class JetStreamLog:
 
     async def info(self) -> LogInfo:
         start = time.perf_counter()
-        level = await streams.api_level(self.connection, timeout=self.timeout)
+        level = await api_level(self.connection, timeout=self.timeout)
         rtt = time.perf_counter() - start
         shards = range(self.namespace.shards)
         return LogInfo(
@@ -340,11 +319,6 @@ class JetStreamLog:
         finally:
             await self.connection.close()
 
-    def _stage_all(self) -> None:
-        if self._stage is not None:
-            for shard in self._shards:
-                self._stage(shard.stream.name)
-
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self._shards[shard].stream
         answer = await stream.describe()
@@ -359,7 +333,7 @@ class JetStreamLog:
             subjects=answer.state.num_subjects,
             first_seq=answer.state.first_seq,
             last_seq=answer.state.last_seq,
-            replicas=answer.config.num_replicas,
+            replicas=answer.replicas,
             leader=cluster.leader or None,
             peers_lag={peer.name: peer.lag for peer in cluster.replicas},
         )
@@ -380,7 +354,7 @@ async def find_keys(stream: StreamClient, shard: int, name: str) -> Subject | No
 def _all_stored(
     appends: Sequence[Append], results: Sequence[list[int] | BaseException]
 ) -> list[list[int]]:
-    """The results of the shards of one append, or the error that tells how it ended as a whole."""
+    """Return the results on several shards, or raise how the whole ended."""
     stored = [result for result in results if not isinstance(result, BaseException)]
     errors = [result for result in results if isinstance(result, BaseException)]
     if not errors:
@@ -391,7 +365,7 @@ def _all_stored(
     if not stored and not any(isinstance(error, AppendUnknown) for error in errors):
         raise errors[0]
     ids = [draft.id for append in appends for draft in append.drafts]
-    raise AppendUnknown(ids, f"{len(errors)} of {len(results)} shards: {errors[0]}") from errors[0]
+    raise AppendUnknown(ids, f"{len(errors)} of {len(results)} appends: {errors[0]}") from errors[0]
 
 
 async def _all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

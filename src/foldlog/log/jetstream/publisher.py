@@ -1,6 +1,5 @@
-"""Publishing a group of records until the outcome of each is known, or time is up.
+"""Publishing a group of records until the outcome of each is known, or time is up (ADR 0004).
 
-A large group goes as one atomic batch, a small one as plain publishes side by side (ADR 0004).
 Where an ack is lost, a record is published again with the message id that it had: the server
 stores it if it is missing, and acknowledges it if it is there.
 """
@@ -10,31 +9,32 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from enum import Enum, auto
+from typing import Final, NamedTuple, TypeGuard
 
-from foldlog.errors import AppendFailed, LogRewound, LogUnavailable, StoreClosed
-from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.client import Outgoing
-from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.gate import Gate
-from foldlog.log.jetstream.outcomes import (
-    UNSENT,
-    Failure,
-    Kind,
-    Outcome,
-    is_conflict,
-    is_open,
-    is_unknown,
-    read_reply,
+import msgspec
+from nats.aio.msg import Msg
+
+from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
+    AppendUnknown,
+    LogRewound,
+    LogUnavailable,
+    StoreClosed,
 )
-from foldlog.log.jetstream.parser import parse_headers
-from foldlog.log.jetstream.requests import ask, found_message
-from foldlog.log.jetstream.streams import DUPLICATE_SECONDS
+from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.client import Outgoing, parse_headers
+from foldlog.log.jetstream.connection import Connection, status_of
+from foldlog.log.jetstream.gate import Gate
+from foldlog.log.jetstream.server_details import LAST_SEQUENCE
+from foldlog.log.jetstream.stream import DUPLICATE_SECONDS, ask, found_message
+from foldlog.log.port import Append
 
-BATCH_FROM: Final = 32
+_BATCH_FROM: Final = 32
 """Messages from which on a batch costs less than publishes, on a server that stages on disk."""
 
-BATCH_FROM_IN_MEMORY: Final = 2
+_BATCH_FROM_IN_MEMORY: Final = 2
 """The same where batches are staged in memory."""
 
 _RETRY_PAUSE: Final = 0.05
@@ -48,7 +48,74 @@ _LATEST_RETRY: Final = DUPLICATE_SECONDS / 2
 """Seconds after the first doubtful attempt from which on none is made: it might be stored twice."""
 
 
-class Message(NamedTuple):
+class Kind(Enum):
+    """Why a message was not stored, or is not known to be. The last two may be tried again."""
+
+    CONFLICT = auto()
+    REFUSED = auto()
+    UNREACHABLE = auto()
+    UNKNOWN = auto()
+
+
+class Failure(NamedTuple):
+    """A message without a sequence. `actual`: where the subject ends, after a conflict."""
+
+    kind: Kind
+    reason: str
+    code: int = 0
+    actual: int | None = None
+
+
+Outcome = int | Failure
+"""The sequence at which a message is stored, or why it is not."""
+
+UNSENT: Final = Failure(Kind.UNREACHABLE, "time is up")
+CLOSED_IN_FLIGHT: Final = Failure(Kind.UNKNOWN, "closed while it was in flight")
+
+_UNKNOWN_CODES: Final = (wire.DUPLICATE_IN_BATCH, wire.DUPLICATE_IN_PROCESS)
+
+_ack_decoder = msgspec.json.Decoder(wire.PubAck)
+
+
+def read_reply(reply: Msg | None) -> Outcome:
+    """Return what the reply to one attempt says of that attempt, where one came."""
+    if reply is None:
+        return Failure(Kind.UNKNOWN, "no reply came")
+    if status_of(reply) == "503":
+        return Failure(Kind.UNREACHABLE, "nobody serves the stream")
+    ack = _ack_decoder.decode(reply.data)
+    if ack.error is None:
+        return ack.seq
+    reason, code = ack.error.description, ack.error.err_code
+    if code in wire.WRONG_LAST:
+        found = LAST_SEQUENCE.search(reason)
+        return Failure(Kind.CONFLICT, reason, code, int(found[1]) if found else None)
+    if code in _UNKNOWN_CODES:
+        return Failure(Kind.UNKNOWN, reason, code)
+    if code == wire.BATCH_INCOMPLETE:
+        reason = "the server could not keep a batch until its end"
+        return Failure(Kind.UNREACHABLE, reason, code)
+    if ack.error.code == 503:
+        return Failure(Kind.UNREACHABLE, reason, code)
+    return Failure(Kind.REFUSED, f"{reason} ({code})", code)
+
+
+def is_open(found: Outcome) -> TypeGuard[Failure]:
+    """Whether another attempt may still store the message."""
+    return isinstance(found, Failure) and found.kind in (Kind.UNREACHABLE, Kind.UNKNOWN)
+
+
+def is_unknown(found: Outcome) -> bool:
+    """Whether the message may be stored already."""
+    return isinstance(found, Failure) and found.kind is Kind.UNKNOWN
+
+
+def is_conflict(found: Outcome) -> TypeGuard[Failure]:
+    """Whether the subject did not end where the message expected."""
+    return isinstance(found, Failure) and found.kind is Kind.CONFLICT
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One record on its way; `expect` is the last sequence that its subject must have."""
 
     subject: str
@@ -67,27 +134,18 @@ class Message(NamedTuple):
 class Publisher:
     """Publishes to one stream.
 
-    Args:
-        gate: lets nothing pass before the stream was checked; learns what was acked.
-        batch_from: see BATCH_FROM.
-        on_incomplete: called when the server could not keep a batch until its end; it may remove
-            the cause before the next attempt.
+    `stage` has batches staged in memory, and is called again when the server could not keep one
+    until its end. None: the server stages them on its disk.
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        stream: str,
-        gate: Gate,
-        *,
-        batch_from: int,
-        on_incomplete: Callable[[], None],
+        self, connection: Connection, stream: str, gate: Gate, stage: Callable[[], None] | None
     ) -> None:
         self._connection = connection
         self._stream = stream
         self._gate = gate
-        self._batch_from = batch_from
-        self._on_incomplete = on_incomplete
+        self._stage = stage
+        self._batch_from = _BATCH_FROM if stage is None else _BATCH_FROM_IN_MEMORY
 
     async def store(
         self, messages: Sequence[Message], *, atomic: bool, deadline: float
@@ -135,8 +193,8 @@ class Publisher:
             if not any(is_open(outcomes[unit[0]]) for unit in units):
                 continue  # with the next messages of the same subjects
             codes = {each.code for each in still_open}
-            if wire.BATCH_INCOMPLETE in codes:
-                self._on_incomplete()
+            if wire.BATCH_INCOMPLETE in codes and self._stage is not None:
+                self._stage()
             # What must not be torn is not, until the server says that a part of it is stored.
             as_batch = as_batch and atomic and wire.DUPLICATE_IN_BATCH not in codes
             if any(map(is_unknown, still_open)):
@@ -150,9 +208,8 @@ class Publisher:
     ) -> Outcome:
         """Return what a conflict means where an earlier attempt may be stored.
 
-        What stands next in the subject after the expected sequence tells: nothing else can ever
-        have been stored there. Without replicas a server compares that sequence before it looks at
-        the message id, so the mismatch may be with this very message.
+        Without replicas a server compares sequences before message ids, so the mismatch may be with
+        this very message: then it stands next in the subject after the expected sequence.
         """
         for message in unit:
             if message.expect is None:
@@ -214,3 +271,26 @@ def note(outcomes: list[Outcome], unit: Sequence[int], result: Outcome) -> None:
             outcomes[index] = result._replace(kind=Kind.UNKNOWN)
         else:
             outcomes[index] = result
+
+
+def verdict(
+    appends: Sequence[Append], spans: Sequence[tuple[int, int]], outcomes: Sequence[Outcome]
+) -> list[int] | Exception:
+    """Return the sequences at which appends end, or the port's error for all of them.
+
+    `spans` are the indexes of the first and last message of each append.
+    """
+    found = [each for first, last in spans for each in outcomes[first : last + 1]]
+    failures = [each for each in found if isinstance(each, Failure)]
+    if not failures:
+        return [end for _, last in spans if isinstance(end := outcomes[last], int)]
+    failure = next(filter(is_unknown, failures), failures[0])
+    if failure.kind is Kind.UNKNOWN or len(failures) < len(found):
+        ids = [draft.id for append in appends for draft in append.drafts]
+        return AppendUnknown(ids, failure.reason)
+    if failure.kind is Kind.UNREACHABLE:
+        return LogUnavailable(failure.reason)
+    if failure.kind is Kind.CONFLICT:
+        refused = next(append for append in appends if append.expect is not None)
+        return AppendConflict(refused.subject.name, refused.expect or 0, failure.actual)
+    return AppendFailed(failure.reason)

@@ -1,8 +1,7 @@
 """The read path of one stream: direct gets on literal subjects, complete to a known head.
 
-With one replica the leader answers every direct get, so a subject is read until nothing is
-pending. With more, the replica that answers may lag: the head then comes from the leader first,
-and records are asked for until it is reached.
+With one replica a subject is read until nothing is pending. With more, the replica that answers may
+lag: the head then comes from the leader first, and records are asked for until it is reached.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ import msgspec
 from nats.aio.msg import Msg
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
+from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.connection import Connection, status_of
 from foldlog.log.jetstream.gate import Gate
-from foldlog.log.jetstream.parser import Incoming
-from foldlog.log.jetstream.server_details import PAGE_HEADERS
+from foldlog.log.jetstream.scanner import scan
+from foldlog.log.jetstream.server_details import STORED_HEADERS
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Record, Stored
-from foldlog.subjects import Subject
+from foldlog.subjects import Branch, Subject
 
 _PAGE_MESSAGES: Final = 512
 _PAGE_BYTES: Final = 1024 * 1024
@@ -58,18 +58,25 @@ class Reader(StreamClient):
         self._replicas = replicas
 
     async def read(
-        self, subject: Subject, after: int, *, strong: bool
+        self, subject: Subject | Branch, after: int, *, strong: bool
     ) -> AsyncGenerator[list[Record]]:
         """See `Log.read`."""
         deadline = self._deadline()
         head: int | None = None
+        following = {"seq": after + 1, "next_by_subj": subject.name}
         if strong and self._replicas > 1:
+            # Where a branch ends the server looks for block by block; where it goes on it knows.
+            is_branch = isinstance(subject, Branch) and after > 0
+            if is_branch and await self.message(following, deadline) is None:
+                return
             leader = await self.last_of(subject.name, deadline)
             head = leader.seq if leader else 0
-        elif after and self._gate.known - after > LONG_TAIL:
-            following = {"seq": after + 1, "next_by_subj": subject.name}
-            if await self._get(following, deadline) is None:
-                return
+        elif (
+            after
+            and self._gate.known - after > LONG_TAIL
+            and await self._get(following, deadline) is None
+        ):
+            return
         before, promised = after, 0
         while head is None or after < head:
             found, pending = await self._page(subject, after, deadline)
@@ -78,11 +85,14 @@ class Reader(StreamClient):
             if found:
                 before, promised = after, pending
                 after = found[-1].seq
-                for number, part in enumerate(_parts(found)):
-                    if number:
-                        await asyncio.sleep(0)
-                    self._gate.seen(part[-1].seq)
-                    yield [each.record() for each in part]
+                async for records in self._in_parts(found):
+                    yield records
+                if isinstance(subject, Branch) and pending > _PAGE_MESSAGES:
+                    async with aclosing(scan(self, subject.name, after, is_part=True)) as pages:
+                        async for page in pages:
+                            async for records in self._in_parts(page):
+                                yield records
+                    return
                 deadline = self._deadline()  # each page has its own time
             if head is None and not pending:
                 break
@@ -134,13 +144,20 @@ class Reader(StreamClient):
                     last = record
         return last
 
-    async def _check_promise(
-        self, subject: Subject, before: int, after: int, deadline: float
-    ) -> None:
-        """Find out why less follows `after` than the page after `before` had said.
+    async def _in_parts(self, page: list[Stored]) -> AsyncGenerator[list[Record]]:
+        """Yield a page decoded, in parts: others have their turn in between."""
+        for number, part in enumerate(_parts(page)):
+            if number:
+                await asyncio.sleep(0)
+            self._gate.seen(part[-1].seq)
+            yield [each.record() for each in part]
 
-        Raises:
-            LogCorrupt: nothing was purged meanwhile; the server skips what it cannot read.
+    async def _check_promise(
+        self, subject: Subject | Branch, before: int, after: int, deadline: float
+    ) -> None:
+        """Raise LogCorrupt if less follows `after` than the page after `before` said.
+
+        The server skips what it cannot read. A purge in between is no loss, so both are asked anew.
         """
         found, promised = await self._page(subject, before, deadline)
         if not found or found[-1].seq != after:
@@ -149,11 +166,10 @@ class Reader(StreamClient):
         if len(found) + pending < promised:
             raise LogCorrupt(self.name, after, f"{subject.name}: a record cannot be read")
 
-    async def _check_absence(self, subject: Subject, deadline: float) -> None:
-        """Check that a subject that reads as empty is empty: the server skips unreadable records.
+    async def _check_absence(self, subject: Subject | Branch, deadline: float) -> None:
+        """Raise LogCorrupt if a subject that reads as empty has unreadable records.
 
-        Raises:
-            LogCorrupt: it counts records, before and after its leader has said that there is none.
+        The server counts them, before and after its leader has said that there is none.
         """
         if (
             await self.subjects(subject.name, deadline)
@@ -165,7 +181,7 @@ class Reader(StreamClient):
     # --- direct gets: any replica answers -------------------------------------------------------
 
     async def _page(
-        self, subject: Subject, after: int, deadline: float
+        self, subject: Subject | Branch, after: int, deadline: float
     ) -> tuple[list[Stored], int]:
         """Return what comes after `after`, and how much more the server says there is."""
         request = {
@@ -183,7 +199,7 @@ class Reader(StreamClient):
         async def attempt(timeout: float) -> Stored | None:
             msg = await self.connection.request(self._direct, payload, timeout=timeout)
             if (status := status_of(msg)) is None:
-                return _parsed(msg)[0]
+                return stored_in(msg)[0]
             if status == "404":
                 return None
             raise self._refused(msg)
@@ -206,8 +222,8 @@ class Reader(StreamClient):
             found: list[Stored] = []
             last = 0
             for msg in messages:
-                stored, previous = _parsed(msg)
-                if previous != last:  # a reply was lost on its way here; the log still has it
+                stored, previous = stored_in(msg)
+                if (previous or 0) != last:  # a reply was lost on its way; the log still has it
                     raise LogUnavailable(f"reading {self.name}: a page came with a gap")
                 last = stored.seq
                 found.append(stored)
@@ -228,16 +244,21 @@ class Reader(StreamClient):
         return time.monotonic() + self.timeout
 
 
-def _parsed(msg: Msg) -> tuple[Stored, int]:
-    """Return a message of a direct get, and the sequence before it in its page, 0 for none."""
-    found = PAGE_HEADERS.search(msg.block) if isinstance(msg, Incoming) else None
+def stored_in(msg: Msg) -> tuple[Stored, int | None]:
+    """Return what a message holds, and the sequence before it in its page or subject, 0 for none.
+
+    Raises:
+        KeyError, ValueError: it has not the headers of a stored message.
+    """
+    found = STORED_HEADERS.search(msg.block) if isinstance(msg, Incoming) else None
     if found is not None:
         subject, seq, stored, previous = found.groups()
         return Stored(subject.decode(), int(seq), stored.decode(), msg.data), int(previous)
     headers = msg.headers or {}
     where, time_stamp = headers.get("Nats-Subject", ""), headers["Nats-Time-Stamp"]
-    before = int(headers.get("Nats-Last-Sequence", "0"))
-    return Stored(where, int(headers["Nats-Sequence"]), time_stamp, msg.data), before
+    before = headers.get("Nats-Last-Sequence")
+    message = Stored(where, int(headers["Nats-Sequence"]), time_stamp, msg.data)
+    return message, None if before is None else int(before)
 
 
 def _parts(page: list[Stored]) -> Iterator[list[Stored]]:

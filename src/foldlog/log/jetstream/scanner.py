@@ -1,10 +1,7 @@
-"""Reading a whole stream in order, whatever the subject: for rebuilding and verifying.
+"""Reading a stream, or a branch, by a consumer: a direct get costs the server five times as much.
 
-A direct get writes seven headers on each message, and takes the server five times what a consumer
-takes. This consumer acks nothing, lives in memory, and the server removes it when nobody has asked
-it for `_FORGOTTEN` seconds. Its promises are not relied on: each message carries its number in the
-delivery, so that a lost one is noticed, and pages are asked for one by one, so that what is under
-way is bounded.
+Nothing is acked. Each message carries its number in the delivery, so that a lost one is noticed,
+and pages are asked for one by one, so that what is under way is bounded.
 """
 
 from __future__ import annotations
@@ -21,15 +18,16 @@ import msgspec
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
-from foldlog.log.jetstream.parser import Incoming
-from foldlog.log.jetstream.requests import ask
+from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
-from foldlog.log.jetstream.stream import StreamClient
+from foldlog.log.jetstream.stream import StreamClient, ask
 from foldlog.log.port import Stored
 
 _PAGE_MESSAGES: Final = 4096
 _PAGE_BYTES: Final = 1024 * 1024
 _FORGOTTEN: Final = 30
+"""Seconds without a request after which the server removes the consumer."""
+
 _SECOND: Final = 1_000_000_000
 
 _LAG_PAUSE: Final = 0.02
@@ -41,15 +39,18 @@ _DOUBTS: Final = (0.0, 0.1, 0.3, 1.0)
 _log: Final = logging.getLogger("foldlog")
 
 
-async def scan(client: StreamClient, everything: str, after: int) -> AsyncGenerator[list[Stored]]:
-    """Yield `Log.scan`; `everything` matches all subjects of the stream."""
+async def scan(
+    client: StreamClient, matching: str, after: int, *, is_part: bool = False
+) -> AsyncGenerator[list[Stored]]:
+    """Yield `Log.scan`, of the subjects that match: all of the stream, or with `is_part` some."""
     begun, found = after, 0
-    head = await _head(client, everything)
+    which = {"filter_subject": matching} if is_part else {}
+    head = await _head(client, matching)
     reading: ConsumerRead | None = None
 
     async def next_page(timeout: float) -> list[Stored]:
         nonlocal reading
-        reading = reading or await _begin(client, after)
+        reading = reading or await _begin(client, after, which)
         try:
             return await reading.page()
         except LogUnavailable:
@@ -69,12 +70,12 @@ async def scan(client: StreamClient, everything: str, after: int) -> AsyncGenera
             # Purged meanwhile, or not known yet to the replica that reads.
             if time.monotonic() > deadline:
                 raise LogTimeout("waiting for a replica to reach the head", client.timeout)
-            head = min(head, await _head(client, everything))
+            head = min(head, await _head(client, matching))
             await asyncio.sleep(_LAG_PAUSE)
     finally:
         if reading is not None:
             await reading.close()
-    await _check_whole(client, begun, after, found)
+    await _check_whole(client, begun, after, found, which)
 
 
 async def newest(client: StreamClient, matching: str) -> AsyncGenerator[list[Stored]]:
@@ -93,42 +94,41 @@ async def newest(client: StreamClient, matching: str) -> AsyncGenerator[list[Sto
         await reading.close()
 
 
-async def _check_whole(client: StreamClient, begun: int, after: int, found: int) -> None:
-    """Check that the server counts no more between two sequences than it has delivered.
+async def _check_whole(
+    client: StreamClient, begun: int, after: int, found: int, which: dict[str, str]
+) -> None:
+    """Raise LogCorrupt if the server counts more between two sequences than it has delivered.
 
     It skips what it cannot read. A purge makes its count smaller, so only a larger one is doubtful.
-
-    Raises:
-        LogCorrupt: it counts more, whenever it is asked.
     """
     lacking = 0
     for number, pause in enumerate(_DOUBTS):
         # Each of the two ends is counted by some replica: the second may not know yet what the
         # first does, and what comes after both may be purged in between.
         await asyncio.sleep(pause)
-        counted = await _pending(client, begun) - await _pending(client, after)
+        counted = await _pending(client, begun, which) - await _pending(client, after, which)
         lacking = min(lacking, counted - found) if number else counted - found
         if lacking <= 0:
             return
     raise LogCorrupt(client.name, after, f"{lacking} records before it cannot be read")
 
 
-async def _pending(client: StreamClient, after: int) -> int:
+async def _pending(client: StreamClient, after: int, which: dict[str, str]) -> int:
     async def attempt(timeout: float) -> ConsumerRead:
-        return await _begin(client, after)
+        return await _begin(client, after, which)
 
     reading = await client.retry(attempt)
     await reading.close()
     return reading.pending
 
 
-async def _begin(client: StreamClient, after: int) -> ConsumerRead:
+async def _begin(client: StreamClient, after: int, which: dict[str, str]) -> ConsumerRead:
     start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
-    return await ConsumerRead.begin(client, **start)
+    return await ConsumerRead.begin(client, **start, **which)
 
 
-async def _head(client: StreamClient, everything: str) -> int:
-    last = await client.last_of(everything)
+async def _head(client: StreamClient, matching: str) -> int:
+    last = await client.last_of(matching)
     return 0 if last is None else last.seq
 
 
@@ -147,11 +147,7 @@ class ConsumerRead:
 
     @classmethod
     async def begin(cls, client: StreamClient, **start: object) -> ConsumerRead:
-        """Have the server make the consumer; `start` says where it begins.
-
-        Raises:
-            LogUnavailable: nobody answered in time, or it was refused.
-        """
+        """Have the server make the consumer; `start` says where it begins."""
         name = f"read-{secrets.token_hex(8)}"
         config = {
             "name": name,
@@ -175,10 +171,7 @@ class ConsumerRead:
     async def page(self) -> list[Stored]:
         """Return what comes next, up to 1 MiB; nothing where the stream ends for now.
 
-        The page after that is asked for at once.
-
-        Raises:
-            LogUnavailable: it did not come whole; begin anew.
+        The page after that is asked for at once. After LogUnavailable, begin anew.
         """
         asked, self._next = self._next or self._begin_page(), None
         try:
@@ -215,7 +208,7 @@ class ConsumerRead:
             limit = 2 * most + _PAGE_BYTES
 
     async def _ask(self, limit: int) -> tuple[list[Stored], str]:
-        """Return a page, and the status that ended it, "" for none."""
+        """Return a page, and the status that ended it, if any."""
         size = number = 0
 
         def is_last(msg: Incoming) -> bool:
@@ -238,7 +231,7 @@ class ConsumerRead:
         return self._checked(messages), status
 
     def _checked(self, messages: Sequence[Incoming]) -> list[Stored]:
-        """Return the messages of a page. Raises LogUnavailable if one was lost on its way."""
+        """Return the messages of a page; raise LogUnavailable if one was lost on its way."""
         found = []
         number = self._delivered
         for msg in messages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from foldlog.log.jetstream.parser import Incoming
+from foldlog.log.jetstream.client import Incoming
 
 FORBIDDEN: Final = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 """An account may not publish there. Else: each such request waits for its whole time."""
@@ -24,12 +24,12 @@ TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 """The end of the status of a pull that one message does not fit in. Else: a scan that meets such a
 message raises LogUnavailable."""
 
-PAGE_HEADERS: Final = re.compile(
+STORED_HEADERS: Final = re.compile(
     rb"\r\nNats-Subject: (\S+)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: (\S+)\r\n"
-    rb"Nats-Num-Pending: \d+\r\nNats-Last-Sequence: (\d+)\r\n"
+    rb"(?:Nats-Num-Pending: \d+\r\n)?Nats-Last-Sequence: (\d+)\r\n"
 )
-"""The headers of a message of a direct get, in this order: to look for these takes a fifth of
-reading all headers. Else: all headers are read."""
+"""The headers of a message of a direct get, or of a push, in this order: to look for these takes a
+fifth of reading all headers. Else: all headers are read."""
 
 
 def counted_bytes(msg: Incoming) -> int:

@@ -1,7 +1,4 @@
-"""The side store on JetStream: a stream next to the log's, which keeps the last of each subject.
-
-It is made when the first message is put.
-"""
+"""The side store on JetStream: a stream that keeps the last of each subject, made when needed."""
 
 from __future__ import annotations
 
@@ -16,10 +13,8 @@ from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost, status_of
-from foldlog.log.jetstream.requests import PATIENCE, ask, ask_all, retry
-from foldlog.log.jetstream.stream import StreamClient, stored_of
+from foldlog.log.jetstream.stream import StreamClient, ask, ask_all
 from foldlog.log.packing import OVERHEAD
-from foldlog.log.port import Stored
 
 _SILENCE: Final = 60.0
 """Seconds without another question after one that nobody answered: an account that may not read
@@ -28,14 +23,13 @@ the stream may get no reply at all, and no read should wait for that twice."""
 _ack_decoder = msgspec.json.Decoder(wire.PubAck)
 
 
-class SideStream:
-    """Puts to one side stream, reads and purges it: see `Side`. Holds no resources.
+class SideStream(StreamClient):
+    """A side stream: see `Side`. Where it is missing, it counts as empty.
 
-    Args:
-        subjects: all that it takes.
-        replicas: as of the log.
-        settings: of the stream, beyond those that all side streams have.
+    `settings` are those of the stream beyond what all side streams have.
     """
+
+    _is_optional = True
 
     def __init__(
         self,
@@ -47,10 +41,7 @@ class SideStream:
         timeout: float,
         **settings: object,
     ) -> None:
-        self.connection = connection
-        self.name = name
-        self.timeout = timeout
-        self._client = StreamClient(connection, name, timeout=timeout)
+        super().__init__(connection, name, timeout=timeout)
         self._silent_until = 0.0
         self._config = {
             "name": name,
@@ -107,7 +98,7 @@ class SideStream:
 
         deadline = time.monotonic() + (self.timeout if patience is None else patience)
         try:
-            replies = await retry(self.connection, attempt, deadline)
+            replies = await self.retry(attempt, deadline)
         except Forbidden:
             return [None] * len(subjects)
         except ReplyLost:
@@ -116,29 +107,15 @@ class SideStream:
             raise
         return [None if status_of(reply) else reply.data for reply in replies]
 
-    async def last(self, subject: str) -> Stored | None:
-        async def attempt(left: float) -> Stored | None:
-            verb, request = f"STREAM.MSG.GET.{self.name}", {"last_by_subj": subject}
-            answer = await ask(self.connection, verb, wire.MessageAnswer, request, timeout=left)
-            is_missing = answer.error is not None and answer.error.err_code == wire.NO_STREAM
-            return None if is_missing else stored_of(answer)
-
-        deadline = time.monotonic() + self.timeout
-        return await retry(self.connection, attempt, deadline, patience=PATIENCE)
-
-    async def subjects(self, matching: str) -> list[str]:
-        error = (await self._client.describe()).error
-        if error is not None and error.err_code == wire.NO_STREAM:
-            return []
-        return list(await self._client.subjects(matching))
+    last = StreamClient.last_of
 
     async def purge(self, matching: str) -> None:
         if await self.subjects(matching):
-            await self._client.erase(matching)
+            await self.erase(matching)
 
     async def forget(self, matching: str) -> None:
         """Remove what matches a filter without overwriting it: what is nobody's text."""
-        await self._client.purge({"filter": matching}, missing_ok=True)
+        await self.purge_once({"filter": matching})
 
     async def _make_stream(self) -> None:
         # Creating is idempotent: if two processes make the stream at once, both succeed.

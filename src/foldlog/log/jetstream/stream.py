@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import math
 import time
@@ -10,13 +11,34 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from nats.aio.msg import Msg
 
-from foldlog.errors import ConfigurationError, LogTimeout, LogUnavailable
+from foldlog.errors import ConfigurationError, LogTimeout, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing
-from foldlog.log.jetstream.connection import Connection
-from foldlog.log.jetstream.requests import PATIENCE, ask, ask_all, found_message, retry
+from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost
 from foldlog.log.port import Stored
+from foldlog.subjects import Namespace, live
+
+PATIENCE: Final = 1.0
+"""Seconds before a leader that has not answered is asked again; doubled each time.
+
+The next leader does not hear what the last one was asked.
+"""
+
+_SHARDS: Final = "foldlog.shards"
+_FORMAT: Final = "foldlog.format"
+_NO_LEADER: Final = 503
+"""What a cluster answers while it has no leader."""
+
+_RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
+"""The settings that must be as `_config` has them; others are the operator's."""
+
+DUPLICATE_SECONDS: Final = 120.0
+"""How long a stream remembers message ids: a later retry would be stored a second time."""
+
+_PAUSE: Final = 0.05
+_LEAST: Final = 0.001
 
 _FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
@@ -28,7 +50,7 @@ the same connection in between (decision 19 says what one costs)."""
 
 T = TypeVar("T")
 
-_delete_decoder = msgspec.json.Decoder(wire.DeleteAnswer)
+_answer_decoder = msgspec.json.Decoder(wire.Answer)
 
 
 class StreamClient:
@@ -38,10 +60,12 @@ class StreamClient:
     raises LogTimeout or LogUnavailable if nobody answered by then.
 
     Args:
-        check: awaited before each question about messages, so that none goes over a new
-            connection unchecked, and before each deletion; what it raises is raised. None: this
-            asks whatever the stream may have lost.
+        check: awaited before each attempt, so that none goes over a new connection unchecked; what
+            it raises is raised. None: this asks whatever the stream may have lost.
     """
+
+    _is_optional = False
+    """Whether a stream that is not there counts as an empty one."""
 
     def __init__(
         self,
@@ -66,9 +90,11 @@ class StreamClient:
         async def attempt(timeout: float) -> Stored | None:
             verb = f"STREAM.MSG.GET.{self.name}"
             answer = await ask(self.connection, verb, wire.MessageAnswer, request, timeout=timeout)
-            return stored_of(answer)
+            if self._is_missing(answer) or (found := found_message(answer)) is None:
+                return None
+            return Stored(found.subject, found.seq, found.time, found.data)
 
-        return await self.retry(attempt, deadline, PATIENCE)
+        return await self.retry(attempt, deadline, patience=PATIENCE)
 
     async def last_of(self, matching: str, deadline: float | None = None) -> Stored | None:
         """Return the last message whose subject matches, or None."""
@@ -85,10 +111,7 @@ class StreamClient:
         return head if later is None else min(head, later.seq - 1)
 
     async def subjects(self, matching: str, deadline: float | None = None) -> dict[str, int]:
-        """Return how many messages the leader counts on each subject that matches.
-
-        It counts those that it cannot read, too.
-        """
+        """Return how many messages the leader counts on each subject, unreadable ones included."""
         counts: dict[str, int] = {}
 
         async def attempt(timeout: float) -> wire.StreamDescription:
@@ -105,21 +128,13 @@ class StreamClient:
 
     async def describe(self) -> wire.StreamDescription:
         """Return its settings and state; `error` is set where there is no such stream."""
-
-        async def attempt(timeout: float) -> wire.StreamDescription:
-            return await self._info(None, timeout)
-
-        deadline = time.monotonic() + self.timeout
-        return await retry(self.connection, attempt, deadline, patience=PATIENCE)
+        return await self.retry(partial(self._info, None), patience=PATIENCE)
 
     async def describe_by_leader(self) -> wire.StreamDescription:
-        """Return its leader's description.
+        """Return its leader's description; without a leader, raise LogUnavailable.
 
         After some seconds without a leader any replica answers for itself (nats-server,
         `jsStreamInfoRequest`), and may not know yet what was acked: nothing to decide on.
-
-        Raises:
-            LogUnavailable: also, the stream is not there or has no leader.
         """
         return self._checked(await self.describe())
 
@@ -138,7 +153,7 @@ class StreamClient:
             after = found[-1]
         # What cannot be read cannot be found either, but purged.
         bound = {} if math.isinf(before) else {"seq": before}
-        await self.purge({"filter": matching, **bound})
+        await self.purge_once({"filter": matching, **bound})
 
     async def _next(self, matching: str, after: int, before: float) -> list[int]:
         """Return the sequences of the next messages that match, as the leader has them."""
@@ -155,80 +170,242 @@ class StreamClient:
         requests = [Outgoing(verb, msgspec.json.encode({"seq": seq})) for seq in seqs]
         replies = await ask_all(self.connection, requests, timeout=timeout)
         for seq, reply in zip(seqs, replies, strict=True):
-            error = _delete_decoder.decode(reply.data).error
+            error = _answer_decoder.decode(reply.data).error
             if error is None or await self.message({"seq": seq}) is None:  # others were faster
                 continue
-            if (await self.describe()).config.deny_delete:
+            if (await self.describe()).config.get("deny_delete"):
                 raise ConfigurationError(
                     f"stream {self.name} denies deletes, so nothing can be erased in it; the "
                     "server does not let that be changed: copy what is to stay to a new namespace"
                 )
             raise LogUnavailable(f"erasing in {self.name}: {error.description}")
 
-    async def purge(
-        self,
-        body: Mapping[str, object],
-        *,
-        timeout: float | None = None,
-        missing_ok: bool = False,
-    ) -> None:
-        """Purge once. A body without a filter purges all subjects.
-
-        Args:
-            timeout: in seconds; None: as for every question.
-            missing_ok: whether there need not be such a stream.
-        """
+    async def purge_once(self, body: Mapping[str, object], *, timeout: float | None = None) -> None:
+        """Ask once for a purge. A body without a filter purges all subjects."""
         verb, timeout = f"STREAM.PURGE.{self.name}", timeout or self.timeout
-        answer = await ask(self.connection, verb, wire.PurgeAnswer, body, timeout=timeout)
-        if (error := answer.error) and not (missing_ok and error.err_code == wire.NO_STREAM):
-            raise LogUnavailable(f"purging {self.name}: {error.description}")
+        answer = await ask(self.connection, verb, wire.Answer, body, timeout=timeout)
+        if answer.error and not self._is_missing(answer):
+            raise LogUnavailable(f"purging {self.name}: {answer.error.description}")
 
     async def confirm_leader(self, nowhere: str) -> None:
         """Return when a majority has confirmed the leader; `nowhere` is an empty subject of it.
 
         Purging that changes nothing, but is an entry in the replicas' log like any other: the
         answer comes when a majority has it and the leader has applied all that came before.
-
-        Raises:
-            LogTimeout: no majority answered.
         """
         assert nowhere, "a purge without a filter would empty the stream"
 
         async def attempt(timeout: float) -> None:
-            await self.purge({"filter": nowhere}, timeout=timeout)
+            await self.purge_once({"filter": nowhere}, timeout=timeout)
 
-        deadline = time.monotonic() + self.timeout
         try:
-            await retry(self.connection, attempt, deadline, patience=PATIENCE)
+            await self.retry(attempt, patience=PATIENCE)
         except LogUnavailable as error:
             raise LogTimeout(f"a majority of {self.name}'s replicas", self.timeout) from error
+
+    # --- questions ------------------------------------------------------------------------------
 
     async def retry(
         self,
         attempt: Callable[[float], Awaitable[T]],
         deadline: float | None = None,
-        patience: float = float("inf"),
+        *,
+        patience: float = math.inf,
     ) -> T:
-        """Return what `attempt` returns, after the check: see `requests.retry`."""
+        """Return what `attempt` returns; call it again after each LogUnavailable until `deadline`.
+
+        Args:
+            attempt: asks something that may be repeated, in so many seconds.
+            patience: the seconds that the first attempt may take; doubled where no reply came.
+
+        Raises:
+            LogTimeout, LogUnavailable: the last attempt's, or there is no connection. An attempt
+                that got no reply does not hide what one before it was answered.
+            StoreClosed: this end has closed it.
+        """
         if deadline is None:
             deadline = time.monotonic() + self.timeout
-        return await retry(
-            self.connection, attempt, deadline, patience=patience, before=self._check
-        )
+        reason: LogUnavailable | None = None
+        while True:
+            if self._check is not None:
+                await self._check()
+            left = deadline - time.monotonic()
+            try:
+                return await attempt(max(min(left, patience), _LEAST))
+            except (LogTimeout, Forbidden):
+                raise
+            except LogUnavailable as error:
+                if reason is None or not isinstance(error, ReplyLost):
+                    reason = error
+                left = deadline - time.monotonic()
+                if left <= _PAUSE:
+                    raise reason from error.__cause__
+                await self.connection.ready(left)
+                if isinstance(error, ReplyLost):
+                    patience *= 2
+                else:
+                    await asyncio.sleep(_PAUSE)
 
     async def _info(self, body: Any, timeout: float) -> wire.StreamDescription:
         verb = f"STREAM.INFO.{self.name}"
         return await ask(self.connection, verb, wire.StreamDescription, body, timeout=timeout)
 
     def _checked(self, found: wire.StreamDescription) -> wire.StreamDescription:
-        if found.error is not None:
+        if found.error is not None and not self._is_missing(found):
             raise LogUnavailable(f"{self.name}: {found.error.description}")
         if found.is_leaderless:
             raise LogUnavailable(f"{self.name} has no leader, so nobody knows what it holds")
         return found
 
+    def _is_missing(self, answer: wire.Answer) -> bool:
+        """Whether the stream is not there, and need not be."""
+        error = answer.error
+        return self._is_optional and error is not None and error.err_code == wire.NO_STREAM
 
-def stored_of(answer: wire.MessageAnswer) -> Stored | None:
-    """Return the message that a leader answered with. Errors as `found_message`."""
-    found = found_message(answer)
-    return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
+
+async def ask(
+    connection: Connection, verb: str, answer: type[T], body: object = None, *, timeout: float
+) -> T:
+    """Ask JetStream's API once; the caller looks at the answer's `error`."""
+    payload = b"" if body is None else msgspec.json.encode(body)
+    msg = await connection.request(f"$JS.API.{verb}", payload, timeout=timeout)
+    return msgspec.json.decode(msg.data, type=answer)
+
+
+async def ask_all(
+    connection: Connection, requests: Sequence[Outgoing], *, timeout: float
+) -> list[Msg]:
+    """Send requests to one subject at once; return the reply to each, in order.
+
+    Raises:
+        Forbidden: this account may not send them. ReplyLost: a reply did not come in time.
+    """
+    subject = requests[0].subject
+    if not connection.forbids(subject):
+        replies = await connection.request_each(requests, timeout=timeout)
+        found = [reply for reply in replies if reply is not None]
+        if len(found) == len(replies):
+            return found
+    if connection.forbids(subject):
+        raise Forbidden(f"this account may not send to {subject}")
+    raise ReplyLost(f"{subject}: no reply came in {timeout:g} s")
+
+
+def found_message(answer: wire.MessageAnswer) -> wire.StoredMessage | None:
+    """Return the message that a leader has, or None; raise LogUnavailable if it did not say."""
+    if answer.error is None:
+        return answer.message
+    if answer.error.err_code == wire.NO_MESSAGE:
+        return None
+    raise LogUnavailable(answer.error.description)
+
+
+# --- the streams of a namespace -----------------------------------------------------------------
+
+
+async def api_level(connection: Connection, *, timeout: float) -> int:
+    """Return the server's JetStream API level.
+
+    Raises:
+        UnsupportedServer: JetStream is off, for the server or for this account.
+        LogUnavailable: nobody answered, or nobody leads, as in a cluster without a majority.
+    """
+    try:
+        answer = await ask(connection, "INFO", wire.AccountAnswer, timeout=timeout)
+    except LogUnavailable as error:
+        if isinstance(error, ReplyLost) and not connection.forbids("$JS.API.INFO"):
+            raise
+        raise UnsupportedServer(
+            f"{connection.url} does not answer for JetStream ({error}): start it with -js, or "
+            "enable JetStream for this account"
+        ) from error
+    if answer.error is not None:
+        is_passing = answer.error.err_code == wire.NO_CLUSTER_LEADER
+        refusal = LogUnavailable if is_passing else UnsupportedServer
+        raise refusal(f"{connection.url}: {answer.error.description}")
+    return answer.api.level
+
+
+async def open_streams(
+    connection: Connection, name: str, shards: int, *, replicas: int | None, timeout: float
+) -> tuple[Namespace, list[wire.StreamDescription]]:
+    """Make or check the streams of namespace `name`; return it and each stream's description.
+
+    `shards` counts when the namespace is made; later 1 means "as it is".
+
+    Raises:
+        ConfigurationError: the namespace exists with other shards, or its streams with settings
+            on which the log cannot rely.
+    """
+    first = Namespace(name).stream(0)
+    found = await StreamClient(connection, first, timeout=timeout).describe()
+    if found.error is None:
+        existing = int(found.config.get("metadata", {}).get(_SHARDS, "0"))
+        if not existing:
+            raise ConfigurationError(f"stream {first} exists and is not foldlog's")
+        if shards not in (1, existing):
+            raise ConfigurationError(
+                f"namespace {name!r} was made with {existing} shard(s) and cannot have {shards}"
+            )
+        shards = existing
+    elif found.error.err_code != wire.NO_STREAM:
+        raise LogUnavailable(f"{first}: {found.error.description}")
+    if replicas is None:
+        replicas = 3 if connection.server.get("cluster") else 1
+    namespace = Namespace(name, shards)
+    return namespace, [
+        await _open(connection, _config(namespace, shard, replicas), timeout)
+        for shard in range(shards)
+    ]
+
+
+async def _open(
+    connection: Connection, config: dict[str, Any], timeout: float
+) -> wire.StreamDescription:
+    stream = config["name"]
+
+    async def attempt(left: float) -> wire.StreamDescription:
+        answer = wire.StreamDescription
+        found = await ask(connection, f"STREAM.INFO.{stream}", answer, timeout=left)
+        if found.error is not None and found.error.err_code == wire.NO_STREAM:
+            # Creating is idempotent: if two processes make the stream at once, both succeed.
+            found = await ask(connection, f"STREAM.CREATE.{stream}", answer, config, timeout=left)
+        if (error := found.error) is None:
+            return found
+        if error.code == _NO_LEADER:
+            raise LogUnavailable(f"{stream}: {error.description}")
+        raise ConfigurationError(
+            f"stream {stream} with {config['num_replicas']} replica(s) was refused: "
+            f"{error.description} ({error.err_code}); foldlog.connect(replicas=...) chooses their "
+            "number"
+        )
+
+    client = StreamClient(connection, stream, timeout=timeout)
+    found = await client.retry(attempt, patience=PATIENCE)
+    wrong = [name for name in _RELIED_ON if found.config.get(name) != config[name]]
+    metadata = found.config.get("metadata", {})
+    wrong += [k for k, v in config["metadata"].items() if metadata.get(k) != v]
+    if wrong:
+        raise ConfigurationError(
+            f"stream {stream} has other settings than foldlog relies on: {', '.join(wrong)}"
+        )
+    return found
+
+
+def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
+    # Rollups, message TTLs and schedules stay off: each can lose an acked envelope. Deleting
+    # and purging stay allowed: the account's rights say who may (decision 19).
+    subjects = namespace.wildcard(shard)
+    return {
+        "name": namespace.stream(shard),
+        "subjects": [subjects],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_atomic": True,
+        "duplicate_window": int(DUPLICATE_SECONDS * 1e9),
+        "republish": {"src": subjects, "dest": live(subjects)},
+        "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -13,14 +15,16 @@ class ApiError(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class PubAck(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True):
+    """An answer that says no more than whether it was done."""
+
+    error: ApiError | None = None
+
+
+class PubAck(Answer, frozen=True):
     """The answer to a publish, or to the commit of an atomic batch."""
 
-    stream: str = ""
     seq: int = 0
-    duplicate: bool = False
-    count: int = 0
-    error: ApiError | None = None
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -34,26 +38,6 @@ class StreamState(msgspec.Struct, frozen=True):
     subjects: dict[str, int] = {}
 
 
-class Republish(msgspec.Struct, frozen=True):
-    """Where stored messages are pushed."""
-
-    src: str = ""
-    dest: str = ""
-
-
-class StreamConfig(msgspec.Struct, frozen=True):
-    """The settings that the log relies on."""
-
-    name: str = ""
-    subjects: list[str] = []
-    num_replicas: int = 1
-    allow_direct: bool = False
-    allow_atomic: bool = False
-    deny_delete: bool = False
-    republish: Republish | None = None
-    metadata: dict[str, str] = {}
-
-
 class Peer(msgspec.Struct, frozen=True):
     """A follower."""
 
@@ -62,33 +46,36 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """Who leads and who follows; `leader` is empty while there is none."""
+    """The leader, empty while there is none, and its followers."""
 
     leader: str | None = None
     replicas: list[Peer] = []
 
 
-class StreamDescription(msgspec.Struct, frozen=True):
+class StreamDescription(Answer, frozen=True):
     """The answer to STREAM.INFO and STREAM.CREATE; `created` is RFC 3339."""
 
     created: str = ""
-    config: StreamConfig = StreamConfig()
+    config: dict[str, Any] = {}
     state: StreamState = StreamState()
     cluster: Cluster | None = None
     total: int = 0
-    error: ApiError | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many servers store the stream."""
+        return int(self.config.get("num_replicas", 1))
 
     @property
     def is_leaderless(self) -> bool:
         """Whether a replica answered for want of a leader: it may lag behind what was acked."""
-        return self.config.num_replicas > 1 and not (self.cluster and self.cluster.leader)
+        return self.replicas > 1 and not (self.cluster and self.cluster.leader)
 
 
-class ConsumerDescription(msgspec.Struct, frozen=True):
+class ConsumerDescription(Answer, frozen=True):
     """The answer to CONSUMER.CREATE."""
 
     num_pending: int = 0
-    error: ApiError | None = None
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -101,37 +88,20 @@ class StoredMessage(msgspec.Struct, frozen=True):
     subject: str = ""
 
 
-class MessageAnswer(msgspec.Struct, frozen=True):
+class MessageAnswer(Answer, frozen=True):
     """The answer to STREAM.MSG.GET."""
 
     message: StoredMessage | None = None
-    error: ApiError | None = None
-
-
-class PurgeAnswer(msgspec.Struct, frozen=True):
-    """The answer to STREAM.PURGE."""
-
-    success: bool = False
-    purged: int = 0
-    error: ApiError | None = None
-
-
-class DeleteAnswer(msgspec.Struct, frozen=True):
-    """The answer to STREAM.MSG.DELETE."""
-
-    success: bool = False
-    error: ApiError | None = None
 
 
 class _ApiLevel(msgspec.Struct, frozen=True):
     level: int = 0
 
 
-class AccountAnswer(msgspec.Struct, frozen=True):
-    """The answer to INFO: what the account may do, and the API level."""
+class AccountAnswer(Answer, frozen=True):
+    """The answer to INFO: the API level."""
 
     api: _ApiLevel = _ApiLevel()
-    error: ApiError | None = None
 
 
 NO_CLUSTER_LEADER = 10008

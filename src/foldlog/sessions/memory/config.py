@@ -1,16 +1,88 @@
-"""What a short-term memory keeps, and how patient it is."""
+"""What a short-term memory keeps, how large it may be, and whose it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from foldlog.errors import ConfigurationError
-from foldlog.sessions.memory.budget import MemoryBudget, estimate_tokens
-from foldlog.sessions.memory.isolation import MemoryIsolation
+from foldlog.sessions.errors import MemoryKeyMissing
+from foldlog_projections.memory import UNKNOWN, escaped
 
+OverflowPolicy = Literal["truncate_summary", "truncate_oldest", "error"]
 MemoryStrategy = Literal["none", "truncation", "rolling_summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """How large a memory may be: `full_zone_turns` recent turns stay whole; sizes are in tokens.
+
+    A total of 0 means no limit, a summary of 0 means no summary. `overflow_policy` says what is
+    removed from a memory that is too large: "truncate_oldest": turns, oldest first;
+    "truncate_summary": the beginning of the summary, then turns; "error": nothing, and
+    MemoryBudgetExceeded is raised.
+
+    Raises:
+        ConfigurationError: a value makes no sense.
+    """
+
+    full_zone_turns: int = 5
+    summary_max_tokens: int = 1000
+    total_max_tokens: int = 10000
+    overflow_policy: OverflowPolicy = "truncate_oldest"
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self, "full_zone_turns", "summary_max_tokens", "total_max_tokens")
+        if self.total_max_tokens and self.summary_max_tokens > self.total_max_tokens:
+            raise ConfigurationError("the summary's budget is a part of the total")
+        if self.overflow_policy not in get_args(OverflowPolicy):
+            raise ConfigurationError(f"there is no overflow policy {self.overflow_policy!r:.80}")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryIsolation:
+    """Where a tool context names the memory's owner: paths of keys, separated by dots.
+
+    With `require_explicit_key`, a context that lacks a part is refused. Without it, a missing part
+    counts as one and the same tenant, user or session.
+    """
+
+    tenant_key: str = "tenant_id"
+    user_key: str = "user_id"
+    session_key: str = "session_id"
+    require_explicit_key: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("tenant_key", "user_key", "session_key"):
+            path = getattr(self, name)
+            if not isinstance(path, str) or not path:
+                raise ConfigurationError(f"{name} is a path of keys, not {path!r:.80}")
+
+    def key(self, tool_context: Mapping[str, Any]) -> str:
+        """Return `<tenant>:<user>:<session>`, each part escaped.
+
+        Raises:
+            MemoryKeyMissing: a required part is missing.
+        """
+        paths = (self.tenant_key, self.user_key, self.session_key)
+        return ":".join(self._part(tool_context, path) for path in paths)
+
+    def _part(self, tool_context: Mapping[str, Any], path: str) -> str:
+        value: Any = tool_context
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        is_name = isinstance(value, str | int) and not isinstance(value, bool)
+        if is_name and (text := str(value).strip()):
+            return escaped(text)
+        if self.require_explicit_key:
+            raise MemoryKeyMissing(path)
+        return UNKNOWN
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text takes: a fourth of its characters."""
+    return len(text) // 4 + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +93,8 @@ class ShortTermMemoryConfig:
     and a summary of those before. `recovery_backlog_limit`: turns kept for a recovery.
     `retry_attempts`: how often a summarizer that failed is asked again, after
     `retry_backoff_base_s` seconds, twice as long each time. `degraded_retry_interval_s`: seconds
-    between attempts to recover. `token_estimator`: how many tokens a text takes. `summarizer_model`
-    is only told to whoever reads the saved memory.
+    between attempts to recover. `token_estimator`: how many tokens a text takes.
+    `summarizer_model` is saved with the memory for its readers, and not used.
 
     Raises:
         ConfigurationError: a value makes no sense.
@@ -42,16 +114,14 @@ class ShortTermMemoryConfig:
     def __post_init__(self) -> None:
         if self.strategy not in get_args(MemoryStrategy):
             raise ConfigurationError(f"there is no memory strategy {self.strategy!r:.80}")
-        for name in ("retry_attempts", "retry_backoff_base_s"):
-            if getattr(self, name) < 0:
-                raise ConfigurationError(f"{name} is not negative")
+        _check_not_negative(self, "retry_attempts", "retry_backoff_base_s")
         for name in ("recovery_backlog_limit", "degraded_retry_interval_s"):
             if getattr(self, name) <= 0:
-                # Without one nothing is left to recover; without the other nobody rests.
+                # Without a backlog nothing can recover; without an interval attempts never pause.
                 raise ConfigurationError(f"{name} is positive")
 
     def snapshot(self) -> dict[str, Any]:
-        """What of it is saved with a memory, for whoever looks at one."""
+        """The part of the config that is saved with a memory, for its readers."""
         return {
             "strategy": self.strategy,
             "budget": asdict(self.budget),
@@ -61,3 +131,9 @@ class ShortTermMemoryConfig:
             "recovery_backlog_limit": self.recovery_backlog_limit,
             "retry_attempts": self.retry_attempts,
         }
+
+
+def _check_not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise ConfigurationError(f"{name} is not negative")

@@ -12,14 +12,13 @@ from typing import Any, Final
 from foldlog.errors import ConfigurationError, FoldlogError, LogCorrupt
 from foldlog.sessions.memory import machine
 from foldlog.sessions.memory.config import ShortTermMemoryConfig
-from foldlog.sessions.memory.health import MemoryHealth
-from foldlog.sessions.memory.machine import Attempt, Moved
-from foldlog.sessions.memory.state import ConversationTurn, MemoryState, Summarizer
+from foldlog.sessions.memory.machine import Attempt
+from foldlog.sessions.memory.state import ConversationTurn, MemoryHealth, MemoryState, Summarizer
 from foldlog.store.store import BaseStore
 from foldlog_projections import memory as projection
 
 OnHealth = Callable[[MemoryHealth, MemoryHealth], Awaitable[None]]
-"""Told of each change of health: from where to where."""
+"""Called with each change of health: the one before, and the one after."""
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -61,12 +60,12 @@ class ShortTermMemory:
 
     @property
     def state(self) -> MemoryState:
-        """What it holds."""
+        """The state of the memory."""
         return self._state
 
     @property
     def health(self) -> MemoryHealth:
-        """How its summaries fare."""
+        """The health of its summaries."""
         return self._state.health
 
     def estimate_tokens(self) -> int:
@@ -80,25 +79,25 @@ class ShortTermMemory:
         return machine.llm_context(self._state, self._config)
 
     async def hydrate(self) -> None:
-        """Take up what was saved last. Where an attempt is due, it is made.
+        """Load what was saved last. Where an attempt is due, it is made.
 
         Raises:
             LogUnavailable, LogCorrupt: it could not be read, or is no memory.
         """
-        # Strongly: of what is older than another worker's last save, the next save would make it.
+        # Strongly: the next save would undo a save of another worker that this one has not seen.
         saved = await self._store.load_memory_state(self.key, consistency="strong")
-        if saved is not None:
-            try:
-                self._state = MemoryState.from_dict(saved)
-            except (TypeError, ValueError) as fault:
-                raise LogCorrupt(projection.kind.name, 0, f"{self.key!r:.80}: {fault}") from fault
+        try:
+            self._state = MemoryState() if saved is None else MemoryState.from_dict(saved)
+        except (TypeError, ValueError) as fault:
+            raise LogCorrupt(projection.kind.name, 0, f"{self.key!r:.80}: {fault}") from fault
+        self._closed = False
         self._schedule()
 
     async def add_turn(self, turn: ConversationTurn) -> None:
         """Add a turn, and save the memory; inside `store.atomic()` with the block.
 
         Raises:
-            MemoryBudgetExceeded: the memory is full, and nothing may give way. It stays as it was.
+            MemoryBudgetExceeded: the memory is full, and its policy is "error". It is unchanged.
             PayloadError: the turn cannot be held. Others as `Store.save_memory_state`.
         """
         if self._config.strategy == "none":
@@ -121,7 +120,7 @@ class ShortTermMemory:
         self._schedule()
 
     async def flush(self) -> None:
-        """Have the attempts that are due made, and wait for their end; not for a next recovery."""
+        """Make the attempts that are due, and wait for their end; not for a next recovery."""
         while not self._closed and (self._is_under_way or self._is_due):
             self._schedule()
             if self._attempt is not None:
@@ -135,17 +134,18 @@ class ShortTermMemory:
         Errors as `Store.delete`.
         """
         async with self._turn:
-            if self._attempt is not None:
-                self._attempt.cancel()
-                await asyncio.wait([self._attempt])
+            await self._cancel_attempt()
             await self._store.delete(projection.kind(self.key))
             self._state = MemoryState()
 
     async def close(self) -> None:
-        """Give up what is under way; what is saved stays, and whoever opens it next goes on."""
+        """Cancel the attempt under way. What is saved stays, for the next one that opens it."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        await self._cancel_attempt()
+
+    async def _cancel_attempt(self) -> None:
         if self._attempt is not None:
             self._attempt.cancel()
             await asyncio.wait([self._attempt])
@@ -176,11 +176,11 @@ class ShortTermMemory:
 
     async def _run(self) -> None:
         async with self._turn:
-            await self._move(machine.begun(self._state))
+            await self._become(machine.begun(self._state))
             asked = machine.attempt(self._state)
         summary = await self._answered(asked)
         async with self._turn:
-            await self._move(self._ended(asked, summary))
+            await self._become(self._ended(asked, summary))
 
     async def _answered(self, asked: Attempt) -> str | None:
         failure: BaseException
@@ -192,52 +192,46 @@ class ShortTermMemory:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            failure = error  # the summarizer's own business, not this task's
+            failure = error  # the summarizer was cancelled, not this task
         _log.warning("memory %r: no summary: %r", self.key, failure)
         return None
 
-    def _ended(self, asked: Attempt, summary: str | None) -> Moved:
+    def _ended(self, asked: Attempt, summary: str | None) -> MemoryState:
         if summary is not None:
             try:
                 return machine.succeeded(self._state, asked, summary, self._config)
-            except Exception as error:  # noqa: BLE001 - so is what estimates its tokens
+            except Exception as error:  # noqa: BLE001 - the token estimator is anybody's code
                 _log.warning("memory %r: the summary is refused: %r", self.key, error)
         return machine.failed(self._state, self._config, self._clock())
 
     async def _summarized(self, asked: Attempt) -> str:
         assert self._summarizer is not None, "rolling summaries have one"
-        digest = self._config.include_trajectory_digest
-        turns = [turn.for_model(include_digest=digest) for turn in asked.turns]
+        turns = machine.shown(asked.turns, self._config)
         request = {"previous_summary": asked.previous_summary, "turns": turns}
         answer = await self._summarizer(request)
         summary = answer.get("summary") if isinstance(answer, Mapping) else None
         if not isinstance(summary, str):
-            # Not quoted: this is logged, and may be what was said to the agent.
+            # The answer is not quoted: it may hold the conversation, and this is logged.
             found = type(answer).__name__
             raise TypeError(f'a summarizer returns {{"summary": text}}, not {found}')
         return summary
 
-    async def _move(self, moved: Moved) -> None:
-        """Take up another state. That it cannot be saved now does not undo it."""
-        if moved.state is self._state:
+    async def _become(self, state: MemoryState) -> None:
+        """Take up another state, also where it cannot be saved now."""
+        if state is self._state:
             return
-        self._state = moved.state
+        before, self._state = self._state.health, state
         try:
             await self._save()
         except FoldlogError as error:
             _log.warning("memory %r: not saved before its next change: %s", self.key, error)
-        for before, after in moved.path:
-            await self._tell(before, after)
-
-    async def _tell(self, before: MemoryHealth, after: MemoryHealth) -> None:
-        if self._on_health is None:
-            return
-        try:
-            await self._on_health(before, after)
-        except Exception:  # noqa: BLE001 - the caller's code; the memory goes on
-            _log.exception("memory %r: on_health", self.key)
+        for change in machine.path(before, state.health):
+            try:
+                if self._on_health is not None:
+                    await self._on_health(*change)
+            except Exception:  # noqa: BLE001 - the caller's code; the memory goes on
+                _log.exception("memory %r: on_health", self.key)
 
     async def _save(self) -> None:
-        snapshot = self._config.snapshot()
-        self._state = replace(self._state, config_snapshot=snapshot)
+        self._state = replace(self._state, config_snapshot=self._config.snapshot())
         await self._store.save_memory_state(self.key, self._state.to_dict())

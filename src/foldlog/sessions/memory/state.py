@@ -1,16 +1,16 @@
-"""A memory as it is saved: the format that PenguiFlow reads and writes, too.
+"""A memory in the format that PenguiFlow saves: specification 2.11, optional method 6.
 
-StateStore specification 2.11, section 6 of its optional methods. What PenguiFlow does not know, the
-attempts under way, is saved only while there are any.
+PenguiFlow does not know the attempts under way; they are saved only while there are any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
-from foldlog.sessions.memory.health import MemoryHealth
+import msgspec
 
 Summarizer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Given `{"previous_summary": text, "turns": [...]}`, returns `{"summary": text}`. Turns are as
@@ -19,11 +19,18 @@ Summarizer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 VERSION: Final = 1
 
-_KNOWN: Final = frozenset(
-    {"version", "health", "summary", "turns", "pending", "backlog", "config_snapshot"}
-)
-_ATTEMPTS: Final = "attempts"
-_DUE_AT: Final = "due_at"
+
+class MemoryHealth(StrEnum):
+    """How summaries fare. StateStore specification 2.11, "Memory Health States & Recovery".
+
+    HEALTHY: they are made. RETRY: an attempt failed and is repeated. DEGRADED: it failed too
+    often, and turns are only kept. RECOVERING: the turns that were kept are being summarised.
+    """
+
+    HEALTHY = "healthy"
+    RETRY = "retry"
+    DEGRADED = "degraded"
+    RECOVERING = "recovering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,67 +96,41 @@ class MemoryState:
             **self.other,
         }
         if self.attempts:
-            state[_ATTEMPTS] = self.attempts
+            state["attempts"] = self.attempts
         if self.due_at:
-            state[_DUE_AT] = self.due_at
+            state["due_at"] = self.due_at
         return state
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> MemoryState:
-        """The state of which `to_dict` made that, or PenguiFlow.
+        """The state that `to_dict`, or PenguiFlow, has saved.
 
         Raises:
-            ValueError, TypeError: it is of another version, or no such thing.
+            ValueError, TypeError: it is of another version, or no such state.
         """
         if saved.get("version") != VERSION:
             raise ValueError(f"a memory of version {saved.get('version')!r:.40}, not {VERSION}")
-        known = _KNOWN | {_ATTEMPTS, _DUE_AT}
-        return cls(
-            health=MemoryHealth(_text(saved.get("health"))),
-            summary=_text(saved.get("summary")),
-            turns=_turns(saved.get("turns")),
-            pending=_turns(saved.get("pending")),
-            backlog=_turns(saved.get("backlog")),
-            config_snapshot=dict(saved.get("config_snapshot") or {}),
-            attempts=int(saved.get(_ATTEMPTS) or 0),
-            due_at=float(saved.get(_DUE_AT) or 0.0),
-            other={key: value for key, value in saved.items() if key not in known},
-        )
+        known = cls.__dataclass_fields__.keys() - {"other"}
+        fields = {name: value for name, value in _given(saved).items() if name in known}
+        for name in {"turns", "pending", "backlog"} & fields.keys():
+            fields[name] = [_turn(each) for each in fields[name]]
+        other = {name: saved[name] for name in saved.keys() - known - {"version"}}
+        try:
+            return msgspec.convert({"health": None, **fields, "other": other}, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
 
 
-def _turns(saved: Any) -> tuple[ConversationTurn, ...]:
-    if not isinstance(saved or [], list | tuple):
-        raise TypeError(f"{saved!r:.80} are no turns")
-    return tuple(_turn(each) for each in saved or ())
-
-
-def _turn(saved: Any) -> ConversationTurn:
+def _given(saved: Any) -> dict[str, Any]:
+    """Saved fields by name; null counts as absent."""
     if not isinstance(saved, Mapping):
-        raise TypeError(f"{saved!r:.80} is no turn")
-    digest = saved.get("trajectory_digest")
-    return ConversationTurn(
-        user_message=_text(saved.get("user_message")),
-        assistant_response=_text(saved.get("assistant_response")),
-        trajectory_digest=None if digest is None else _digest(digest),
-        artifacts_shown=dict(saved.get("artifacts_shown") or {}),
-        artifacts_hidden_refs=list(saved.get("artifacts_hidden_refs") or []),
-        ts=saved.get("ts") or 0.0,
-    )
+        raise TypeError(f"{saved!r:.80} is no mapping")
+    return {name: value for name, value in saved.items() if value is not None}
 
 
-def _digest(saved: Any) -> TrajectoryDigest:
-    if not isinstance(saved, Mapping):
-        raise TypeError(f"{saved!r:.80} is no digest of a trajectory")
-    reasoning = saved.get("reasoning_summary")
-    return TrajectoryDigest(
-        tools_invoked=list(saved.get("tools_invoked") or []),
-        observations_summary=_text(saved.get("observations_summary")),
-        reasoning_summary=None if reasoning is None else _text(reasoning),
-        artifacts_refs=list(saved.get("artifacts_refs") or []),
-    )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value or "", str):
-        raise TypeError(f"{value!r:.80} is no text")
-    return value or ""
+def _turn(saved: Any) -> dict[str, Any]:
+    turn = {"user_message": "", "assistant_response": "", **_given(saved)}
+    if "trajectory_digest" in turn:
+        digest = _given(turn["trajectory_digest"])
+        turn["trajectory_digest"] = {"tools_invoked": [], "observations_summary": "", **digest}
+    return turn

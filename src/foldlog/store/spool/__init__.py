@@ -1,8 +1,4 @@
-"""The spool of a degrading store: what the log cannot take now waits on the local disk, in order.
-
-`place` is where the files are, `segment` one file, `spool` all that waits, `outbox` the way of an
-append to the log or into the spool, and from there to the log (decision 7).
-"""
+"""The spool of a degrading store: what the log cannot take now waits on the disk, in order."""
 
 from foldlog.store.spool.outbox import Outbox, Spooled
 from foldlog.store.spool.place import DEFAULT_SPOOL_BYTES, SPOOL_VARIABLE, Place

@@ -1,14 +1,7 @@
 """The way of an append in a degrading store: to the log or into the spool, and from there on.
 
-1. One task sends what callers append, in the order of their calls: what gathers while one append
-   is under way goes in the next. So no later save overtakes one that fails.
-2. What the log cannot take now, or may have taken, goes into the spool.
-3. While anything waits there, all that comes goes behind it.
-4. Another task delivers what waits, in order. When little is left, the first task waits for that
-   instead: else a busy writer would go through the spool for ever.
-
-What may be on the log already is delivered all the same: folds drop an id that they have applied,
-and an older save of the same writer.
+Calls are sent in their order, and behind all that waits. What may be on the log already is sent
+again: folds drop an id that they have applied, and an older save of the same writer (decision 7).
 """
 
 from __future__ import annotations
@@ -33,11 +26,12 @@ from foldlog.errors import (
 )
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, Log
-from foldlog.store.belonging import MARKER, OF_SESSION
 from foldlog.store.failures import log_failure
 from foldlog.store.spool.segment import Frame
 from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
 from foldlog.subjects import Subject
+from foldlog_projections.lineage import MARKER
+from foldlog_projections.registry import KINDS
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
@@ -52,7 +46,7 @@ _CLOSING_SECONDS: Final = 5.0
 _PROBE: Final = "probe"
 """A family without a view, appended to only to see whether the log takes anything."""
 
-_UNDER_SESSION: Final = {kind.name for kind in OF_SESSION}
+_UNDER_SESSION: Final = {kind.name for kind in KINDS if kind.owner == "session"}
 """Families whose first key is a session's."""
 
 _log: Final = logging.getLogger("foldlog")
@@ -85,12 +79,12 @@ class _Call(NamedTuple):
 
 
 class Outbox:
-    """Appends to a log through a spool. Ended by `close`, before its log."""
+    """Appends to a log through a spool, until `close`. `on_stored` hears of what it delivers."""
 
     def __init__(self, log: Log, spool: Spool) -> None:
         self._log = log
         self._spool = spool
-        self._on_stored: OnStored = lambda appends, seqs: None
+        self.on_stored: OnStored = lambda appends, seqs: None
         self._closing = False
         self._calls: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
@@ -103,10 +97,6 @@ class Outbox:
         self._is_catching_up = False
         log.on_epoch(self._on_epoch)
 
-    def on_stored(self, notify: OnStored) -> None:
-        """Have `notify` called with what is delivered from the spool."""
-        self._on_stored = notify
-
     @property
     def health(self) -> SpoolHealth:
         """What the spool holds, and what it has done."""
@@ -114,19 +104,11 @@ class Outbox:
 
     async def recover(self) -> None:
         """Append what processes that have ended left behind; what the log does not take waits."""
-        await self._spool.adopt()
-        if self._spool.waiting:
+        if await self._try() is not None:
             self._drain()
-            await self._try()
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-        """Append as `Log.append`, in the order of calls and behind what waits.
-
-        Raises:
-            Spooled: it waits in the spool.
-            LogUnavailable, AppendUnknown: neither the log nor the spool has it for sure.
-            Others: as `Log.append`.
-        """
+        """Append as `Log.append`, in the order of calls and behind what waits."""
         if self._closing:
             raise StoreClosed
         if atomic:
@@ -138,11 +120,7 @@ class Outbox:
         return await call.outcome
 
     async def settle(self) -> None:
-        """Have what waits appended first: what follows is decided on what the log holds.
-
-        Raises:
-            LogUnavailable: it cannot be appended now.
-        """
+        """Have what waits appended first: what follows is decided on what the log holds."""
         if not self._spool.waiting:
             return
         self._drain()
@@ -347,7 +325,7 @@ class Outbox:
         if atomic and cleared:
             return frames[0].envelopes
         if appends:
-            self._on_stored(appends, await self._log.append(appends, atomic=atomic))
+            self.on_stored(appends, await self._log.append(appends, atomic=atomic))
         return cleared
 
     async def _cleared_at(self, subject: Subject) -> int:
@@ -366,7 +344,7 @@ class Outbox:
         return found
 
     async def _probe(self, shard: int) -> None:
-        """Append something of no meaning. Raises AppendFailed if the shard takes nothing now."""
+        """Append something of no meaning."""
         namespace = self._log.namespace
         subject = namespace.subject(_PROBE, namespace.key_on(shard, _PROBE))
         await self._log.append([Append(subject, (draft(_PROBE, b"\xc0", id="probe"),))])

@@ -39,7 +39,7 @@ def directory_in(data: Path) -> Path:
 
 
 def look(directory: Path) -> Files:
-    """Count what a spool directory holds, and change nothing. Raises OSError."""
+    """Count what a spool directory holds, and change nothing."""
     counts, size = Counter[str](), 0
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.suffix in (SUFFIX, REFUSED, DAMAGED):
@@ -88,33 +88,26 @@ class Place(NamedTuple):
         return cls(chosen, f"{escape(namespace, 'namespace')}.{log}")
 
     def files(self) -> list[Path]:
-        """The files there are, oldest first. Raises OSError, ConfigurationError as `check`."""
+        """The files there are, oldest first."""
         if not self.directory.is_dir():
             return []
         self.check()
         return sorted(self.directory.glob(f"{self.prefix}.*{SUFFIX}"))
 
     def strangers(self) -> list[Path]:
-        """Files of the same namespace that belong to another log. Raises OSError."""
+        """Files of the same namespace that belong to another log."""
         of_namespace = self.prefix.rpartition(".")[0]
         found = self.directory.glob(f"{of_namespace}.*{SUFFIX}")
         return sorted(path for path in found if not path.name.startswith(f"{self.prefix}."))
 
     def erase(self, is_erased: Callable[[Drafts], bool]) -> int:
-        """Remove drafts from all files that no living process has; return how many envelopes went.
-
-        Blocks. Raises OSError, ConfigurationError as `check`.
-        """
+        """Remove drafts from the files of processes that have ended; return how many envelopes."""
         self.check()
         found = sorted(self.directory.glob(f"{self.prefix}.*"))
         return sum(erase(p, is_erased) for p in found if p.suffix in (SUFFIX, REFUSED, DAMAGED))
 
     def check(self) -> None:
-        """Refuse a directory into which others could put what is then appended.
-
-        Raises:
-            ConfigurationError: another user owns it or may write to it, or there are no file locks.
-        """
+        """Refuse a directory into which others could put what is then appended."""
         require_flock()
         try:
             status = self.directory.stat()

@@ -1,10 +1,7 @@
 """One file of the spool: frames, written by the process that holds the file's lock.
 
-    frame = length of the body u32, crc32 of length and body u32, body
-    body  = MessagePack of `Frame`
-
-Numbers are little-endian; `docs/log-format.md` describes the same bytes. All methods of `Segment`
-block: call them in a thread, one at a time. OSError passes through.
+The bytes are described in `docs/log-format.md`. All methods of `Segment` block: call them in a
+thread, one at a time. OSError passes through.
 """
 
 from __future__ import annotations
@@ -131,11 +128,7 @@ class Segment:
 
     @classmethod
     def create(cls, directory: Path, prefix: str, suffix: str = SUFFIX) -> Self:
-        """Make a file whose name sorts after those made before.
-
-        Raises:
-            ConfigurationError: the file system has no locks.
-        """
+        """Make a file whose name sorts after those made before."""
         make_private(directory)
         name = f"{prefix}.{time.time_ns():020d}-{secrets.token_hex(4)}{suffix}"
         lock = LockFile(directory / name)
@@ -153,7 +146,6 @@ class Segment:
         """Take over the file of a process that has ended; None if its process lives.
 
         A tail that is no whole frame is left out: no save returned before its frame was whole.
-        Raises ConfigurationError as `create`.
         """
         lock = LockFile(path)
         try:
@@ -173,11 +165,7 @@ class Segment:
         return cls(lock, end, waiting, adopted=True)
 
     def append(self, frames: Sequence[bytes], envelopes: int) -> None:
-        """Add frames that hold so many envelopes; they are on the disk when this returns.
-
-        Raises:
-            OSError: none of them is in the file.
-        """
+        """Add frames that hold so many envelopes; they are on the disk when this returns."""
         fd, data = self._lock.fileno(), b"".join(frames)
         try:
             _write(fd, data, self.end)

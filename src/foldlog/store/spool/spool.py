@@ -1,8 +1,4 @@
-"""The write-ahead spool: a queue of segments on the local disk, in order.
-
-Appends go to the last segment. Delivery takes from the first one, and removes it when all in it is
-on the log.
-"""
+"""The write-ahead spool: a queue of segments, filled at its end and delivered from its start."""
 
 from __future__ import annotations
 
@@ -92,15 +88,11 @@ class Spool:
             refused=self._refused,
         )
 
-    async def adopt(self) -> None:
+    async def _adopt(self) -> None:
         """Take over what processes that have ended left behind, oldest first.
 
         What cannot be taken over stays where it is, and is a line in the program's log.
         """
-        async with self._disk:
-            await self._adopt()
-
-    async def _adopt(self) -> None:
         found = list[Segment]()
         try:
             await _in_thread(_adopt, self._place, found)
@@ -137,7 +129,7 @@ class Spool:
             return failures
 
     async def take(self) -> Chunk | None:
-        """Return what is to be delivered next; None if nothing waits. Raises OSError.
+        """Return what is to be delivered next; None if nothing waits.
 
         When nothing of its own waits any more, it takes over what others have left behind.
         """

@@ -1,0 +1,48 @@
+"""What of a shard stands in the archive: its *manifest*, the last record of which stands."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foldlog.kind import Kind
+from foldlog_projections.folds import last
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """One file of records, sorted by subject and sequence.
+
+    It has what there was of the sequences from `first` to `last` and was not erased since.
+    `digest` is the SHA-256 of the file, `previous` that of the segment before it when it was
+    written. `raw_bytes` are the records' own, `latest` is the log's time of the newest, RFC 3339.
+    """
+
+    name: str
+    first: int
+    last: int
+    records: int
+    raw_bytes: int
+    size_bytes: int
+    latest: str
+    digest: str
+    previous: str = ""
+
+
+class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`archive.changed`: the segments of a shard in order, and up to which sequence they reach.
+
+    What the log itself still has of those sequences counts for nothing. `holder` archives until
+    `held_until`, in Unix seconds, unless it lets go or dies. `folder` is where the shard's files
+    stand, and no other log's: several may have one place.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    until: int = 0
+    holder: str = ""
+    held_until: float = 0.0
+    folder: str = ""
+
+
+CHANGED = "archive.changed"
+
+kind = Kind("archive", keys=("number",), records={CHANGED: ArchiveChanged}, fold=last)
+"""One view a shard, under the first number that stands on it."""

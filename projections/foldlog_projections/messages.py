@@ -1,0 +1,150 @@
+"""A session's conversations: their messages in order, without those that were removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import dropwhile, islice
+from typing import Any, Final
+
+import msgspec
+
+from foldlog import codec
+from foldlog.envelope import Recorded, upsert_id
+from foldlog.kind import Content, Fold, Kind
+from foldlog.subjects import checked_id
+
+MAIN: Final = "main"
+"""The conversation of a session that needs no more than one."""
+
+ADDED: Final = "message.added"
+REMOVED: Final = "message.removed"
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`message.added`: one message of a conversation.
+
+    `id` is its idempotency key in its `conversation`; a session may have several, such as one of
+    each agent. `format` names whose shape `body` has: that of a framework, or your own. `role` is
+    who speaks: "user", "assistant", "tool", "system" or another word; `author` is their name.
+    """
+
+    id: str
+    format: str
+    body: Content[Any]
+    role: str | None = None
+    author: str | None = None
+    conversation: str = MAIN
+
+
+class MessagesRemoved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`message.removed`: messages are gone from a conversation; without `ids`, all of them."""
+
+    ids: tuple[str, ...] | None = None
+    conversation: str = MAIN
+
+
+class _Place(msgspec.Struct):
+    """As Message, without what it says."""
+
+    id: str
+    conversation: str = MAIN
+
+
+class Conversation(msgspec.Struct):
+    """One conversation.
+
+    `version` counts what was added and removed. `updated_at` is the log's time of the last of
+    it, in Unix seconds; 0 before the first.
+    """
+
+    encoded: dict[str, bytes] = msgspec.field(default_factory=dict)
+    version: int = 0
+    updated_at: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.encoded
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield the messages, oldest first."""
+        return map(_decode, self.encoded.values())
+
+    def latest(self, limit: int) -> list[Message]:
+        """Return the last `limit` messages, oldest first."""
+        newest = islice(reversed(self.encoded.values()), max(limit, 0))
+        return [_decode(each) for each in newest][::-1]
+
+    def after(self, id: str) -> list[Message]:
+        """Return the messages behind one of them, oldest first; all, if it is not there."""
+        if id not in self.encoded:
+            return list(self)
+        behind = dropwhile(lambda each: each != id, self.encoded)
+        return [_decode(self.encoded[each]) for each in islice(behind, 1, None)]
+
+
+class Conversations(msgspec.Struct):
+    """The conversations of a session, by name; one of which nothing was said is empty."""
+
+    by_name: dict[str, Conversation] = msgspec.field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Conversation:
+        found = self.by_name.get(name)
+        return Conversation() if found is None else found
+
+    def __bool__(self) -> bool:
+        return any(self.by_name.values())
+
+    def names(self) -> list[str]:
+        """Return the names of those that have messages, in the order in which they began."""
+        return [name for name, each in self.by_name.items() if each]
+
+
+_decode: Final = codec.decoder(Message).decode
+_decode_place: Final = msgspec.msgpack.Decoder(_Place).decode
+_decode_removed: Final = msgspec.msgpack.Decoder(MessagesRemoved).decode
+
+
+def _apply(state: Conversations, envelope: Recorded, /) -> Conversations:
+    if envelope.type == ADDED:
+        name, id = _place_of(envelope)
+        found = state.by_name.setdefault(name, Conversation())
+        found.encoded[id] = bytes(envelope.payload)
+    elif envelope.type == REMOVED:
+        removed = _decode_removed(envelope.payload)
+        found = state.by_name.setdefault(removed.conversation, Conversation())
+        for id in list(found.encoded) if removed.ids is None else removed.ids:
+            found.encoded.pop(id, None)
+    else:
+        raise msgspec.ValidationError(f"{envelope.type} is no record of messages")
+    found.version += 1
+    found.updated_at = envelope.recorded_at
+    return state
+
+
+def _place_of(envelope: Recorded) -> tuple[str, str]:
+    message = _decode_place(envelope.payload)
+    return message.conversation, message.id
+
+
+def _id(record: Message | MessagesRemoved, body: bytes) -> str:
+    if isinstance(record, MessagesRemoved):
+        return upsert_id(body)
+    checked_id(record.conversation, "conversation")
+    id = checked_id(record.id, "id")
+    if record.conversation == MAIN and "\n" not in id:
+        return id
+    # Where both may have new lines, the length says which is the first one's end.
+    length = len(record.conversation) if "\n" in record.conversation + id else ""
+    return f"{length}{record.conversation}\n{id}"
+
+
+kind = Kind(
+    "messages",
+    keys=("session_id",),
+    owner="session",
+    records={ADDED: Message, REMOVED: MessagesRemoved},
+    fold=Fold(Conversations, _apply, state=Conversations, takes="envelope"),
+    id=_id,
+)

@@ -1,0 +1,67 @@
+"""Where else the events of tasks go: configurations of push notifications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import PushNotificationConfigStore
+from a2a.types import a2a_pb2 as pb
+
+from foldlog.integrations.a2a.log import OnLog, json_of, parse
+from foldlog_projections.a2atasks import AgentTask, Pushed
+
+
+class FoldlogPushNotificationConfigStore(OnLog, PushNotificationConfigStore):
+    """Where tasks' events are pushed (`a2a.server.tasks.PushNotificationConfigStore`).
+
+    The log holds them with their task: they go when it is deleted or erased.
+    """
+
+    async def set_info(
+        self,
+        task_id: str,
+        notification_config: pb.TaskPushNotificationConfig,
+        context: ServerCallContext,
+    ) -> pb.TaskPushNotificationConfig:
+        """Save a configuration, and return it with its ids; its own is the task's if it has none.
+
+        Errors as `FoldlogTaskStore.save`.
+        """
+        config = pb.TaskPushNotificationConfig()
+        config.CopyFrom(notification_config)
+        config.task_id, config.id = task_id, config.id or task_id
+        pushed = Pushed(self._owner_of(context), config.id, json_of(config))
+        await self._store.decide(self._key(task_id), lambda task: [pushed], copy=False)
+        return config
+
+    async def get_info(
+        self, task_id: str, context: ServerCallContext
+    ) -> list[pb.TaskPushNotificationConfig]:
+        """Return the owner's configurations of a task. Errors as `FoldlogTaskStore.get`."""
+        return await self._configs(task_id, self._owner_of(context))
+
+    async def get_info_for_dispatch(self, task_id: str) -> list[pb.TaskPushNotificationConfig]:
+        """Return every owner's configurations of a task. Errors as `FoldlogTaskStore.get`."""
+        return await self._configs(task_id, None)
+
+    async def delete_info(
+        self, task_id: str, context: ServerCallContext, config_id: str | None = None
+    ) -> None:
+        """Delete the owner's configuration of that id, or all; fine if there is none.
+
+        Errors as `Store.decide`.
+        """
+        owner = self._owner_of(context)
+
+        def decide(task: AgentTask) -> list[Pushed]:
+            found = task.configs.get(owner, {})
+            return [Pushed(owner, id) for id in found if config_id in (None, id)]
+
+        await self._store.decide(self._key(task_id), decide, copy=False)
+
+    async def _configs(self, task_id: str, owner: str | None) -> list[Any]:
+        found = await self._store.query(
+            self._key(task_id), lambda task: task.configs_of(owner), consistency="strong"
+        )
+        return [parse(each, pb.TaskPushNotificationConfig()) for each in found]

@@ -1,0 +1,28 @@
+"""Microsoft Agent Framework on foldlog: the history of agents, the checkpoints of workflows.
+
+    from foldlog.integrations.agent_framework import FoldlogHistoryProvider
+
+The contracts are `HistoryProvider` and `CheckpointStorage` of agent_framework:
+https://github.com/microsoft/agent-framework/tree/main/python/packages/core/agent_framework
+"""
+
+from foldlog.integrations.required import not_installed
+
+try:
+    import agent_framework as agent_framework
+except ModuleNotFoundError as error:
+    raise not_installed("agent_framework", error) from error
+
+from foldlog.integrations.agent_framework.checkpoints import (
+    CheckpointNotFound,
+    FoldlogCheckpointStorage,
+    TypeNotAllowed,
+)
+from foldlog.integrations.agent_framework.history import FoldlogHistoryProvider
+
+__all__ = [
+    "CheckpointNotFound",
+    "FoldlogCheckpointStorage",
+    "FoldlogHistoryProvider",
+    "TypeNotAllowed",
+]

@@ -1,0 +1,242 @@
+"""The checkpoints of a session's workflows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
+
+from foldlog.envelope import Recorded
+from foldlog.errors import FoldlogError, PayloadError, shown
+from foldlog.integrations.access import AnyStore, access_to
+from foldlog.integrations.objects import Objects
+from foldlog.opening import Store
+from foldlog.subjects import checked_id
+from foldlog_projections import workflowcheckpoints
+from foldlog_projections.workflowcheckpoints import DELETED, CheckpointDeleted, CheckpointSaved
+
+T = TypeVar("T")
+
+PACKAGE: Final = "agent_framework"
+
+REQUEST: Final = "request_info"
+"""The `reason` of a workflow's request that waits for an answer."""
+
+_PICKLED: Final = "$pickled"
+
+
+class CheckpointNotFound(FoldlogError, WorkflowCheckpointException):
+    """A session has no checkpoint of that id."""
+
+    def __init__(self, session_id: str, id: str) -> None:
+        super().__init__(f"No checkpoint found with ID {id} in session {shown(session_id)}")
+
+
+class TypeNotAllowed(FoldlogError, WorkflowCheckpointException):
+    """A checkpoint holds an object of a class that its reader was not told of, or a pickle."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a checkpoint holds {what}: name it in types= or pickle_types=")
+
+
+class FoldlogCheckpointStorage:
+    """The checkpoints of a session's workflows: `WorkflowBuilder(checkpoint_storage=storage)`.
+
+    It takes the place of `FileCheckpointStorage`. Values are stored as data, without pickle: what
+    the log holds by itself, and objects of agent_framework's classes and of those in `types`. A
+    request that waits for an answer is in `store.waiting()` until a later checkpoint is without it.
+
+    Args:
+        session_id: the session that the checkpoints belong to, and are erased with.
+        store: an open store, or one of `foldlog.blocking.connect()`.
+        types: classes of yours that messages and states have: dataclasses, models, enums.
+        pickle_types: has everything pickled that is not JSON, as `FileCheckpointStorage` does, and
+            says what may be unpickled beside the framework's classes, as "module:qualname".
+
+    Raises:
+        InvalidId: `session_id` is empty, or no string.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: AnyStore,
+        *,
+        types: Iterable[type] = (),
+        pickle_types: Iterable[str] | None = None,
+    ) -> None:
+        self.session_id = checked_id(session_id, "session_id")
+        self._key = workflowcheckpoints.kind(session_id)
+        self._objects = Objects(types, PACKAGE, TypeNotAllowed)
+        self._pickle_types = None if pickle_types is None else frozenset(pickle_types)
+        self._do = access_to(store).acall
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        """Store a checkpoint and return its id. It takes the place of one of the same id.
+
+        Raises:
+            PayloadError: it is no checkpoint, or holds what cannot be stored; `path` says where.
+            RedactionFailed: see `connect(redact=)`. In both cases nothing was stored.
+            Others as `Store.append`; saving again is safe.
+        """
+        if not isinstance(checkpoint, WorkflowCheckpoint):
+            raise PayloadError("checkpoint", f"{shown(checkpoint)} is no WorkflowCheckpoint")
+        body = checkpoint.to_dict()
+        pending = checkpoint.pending_request_info_events
+        asked = {id: self._encode(getattr(each, "data", None), id) for id, each in pending.items()}
+        _time(checkpoint.timestamp)
+        saved = CheckpointSaved(
+            id=checked_id(body.pop("checkpoint_id"), "checkpoint_id"),
+            workflow=checked_id(body.pop("workflow_name"), "workflow_name"),
+            timestamp=body.pop("timestamp"),
+            previous=body.pop("previous_checkpoint_id"),
+            waits=tuple(pending),
+            body=self._encode(body, "checkpoint"),
+        )
+        await self._do(lambda store: self._save(store, saved, asked))
+        return saved.id
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        """Return the checkpoint of an id, a new object.
+
+        Raises:
+            CheckpointNotFound: there is none. TypeNotAllowed: see `types`. Both are kinds of
+                agent_framework.WorkflowCheckpointException.
+            LogUnavailable, LogCorrupt: see `foldlog.errors`.
+        """
+        found = await self._query(_found(checkpoint_id))
+        if found is None:
+            raise CheckpointNotFound(self.session_id, checkpoint_id)
+        return self._checkpoint(found)
+
+    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+        """Return a workflow's checkpoints, in the order of their first saves. Errors as `load`."""
+        return [self._checkpoint(each) for _, each in await self._of(workflow_name)]
+
+    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+        """Return the ids of a workflow's checkpoints, in the order of their first saves."""
+        return [head.id for head, _ in await self._of(workflow_name)]
+
+    async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
+        """Return the checkpoint that a workflow has come to; None if it has none.
+
+        It is one from which no other came, so that clocks which differ do no harm. Of several, of
+        runs that went on from one checkpoint, it has the latest timestamp. Errors as `load`.
+        """
+        found = await self._of(workflow_name)
+        passed = {head.previous for head, _ in found}
+        ends = [each for each in reversed(found) if each[0].id not in passed]
+        if not ends:
+            return None
+        return self._checkpoint(max(ends, key=lambda each: _time(each[0].timestamp))[1])
+
+    async def delete(self, checkpoint_id: str) -> bool:
+        """Remove a checkpoint; False if there is none of that id.
+
+        Earlier moments still show it; `store.erase_session` erases it. Errors as `Store.decide`.
+        """
+        find = _found(checked_id(checkpoint_id, "checkpoint_id"))
+
+        def once(state: Mapping[Any, Recorded]) -> list[CheckpointDeleted]:
+            return [CheckpointDeleted(checkpoint_id)] if find(state) else []
+
+        return bool(await self._do(lambda store: store.decide(self._key, once, copy=False)))
+
+    async def _save(self, store: Store, saved: CheckpointSaved, asked: dict[str, Any]) -> None:
+        """Append it; then list the requests that wait there, and take off those that do not."""
+        await store.append(self._key, saved)
+        before = await store.query(self._key, _found(saved.previous))
+        over = () if before is None else set(_head(before).waits).difference(asked)
+        for request in over:
+            await store.load_planner_state(self._token(request))
+        for request, data in asked.items():
+            waits = {
+                "reason": REQUEST,
+                "payload": {"workflow": saved.workflow, "request_id": request, "data": data},
+                "tool_context": {"session_id": self.session_id},
+            }
+            token = self._token(request)
+            await store.save_planner_state(token, waits, session_id=self.session_id)
+
+    def _token(self, request_id: str) -> str:
+        return f"{PACKAGE}:{self.session_id}:{request_id}"
+
+    async def _of(self, workflow_name: str) -> list[tuple[_Head, Recorded]]:
+        def choose(state: Mapping[Any, Recorded]) -> list[tuple[_Head, Recorded]]:
+            found = [(_head(each), each) for each in state.values() if each.type != DELETED]
+            return [each for each in found if each[0].workflow == workflow_name]
+
+        return await self._query(choose)
+
+    async def _query(self, question: Callable[[Mapping[Any, Recorded]], T]) -> T:
+        """As of all that was acked to anybody before."""
+        return await self._do(lambda store: store.query(self._key, question, consistency="strong"))
+
+    def _checkpoint(self, stored: Recorded) -> WorkflowCheckpoint:
+        saved: CheckpointSaved = workflowcheckpoints.kind.decode(stored)
+        return WorkflowCheckpoint.from_dict(
+            {
+                **self._decode(saved.body),
+                "checkpoint_id": saved.id,
+                "workflow_name": saved.workflow,
+                "timestamp": saved.timestamp,
+                "previous_checkpoint_id": saved.previous,
+            }
+        )
+
+    def _encode(self, value: Any, path: str) -> Any:
+        if self._pickle_types is None:
+            try:
+                return self._objects.encode(value, path)
+            except RecursionError as error:
+                raise PayloadError(path, "something in it holds itself") from error
+        from agent_framework._workflows._checkpoint_encoding import encode_checkpoint_value
+
+        return {_PICKLED: encode_checkpoint_value(value)}
+
+    def _decode(self, body: Any) -> Any:
+        if _PICKLED not in body:
+            return self._objects.decode(body)
+        if self._pickle_types is None:
+            raise TypeNotAllowed("pickles")
+        from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value
+
+        return decode_checkpoint_value(body[_PICKLED], allowed_types=self._pickle_types)
+
+
+class _Head(msgspec.Struct):
+    """A checkpoint without what it holds."""
+
+    id: str
+    workflow: str
+    timestamp: str
+    previous: str | None = None
+    waits: tuple[str, ...] = ()
+
+
+_decode_head: Final = msgspec.msgpack.Decoder(_Head).decode
+
+
+def _head(stored: Recorded) -> _Head:
+    return _decode_head(stored.payload)
+
+
+def _found(id: str | None) -> Callable[[Mapping[Any, Recorded]], Recorded | None]:
+    """What finds a checkpoint, if it is there."""
+
+    def find(state: Mapping[Any, Recorded]) -> Recorded | None:
+        stored = state.get(id)
+        return None if stored is None or stored.type == DELETED else stored
+
+    return find
+
+
+def _time(timestamp: Any) -> dt.datetime:
+    try:
+        time = dt.datetime.fromisoformat(timestamp)
+    except (TypeError, ValueError) as error:
+        raise PayloadError("timestamp", f"{shown(timestamp)} is no time of ISO 8601") from error
+    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)

@@ -1,0 +1,300 @@
+"""ADK's sessions: events are messages of a foldlog session, with the state that they change.
+
+The contract is `google.adk.sessions.BaseSessionService` of ADK 2; what it leaves open is as in
+ADK's `DatabaseSessionService`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.platform import time as adk_time
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+
+from foldlog.integrations.access import AnyStore, access_to
+from foldlog.kind import Key
+from foldlog.opening import Store
+from foldlog.subjects import checked_id
+from foldlog.views import Consistency
+from foldlog_projections.adkstates import (
+    APP,
+    SessionListed,
+    SessionUnlisted,
+    StateChanged,
+    kind as states,
+    of_user,
+    user_of,
+)
+from foldlog_projections.langgraphitems import path_of
+from foldlog_projections.messages import MAIN, Conversation, Conversations, Message, kind as said
+
+FORMAT: Final = "google_adk"
+"""The format of messages that are events; the body is the event's JSON."""
+
+BEGAN: Final = "google_adk.session"
+"""The format of a session's first message: its state when it was created."""
+
+
+def session_id_of(app_name: str, user_id: str, session_id: str) -> str:
+    """Return the id of the foldlog session: `app/user/session`, with `%` and `/` escaped.
+
+    Raises:
+        InvalidId: one of them is empty, no string, or no valid Unicode.
+    """
+    names = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+    return path_of([checked_id(each, name) for name, each in names.items()])
+
+
+class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ignore]
+    """ADK's session service on a foldlog store, in place of `DatabaseSessionService`.
+
+    Lives as long as its store, which it does not close. An event and all that it changes are one
+    append; appending it again has no effect. Reads of a session see all that was acked to anyone.
+
+    Args:
+        store: an open store, blocking or not; or one of the past (`store.at(...)`), for reading.
+
+    Every method may raise, beside ADK's own errors,
+        InvalidId, PayloadError: an id is empty, or a part of what is to be saved cannot be held.
+        LogUnavailable, LogCorrupt, AppendFailed, AppendUnknown: trying again is safe.
+        ConfigurationError: an `app:` or `user:` key was written where the namespace has several
+            shards: it would not be one append with the event. Nothing was saved.
+    """
+
+    def __init__(self, store: AnyStore) -> None:
+        self._access = access_to(store)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session and return it; without an id it gets one. An id is stripped of spaces.
+
+        Raises:
+            AlreadyExistsError: the user has a session of that id.
+        """
+        id = (session_id.strip() if session_id else "") or Event.new_id()
+        now = adk_time.get_time()
+        session = Session(app_name=app_name, user_id=user_id, id=id, last_update_time=now)
+        # As an event would change it: ADK says what becomes of values that are no JSON.
+        delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
+        body = {"state": _own(delta), "last_update_time": now}
+        began, key = Message(Event.new_id(), BEGAN, body), _key(session)
+
+        def begin(found: Conversations) -> Mapping[Any, Any]:
+            if found[MAIN]:
+                raise AlreadyExistsError(f"Session with id {id} already exists.")
+            session._storage_update_marker = f"{began.id}:{found[MAIN].version + 1}"
+            return {key: [began], **_shared(session, delta)}
+
+        async def create(store: Store) -> Session:
+            # First, so that every session is listed. One that came to nothing is left out of lists.
+            await store.append(states(app_name, of_user(user_id)), SessionListed(id))
+            await store.decide([key], begin, copy=False)
+            return await _merge(store, session, body["state"], "session")
+
+        return await self._access.acall(create)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with the events that `config` asks for, oldest first, or None."""
+        session = Session(app_name=app_name, user_id=user_id, id=session_id.strip())
+        wanted = config or GetSessionConfig()
+        return await self._access.acall(lambda store: _load(store, session, wanted, "strong"))
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Return the sessions of a user, or of all, by last use, without events: it reads all."""
+
+        async def load(store: Store) -> list[Session]:
+            keys = await store.keys(states, (app_name,)) if user_id is None else []
+            found: list[Session | None] = []
+            for user in filter(None, [user_id, *(user_of(key.keys[1]) for key in keys)]):
+                listing = states(app_name, of_user(user))
+                for id in (await store.view(listing, consistency="strong")).sessions:
+                    session = Session(app_name=app_name, user_id=user, id=id)
+                    config = GetSessionConfig(num_recent_events=0)
+                    found.append(await _load(store, session, config, "session"))
+            return [each for each in found if each is not None]
+
+        sessions = await self._access.acall(load)
+        sessions.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=sessions)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session with its state. Fine if there is none.
+
+        As with ADK's own services, artifacts and memories stay. `Store.erase_session` with
+        `session_id_of(...)` removes all, and leaves no bytes in files.
+
+        Raises:
+            SessionHasForks: sessions that were forked from it share it. Nothing was deleted.
+        """
+        id = session_id.strip()
+        key = said(session_id_of(app_name, user_id, id))
+        listing = states(app_name, of_user(user_id))
+
+        async def delete(store: Store) -> None:
+            await store.delete(key, overwrite=False)
+            if await store.query(listing, lambda found: id in found.sessions):
+                await store.append(listing, SessionUnlisted(id))
+            if await store.query(key, bool, consistency="strong"):  # created anew meanwhile
+                await store.append(listing, SessionListed(id))
+
+        await self._access.acall(delete)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return what is stored under `user:` for a user, by keys without the prefix."""
+        key = states(app_name, of_user(user_id))
+        shared = await self._access.acall(lambda store: store.view(key, consistency="strong"))
+        return dict(shared.state)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event, and give it to `session`. A partial one is returned as it is.
+
+        Raises:
+            StaleSessionError: others have appended since the session was loaded: get it again.
+            SessionNotFoundError: there is none, or it was deleted.
+            AlreadyExistsError: the session has another event of that id.
+        """
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        body = event.model_dump(mode="json", exclude_none=True)
+        role = event.content and event.content.role
+        message = Message(event.id, FORMAT, body, role=role, author=event.author or None)
+        key = _key(session)
+        marker: str | None = None
+
+        def add(found: Conversations) -> Mapping[Any, Any]:
+            nonlocal marker
+            conversation = found[MAIN]
+            if not conversation:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            if event.id in conversation:
+                _check_same(message, conversation)
+                is_last = conversation.latest(1)[0].id == event.id
+                marker = _marker(conversation) if is_last else session._storage_update_marker
+                return {}
+            if not _is_current(session, conversation):
+                reason = "was modified in storage since it was loaded: get it again"
+                raise StaleSessionError(f"Session {session.id} {reason}.")
+            marker = _marker(conversation, more=1)
+            return {key: [message], **_shared(session, _delta(body))}
+
+        async def append(store: Store) -> None:
+            # In turn, so that those who share one session object see what the others made of it.
+            async with self._turns.setdefault(key.keys[0], asyncio.Lock()):
+                await store.decide([key], add, copy=False)
+                session._storage_update_marker = marker
+
+        await self._access.acall(append)
+        session.last_update_time = event.timestamp
+        has_it = any(each.id == event.id for each in session.events)
+        return event if has_it else await super().append_event(session, event)
+
+
+async def _load(
+    store: Store, session: Session, config: GetSessionConfig, consistency: Consistency
+) -> Session | None:
+    """Fill a session with what the log has of it; None if there is none."""
+    messages, session._storage_update_marker = await store.query(
+        _key(session),
+        lambda found: (list(found[MAIN]), _marker(found[MAIN])),
+        consistency=consistency,
+    )
+    if not messages:
+        return None
+    own: dict[str, Any] = {}
+    bodies: list[dict[str, Any]] = []
+    # Of other bodies `redact=` has left nothing.
+    for each in [each for each in messages if isinstance(each.body, dict)]:
+        if each.format == BEGAN:
+            own.update(each.body["state"])
+            session.last_update_time = each.body["last_update_time"]
+        elif each.format == FORMAT:
+            own.update(_own(_delta(each.body)))
+            session.last_update_time = each.body["timestamp"]
+            bodies.append(each.body)
+    if config.after_timestamp is not None:
+        bodies = [each for each in bodies if each["timestamp"] >= config.after_timestamp]
+    if config.num_recent_events is not None:
+        bodies = bodies[max(len(bodies) - config.num_recent_events, 0) :]
+    session.events = [Event.model_validate(each) for each in bodies]
+    return await _merge(store, session, own, consistency)
+
+
+async def _merge(
+    store: Store, session: Session, own: Mapping[str, Any], consistency: Consistency
+) -> Session:
+    """Give a session its own state, its app's and its user's."""
+    whose = {"app:": APP, "user:": of_user(session.user_id)}
+    keys = [states(session.app_name, each) for each in whose.values()]
+    session.state = {**own}
+    for prefix, its in zip(whose, await store.views(keys, consistency=consistency), strict=True):
+        session.state |= {prefix + key: value for key, value in its.state.items()}
+    return session
+
+
+def _key(session: Session) -> Key[Conversations]:
+    return said(session_id_of(session.app_name, session.user_id, session.id))
+
+
+def _delta(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (body.get("actions") or {}).get("state_delta") or {}
+
+
+def _own(delta: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in delta.items() if not k.startswith(("app:", "user:", "temp:"))}
+
+
+def _shared(session: Session, delta: Mapping[str, Any]) -> Mapping[Any, Any]:
+    """What a delta changes of the states that the session shares with others."""
+    found = {}
+    for prefix, whose in (("app:", APP), ("user:", of_user(session.user_id))):
+        if its := {k.removeprefix(prefix): v for k, v in delta.items() if k.startswith(prefix)}:
+            found[states(session.app_name, whose)] = [StateChanged(its)]
+    return found
+
+
+def _marker(found: Conversation, more: int = 0) -> str:
+    """Which session of its id it is, and how much was said in it."""
+    return f"{next(iter(found.encoded), '')}:{found.version + more}"
+
+
+def _is_current(session: Session, found: Conversation) -> bool:
+    """Whether a session is as it is stored. One without a marker has the last event, or none."""
+    if session._storage_update_marker is not None:
+        return bool(session._storage_update_marker == _marker(found))
+    [last] = found.latest(1)
+    return [last.id][last.format == BEGAN :] == [each.id for each in session.events[-1:]]
+
+
+def _check_same(message: Message, found: Conversation) -> None:
+    """Refuse an event whose id another one has: to drop it would be to lose it."""
+    [stored] = [each.body for each in found if each.id == message.id]
+    names = ("author", "timestamp", "invocation_id") if isinstance(stored, dict) else ()
+    if any(stored.get(name) != message.body.get(name) for name in names):
+        raise AlreadyExistsError(f"The session has another event with id {message.id}.")

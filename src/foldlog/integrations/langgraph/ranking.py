@@ -1,0 +1,153 @@
+"""How well items answer a query: by meaning where the store has an index, else by their words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from foldlog import codec
+from foldlog.integrations.langgraph.installed import (
+    Embeddings,
+    IndexConfig,
+    ensure_embeddings,
+    get_text_at_path,
+)
+from foldlog.integrations.langgraph.items import ItemLog, by_namespace
+from foldlog.integrations.langgraph.search import Labels, Scores, Words, vector_scores
+from foldlog.opening import Store
+from foldlog.scoped.text import text_of
+from foldlog.scoped.vectors import embed, name_of
+from foldlog_projections.langgraphitems import Embedded, Entry
+
+_EMBEDDED: Final = 128
+"""Items whose texts an embedder is given at a time."""
+
+_WHOLE: Final = ("$",)
+
+
+class Found(NamedTuple):
+    """An item that a search looks at."""
+
+    labels: Labels
+    key: str
+    entry: Entry
+
+    def value(self) -> Any:
+        """What it holds: a new object."""
+        return codec.decode(self.entry.value)
+
+
+class ByWords:
+    """Ranks by the words of a value, or of those parts of it that an item names."""
+
+    def __init__(self) -> None:
+        self._words = Words()
+
+    async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
+        """Return the items' scores, from 0 to 1; None without a word of the query."""
+
+        def text_at(number: int) -> str:
+            return "\n".join(_texts(items[number], items[number].entry.paths))
+
+        ids = [each.entry.put for each in items]
+        return await asyncio.to_thread(self._words.scores, ids, text_at, query)
+
+
+class ByMeaning:
+    """Ranks by the vectors that LangGraph's embeddings make of the parts of a value.
+
+    Items get their vectors when they are first searched: of what is stored, and once for all
+    processes, since the log holds them.
+    """
+
+    def __init__(self, config: IndexConfig, log: ItemLog) -> None:
+        self.embeddings: Embeddings = ensure_embeddings(config.get("embed"))
+        fields = config.get("fields") or config.get("text_fields") or _WHOLE
+        self._paths = (fields,) if isinstance(fields, str) else tuple(fields)
+        self._name = f"{_model(self.embeddings)} {config.get('dims')}"
+        self._log = log
+        self._turn = asyncio.Lock()
+
+    async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
+        """Return the items' cosines with the query; None for those that have no vectors.
+
+        Raises:
+            EmbedderFailed, ConfigurationError: see `foldlog.scoped`. Others as `Store.append`.
+        """
+        async with self._turn:
+            vectors = await self._vectors(store, items)
+
+        async def asked(texts: list[str]) -> list[list[float]]:
+            return [await self.embeddings.aembed_query(each) for each in texts]
+
+        [vector] = await embed(asked, [query], asyncio.to_thread)
+        return await asyncio.to_thread(vector_scores, vectors, vector, self._name)
+
+    async def _vectors(self, store: Store, items: Sequence[Found]) -> list[tuple[bytes, ...]]:
+        """Return the items' vectors; those that are lacking are made, and kept."""
+        vectors = [each.entry.vectors for each in items]
+        lacking = [
+            number
+            for number, each in enumerate(items)
+            if each.entry.paths != () and each.entry.model != self._made_by(each.entry)
+        ]
+        for start in range(0, len(lacking), _EMBEDDED):
+            some = lacking[start : start + _EMBEDDED]
+            made = await self._embedded([items[number] for number in some])
+            for number, record in zip(some, made, strict=True):
+                vectors[number] = record.vectors
+            if store.past is None:
+                records = zip((items[number].labels for number in some), made, strict=True)
+                await self._log.embed(store, by_namespace(records))
+        return vectors
+
+    async def _embedded(self, items: Sequence[Found]) -> list[Embedded]:
+        texts = [_texts(each, self._paths_of(each.entry)) for each in items]
+        flat = [text for several in texts for text in several]
+        made = iter(await embed(self.embeddings.aembed_documents, flat, asyncio.to_thread))
+        return [
+            Embedded(
+                each.key,
+                each.entry.put,
+                self._made_by(each.entry),
+                tuple(next(made) for _ in several),
+            )
+            for each, several in zip(items, texts, strict=True)
+        ]
+
+    def _paths_of(self, entry: Entry) -> tuple[str, ...]:
+        return self._paths if entry.paths is None else entry.paths
+
+    def _made_by(self, entry: Entry) -> str:
+        """What makes the vectors of an item: the embeddings, and of which parts."""
+        return "\n".join((self._name, *self._paths_of(entry)))
+
+
+def _texts(item: Found, paths: Iterable[str] | None) -> list[str]:
+    """The parts of a value at paths; without any, the whole value as one text."""
+    value = item.value()
+    if paths is None:
+        return [text_of(value)]
+    return [text for path in paths for text in _text_at(value, path) if text]
+
+
+def _text_at(value: Any, path: str) -> Iterator[str]:
+    if path == "$":
+        yield json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+        return
+    try:
+        yield from get_text_at_path(value, path)
+    except TypeError:  # a part is no JSON
+        yield text_of(value)
+
+
+def _model(embeddings: Embeddings) -> str:
+    """The name under which vectors are kept: they are never compared with another model's."""
+    for name in ("model", "model_name", "model_id"):
+        named = getattr(embeddings, name, None)
+        if isinstance(named, str) and named:
+            return named
+    function = getattr(embeddings, "func", None) or getattr(embeddings, "afunc", None)
+    return name_of(function or embeddings)

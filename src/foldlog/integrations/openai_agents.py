@@ -1,0 +1,273 @@
+"""OpenAI Agents on foldlog: the session of a run, and runs that wait for a person.
+
+    from foldlog.integrations.openai_agents import FoldlogSession
+
+The contract is `agents.memory.Session`, and what openai-agents' own sessions do beyond it:
+https://github.com/openai/openai-agents-python/tree/main/src/agents/memory
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from foldlog import kinds
+from foldlog.errors import AppendConflict, PayloadError, shown
+from foldlog.integrations.access import AnyStore, access_to
+from foldlog.integrations.required import not_installed
+from foldlog.models import WaitingKind
+from foldlog.opening import Store
+from foldlog.subjects import checked_id
+from foldlog_projections.messages import MAIN, Conversations, Message, MessagesRemoved
+from foldlog_projections.pauses import PauseSaved
+
+try:
+    from agents.memory import SessionABC, SessionSettings
+
+    from agents import RunState
+except ModuleNotFoundError as error:
+    raise not_installed("openai_agents", error) from error
+
+FORMAT: Final = "openai_agents"
+"""What the messages of a session say of their shape: items of OpenAI's Responses API."""
+
+APPROVAL: Final = "tool_approval"
+"""The `reason` of a run that waits for a person."""
+
+
+class FoldlogSession(SessionABC):
+    """A conversation of OpenAI Agents: `Runner.run(agent, input, session=session)`.
+
+    It takes the place of `SQLiteSession`. Any number of processes may use one session: an item
+    is there once, in the order in which it was acked. Making an object asks the log nothing, and
+    it need not be closed.
+
+    Args:
+        session_id: the session that the conversation belongs to, and is erased with.
+        store: an open store; or one of `foldlog.blocking.connect()`, for `Runner.run_sync`.
+        session_settings: its `limit` is what `get_items` takes by default. A dict will do.
+
+    Raises:
+        InvalidId: `session_id` is empty, or no string.
+        TypeError: openai-agents knows no such setting.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: AnyStore,
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        self.session_id = checked_id(session_id, "session_id")
+        self.session_settings = SessionSettings().resolve(session_settings)
+        self._do = access_to(store).acall
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the items, oldest first: all that were acked to anybody before.
+
+        Args:
+            limit: the latest so many at most. None: as `session_settings` says, or all.
+
+        Raises:
+            PayloadError: `limit` is no number, or the session has another framework's messages.
+            LogUnavailable, LogCorrupt: see `foldlog.errors`.
+        """
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        return [self._item(each) for each in await self._messages(limit)]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Add items in order: one append, all of them or none.
+
+        Raises:
+            PayloadError: an item is no mapping, or holds what cannot be stored.
+            RedactionFailed: see `connect(redact=)`. In both cases nothing was added.
+            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. After the last one,
+                or where the call was cancelled, read before adding again: items may be equal.
+        """
+        if messages := _drafted(items):
+            await self._do(lambda store: store.append_messages(self.session_id, messages))
+
+    async def pop_item(self) -> Any | None:
+        """Remove the latest item and return it; None if there is none.
+
+        Exactly one of many callers gets an item. Errors as `Store.decide`.
+        """
+        popped = await self._do(lambda store: store.pop_message(self.session_id))
+        return None if popped is None else self._item(popped)
+
+    async def clear_session(self) -> None:
+        """Remove all items. Earlier moments still show them; `store.erase_session` erases them.
+
+        Errors as `Store.decide`.
+        """
+        await self._do(lambda store: store.clear_messages(self.session_id))
+
+    # --- what OpenAIResponsesCompactionSession asks for, if a session has it --------------------
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """Replace all items in one append; False leaves it to the caller."""
+        return self._is_plain() and await self._replace(None, items)
+
+    async def _get_compaction_snapshot(self, limit: int) -> _Snapshot | None:
+        """Return the latest items, and how to replace the end of them if it is still the end."""
+        if not self._is_plain():
+            return None
+        seen = await self._messages(limit + 1)
+        complete = len(seen) <= limit
+        seen = seen if complete else seen[1:]
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            replaced = [each.id for each in seen[start:]]
+            return bool(replaced) and await self._replace(replaced, output)
+
+        return _Snapshot([self._item(each) for each in seen], complete, replace_suffix)
+
+    def _is_plain(self) -> bool:
+        """Whether items are stored as they are given: a subclass may do something with them."""
+        names = ("get_items", "add_items", "clear_session")
+        return all(getattr(type(self), each) is getattr(FoldlogSession, each) for each in names)
+
+    async def _replace(self, last: list[str] | None, items: list[Any]) -> bool:
+        """Put items in place of those ids if they are the last ones; None: in place of all."""
+        removed = MessagesRemoved(None if last is None else tuple(last))
+        added = _drafted(items)
+
+        def replace(found: Conversations) -> Sequence[Message | MessagesRemoved]:
+            end = None if last is None else [each.id for each in found[MAIN].latest(len(last))]
+            return [removed, *added] if end == last else []
+
+        key = kinds.messages(self.session_id)
+        try:
+            return bool(await self._do(lambda store: store.decide(key, replace, copy=False)))
+        except AppendConflict:
+            return False  # others write all the time
+
+    # --- runs that wait for a person ------------------------------------------------------------
+
+    async def pause(
+        self, state: RunState[Any, Any], *, user_id: str | None = None, **options: Any
+    ) -> str:
+        """Store a run that waits for approval, so that any process may go on with it.
+
+        It is in `store.waiting()` until somebody resumes it, its session is cleared, or it
+        expires: after an hour, unless `connect(pause_ttl=)` says otherwise.
+
+        Args:
+            state: `result.to_state()` of a run that has `interruptions`.
+            user_id: who is to decide; shown with what waits.
+            options: of `RunState.to_json`, as `context_serializer=`.
+
+        Returns:
+            The token that `resume` takes.
+
+        Raises:
+            PayloadError: it is no RunState. agents.UserError: it cannot be serialised.
+            Others as `Store.save_planner_state`.
+        """
+        if not isinstance(state, RunState):
+            raise PayloadError("state", f"{shown(state)} is no RunState: result.to_state() is one")
+        token = f"openai_agents:{uuid.uuid4().hex}"
+        asked = [
+            {"agent": each.agent.name, "tool": each.name, "arguments": each.arguments}
+            for each in state.get_interruptions()
+        ]
+        paused = {
+            "reason": APPROVAL,
+            "payload": {"token": token, "asked": asked},
+            "tool_context": {"session_id": self.session_id, "user_id": user_id},
+            "state": state.to_json(**options),
+        }
+        await self._do(
+            lambda store: store.save_planner_state(token, paused, session_id=self.session_id)
+        )
+        return token
+
+    async def resume(
+        self, agent: Any, token: str | None = None, **options: Any
+    ) -> RunState[Any, Any] | None:
+        """Take a run that waits: approve or reject, then `Runner.run(agent, state)`.
+
+        Exactly one caller, in any process, gets a run. What `agent` cannot go on with, waits on.
+
+        Args:
+            agent: the one that the run began with.
+            token: of `pause`. None: the run of this session that has waited longest.
+            options: of `RunState.from_json`, as `context_override=`.
+
+        Returns:
+            The run. None: none waits; it was resumed, has expired, or never paused.
+
+        Raises:
+            agents.UserError: the run does not fit the agent, or comes of a newer openai-agents.
+            Others as `Store.load_planner_state`.
+        """
+        for each in await self._do(self._waiting) if token is None else [token]:
+            paused = await self._do(_paused(each))
+            if paused is not None:
+                state = await RunState.from_json(agent, paused["state"], **options)
+                if await self._do(_consumed(each)) is not None:
+                    return state
+        return None
+
+    async def _waiting(self, store: Store) -> list[str]:
+        """The tokens of the runs of this session that wait, oldest first."""
+        return [
+            item.asked["payload"]["token"]
+            for item in await store.waiting(session_id=self.session_id)
+            if item.kind is WaitingKind.PAUSE and item.asked.get("reason") == APPROVAL
+        ]
+
+    # --- messages -------------------------------------------------------------------------------
+
+    async def _messages(self, limit: int | None) -> list[Message]:
+        return await self._do(
+            lambda store: store.list_messages(self.session_id, limit=limit, consistency="strong")
+        )
+
+    def _item(self, message: Message) -> Any:
+        if message.format == FORMAT:
+            return message.body
+        whose = f"{shown(self.session_id)} has messages of {shown(message.format)}"
+        raise PayloadError("session_id", f"{whose}: give this conversation an id of its own")
+
+
+class _Snapshot(NamedTuple):
+    """As `agents.memory.session._CompactionSnapshot`, which not every version has."""
+
+    items: list[Any]
+    complete: bool
+    replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
+
+
+def _drafted(items: list[Any]) -> list[Message]:
+    """Items as messages. Each has an id of its own: equal items may follow each other."""
+    if not isinstance(items, list | tuple):
+        raise PayloadError("items", f"{shown(items)} is no list of items")
+    return [_message(f"items[{index}]", item) for index, item in enumerate(items)]
+
+
+def _message(path: str, item: Any) -> Message:
+    if not isinstance(item, Mapping):
+        raise PayloadError(path, f"{shown(item)} is no mapping")
+    role = item.get("role")
+    if not isinstance(role, str):
+        role = "tool" if str(item.get("type")).endswith("_output") else "assistant"
+    return Message(uuid.uuid4().hex, FORMAT, dict(item), role=role)
+
+
+def _paused(token: str) -> Callable[[Store], Any]:
+    """What was paused under a token, without consuming it; None if nothing was."""
+
+    async def read(store: Store) -> Any:
+        key = kinds.pauses(token)
+        last = await store.items(key, newest_first=True, limit=1, consistency="strong")
+        return last[0].record.payload if last and isinstance(last[0].record, PauseSaved) else None
+
+    return read
+
+
+def _consumed(token: str) -> Callable[[Store], Any]:
+    return lambda store: store.load_planner_state(token)

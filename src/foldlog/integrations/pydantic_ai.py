@@ -1,0 +1,299 @@
+"""Conversations of Pydantic AI on foldlog: a conversation is a session of the store.
+
+    from foldlog.integrations.pydantic_ai import FoldlogConversationStore
+
+The contract is `pydantic_ai.conversation_store.ConversationStore`, 2.66 and later:
+https://github.com/pydantic/pydantic-ai/blob/main/pydantic_ai_slim/pydantic_ai/conversation_store.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import PayloadError, shown
+from foldlog.integrations.access import AnyStore, Opened, access_to
+from foldlog.integrations.required import not_installed
+from foldlog.opening import Store
+from foldlog.subjects import checked_id
+from foldlog_projections.conversations import Conversation, Deleted, Entry, Saved, kind
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+except ModuleNotFoundError as error:
+    raise not_installed("pydantic-ai", error) from error
+
+T = TypeVar("T")
+
+WAITS: Final = "deferred_tools"
+"""The `reason` of a conversation that waits for a person."""
+
+_CARRIED: Final = ("usage", "deferred_tool_requests")
+"""What users wrote may be in these fields of a record; in all others are ids and times."""
+
+_PLACES: Final = 4096
+"""Entries whose conversation is remembered: those that records lead to, the latest used."""
+
+_AT_ONCE: Final = 64
+
+_records: Final[Any] = TypeAdapter(ConversationRecord)
+
+
+class FoldlogConversationStore(ConversationStore):
+    """Keeps conversations: `await FoldlogConversationStore(store).save(result)`.
+
+    A save is one append, all of it or nothing. Of two that go on from the same revision, in
+    whichever processes, the first one counts, and the other raises `ConversationConflict`. A
+    conversation holds all entries of its history, a fork its own copies under the same ids: it
+    loses nothing when the one that it was forked from is deleted or erased.
+
+    While a conversation waits for tool calls to be approved or made, it is in `store.waiting()`.
+
+    Every method raises LogUnavailable and LogCorrupt as `Store.view`; those that write also
+    PayloadError for what cannot be stored, RedactionFailed, AppendFailed and AppendUnknown as
+    `Store.append`. Reads see what any process has saved before the call, and raise PayloadError for
+    what this Pydantic AI cannot read.
+
+    Args:
+        store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`. It
+            stays open when this object goes.
+    """
+
+    def __init__(self, store: AnyStore) -> None:
+        self._do = access_to(store).acall
+        self._places: dict[str, str] = {}
+
+    @classmethod
+    def from_conn_string(
+        cls, url_or_path: str | os.PathLike[str], **options: Any
+    ) -> Opened[FoldlogConversationStore]:
+        """Open a store, and close it at the end of `async with`. Errors as `foldlog.connect`.
+
+        Args:
+            url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
+            options: as `foldlog.connect`; with ":memory:", as `foldlog.memory_store`.
+        """
+        return Opened(os.fspath(url_or_path), cls, options)
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, or None. InvalidId: the id is empty."""
+        return await self._do(lambda store: self._record(store, conversation_id))
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> list[ConversationRecord]:
+        """Return the records, or those of a scope, saved last first, and at most `limit`.
+
+        It reads every conversation that is not in memory.
+        """
+
+        async def read(store: Store) -> list[ConversationRecord | None]:
+            ids, found = [key.keys[0] for key in await store.keys(kind)], []
+            for start in range(0, len(ids), _AT_ONCE):
+                some = ids[start : start + _AT_ONCE]
+                found += await asyncio.gather(*(self._record(store, id) for id in some))
+            return found
+
+        records = [each for each in await self._do(read) if each is not None]
+        if scope is not None:
+            records = [each for each in records if each.scope == scope]
+        return sorted(records, key=lambda each: each.updated_at, reverse=True)[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and its new entries, in place of the record with `expected_revision`.
+
+        Raises:
+            ConversationConflict: as the contract says, and where an entry before the new ones is
+                gone. Nothing of it takes effect.
+        """
+        if not isinstance(record, ConversationRecord):
+            raise PayloadError("record", f"{shown(record)} is no ConversationRecord")
+        id, entries = checked_id(record.conversation_id, "conversation_id"), list(new_entries)
+        is_new = record.head_id in {each.id for each in entries}
+        root = entries[0].parent_id if is_new else record.head_id
+        fields = _dump(_records, record)
+        carried = {name: fields.pop(name) for name in _CARRIED}
+        messages = _dump(ModelMessagesTypeAdapter, [each.message for each in entries])
+
+        async def write(store: Store) -> None:
+            # What the caller has read before is in memory, and the log decides in any case.
+            before, has = await store.query(kind(id), lambda f: (f.carried, root in f.entries))
+            try:
+                shared = [] if root is None or has else await self._history(store, root)
+            except LookupError:
+                raise ConversationConflict(id) from None
+            links = [(each, entry.parent) for each, entry in shared]
+            links += [(each.id, each.parent_id) for each in entries]
+            bodies = [*(codec.decode(entry.message) for _, entry in shared), *messages]
+            about = (record.revision, record.head_id, fields, carried, expected_revision)
+            await _append(store, id, Saved(*about, tuple(links), bodies))
+            self._remember(record)
+            await _list_what_waits(store, record, expected_revision, before)
+
+        await self._do(write)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Delete a conversation with its entries; forks keep theirs.
+
+        No read of the present shows it. Earlier moments do, until `store.erase_session(
+        conversation_id)` has no file hold it any more, nor what was there before it.
+
+        Raises:
+            ConversationConflict: it has another revision, or is not there.
+        """
+
+        async def delete(store: Store) -> None:
+            before = await _read(store, conversation_id, lambda found: found.carried)
+            await _append(store, conversation_id, Deleted(uuid4().hex, expected_revision))
+            if _waits(before):
+                await store.load_planner_state(_token(conversation_id, expected_revision))
+
+        await self._do(delete)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return an entry. An id alone does not say where it is: this looks at all conversations.
+
+        `load_entries` is quicker. KeyError: there is no such entry.
+        """
+        [entry] = await self.read_history(entry_id, limit=1)
+        return entry
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """Return the entries up to one, in order, or the last `limit`. KeyError: it is gone."""
+        if head_id is None:
+            return []
+        found = await self._do(lambda store: self._history(store, head_id, limit))
+        messages = _load(
+            ModelMessagesTypeAdapter, [codec.decode(entry.message) for _, entry in found]
+        )
+        return [
+            ConversationEntry(id=id, parent_id=entry.parent, message=message)
+            for (id, entry), message in zip(found, messages, strict=True)
+        ]
+
+    async def _record(self, store: Store, id: str) -> ConversationRecord | None:
+        found = await _read(store, id, lambda found: (found.record, found.carried))
+        if not found[0]:
+            return None
+        first, carried = map(codec.decode, found)
+        # A fork of the store's session reads what was saved under its origin's id.
+        record: ConversationRecord = _load(_records, first | carried | {"conversation_id": id})
+        self._remember(record)
+        return record
+
+    def _remember(self, record: ConversationRecord) -> None:
+        """Remember where the entries are that a record leads to."""
+        for each in (record.head_id, *record.branches):
+            if each is not None:
+                self._places.pop(each, None)
+                self._places[each] = record.conversation_id
+        while len(self._places) > _PLACES:
+            del self._places[next(iter(self._places))]
+
+    async def _history(
+        self, store: Store, head: str, limit: int | None = None
+    ) -> list[tuple[str, Entry]]:
+        """The entries up to one, wherever it is. KeyError: it is nowhere."""
+
+        def read(found: Conversation) -> list[tuple[str, Entry]]:
+            return [*found.upto(head, limit)][::-1]
+
+        with suppress(KeyError):  # it is not remembered, or no longer there
+            return await _read(store, self._places[head], read)
+        for key in await store.keys(kind):
+            if await _read(store, key.keys[0], lambda found: head in found.entries):
+                return await _read(store, key.keys[0], read)
+        raise KeyError(head)
+
+
+async def follow(store: Store, conversation_id: str) -> AsyncGenerator[ConversationEntry]:
+    """Yield a conversation's entries as any process saves them, those that are there first.
+
+    Refused saves are left out. Errors and end as `Store.watch`; close it with `aclosing`.
+    """
+    revision: str | None = None
+    async with aclosing(store.watch(kind(conversation_id))) as items:
+        async for item in items:
+            record = item.record
+            if record.expected != revision:
+                continue
+            revision = record.revision if isinstance(record, Saved) else None
+            messages = _load(ModelMessagesTypeAdapter, getattr(record, "messages", []))
+            for (id, parent), message in zip(getattr(record, "entries", ()), messages, strict=True):
+                yield ConversationEntry(id=id, parent_id=parent, message=message)
+
+
+def _dump(adapter: Any, value: Any) -> Any:
+    """A value as JSON has it. PayloadError: it has no such form."""
+    try:
+        return adapter.dump_python(value, mode="json")
+    except ValueError as error:
+        raise PayloadError("conversation", str(error)) from error
+
+
+def _load(adapter: Any, data: Any) -> Any:
+    try:
+        return adapter.validate_json(msgspec.json.encode(data))
+    except ValueError as error:
+        raise PayloadError("conversation", f"Pydantic AI cannot read it: {error}") from error
+
+
+async def _read(store: Store, id: str, question: Callable[[Conversation], T]) -> T:
+    return await store.query(kind(id), question, consistency="strong")
+
+
+async def _append(store: Store, id: str, record: Saved | Deleted) -> None:
+    """Append what takes effect if it is the first that expects what it does, and see whether."""
+    await store.append(kind(id), record)
+    if await store.query(kind(id), lambda found: record.revision in found.void):
+        raise ConversationConflict(id)
+
+
+async def _list_what_waits(
+    store: Store, record: ConversationRecord, expected: str | None, before: bytes
+) -> None:
+    """List a conversation that waits, and no longer list what it waited for before."""
+    id, requests = record.conversation_id, record.deferred_tool_requests
+    if expected is not None and _waits(before):
+        await store.load_planner_state(_token(id, expected))
+    if requests is not None:
+        asked = [
+            {"tool": each.tool_name, "arguments": each.args, "id": each.tool_call_id}
+            for each in (*requests.approvals, *requests.calls)
+        ]
+        paused = {
+            "reason": WAITS,
+            "payload": {"conversation_id": id, "asked": asked},
+            "tool_context": {"session_id": id, "user_id": record.scope},
+        }
+        await store.save_planner_state(_token(id, record.revision), paused, session_id=id)
+
+
+def _waits(carried: bytes) -> bool:
+    return bool(carried) and codec.decode(carried).get("deferred_tool_requests") is not None
+
+
+def _token(id: str, revision: str) -> str:
+    return f"pydantic_ai:{id}:{revision}"

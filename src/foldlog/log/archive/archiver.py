@@ -1,0 +1,226 @@
+"""The archiver: moves the oldest ranges of each shard from the log to segments."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import random
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple
+
+import msgspec
+
+from foldlog.errors import FoldlogError
+from foldlog.log.archive.archived import ArchivedLog, Manifest, Superseded
+from foldlog.log.archive.segments import SegmentGone
+from foldlog.log.port import StreamInfo
+from foldlog_projections.archive import Segment
+
+_log: Final = logging.getLogger("foldlog")
+
+_EVERY: Final = 30.0
+"""Seconds between two passes, at most."""
+
+_HELD: Final = 60.0
+"""Seconds for which an archiver holds a shard; each change of the manifest renews them."""
+
+FAN: Final = 8
+"""So many neighbours of about one size become one segment."""
+
+
+class ArchiveLimits(NamedTuple):
+    """What of a shard may stay in the log: bytes, and an age in seconds; None for any age.
+
+    `segment_bytes`: how much goes into one segment. `largest`: segments of that size in bytes are
+    not merged any further, so that erasing from one stays cheap.
+    """
+
+    hot_bytes: int = 64 * 1024 * 1024
+    hot_seconds: float | None = None
+    segment_bytes: int = 32 * 1024 * 1024
+    largest: int = 256 * 1024 * 1024
+
+
+class Archived(NamedTuple):
+    """What a pass moved: records and their bytes, of all shards; and how many merges it made."""
+
+    records: int = 0
+    raw_bytes: int = 0
+    merges: int = 0
+
+
+class Archiver:
+    """Archives one log. Of several, in whichever process, one works on a shard at a time."""
+
+    def __init__(self, log: ArchivedLog, limits: ArchiveLimits) -> None:
+        self._log = log
+        self._limits = limits
+        self._id = secrets.token_urlsafe(6)
+
+    async def run(self, *, everything: bool = False) -> Archived:
+        """Archive what is over the limits, or all that there is; return what was moved.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log or the place did not answer, or cannot be read.
+            LogRewound: see `foldlog.errors`. Running again is safe.
+        """
+        moved = Archived()
+        for info in (await self._log.below.info()).streams:
+            moved = _sum(moved, await self._shard(info, everything=everything))
+        return moved
+
+    async def _shard(self, info: StreamInfo, *, everything: bool) -> Archived:
+        shard, moved, log = info.shard, Archived(), self._log
+        manifest = await log.manifest(shard, fresh=True)
+        if self._is_held(manifest):
+            return moved
+        if manifest.says.folder:  # of an archiver that died: it may hold what was erased since
+            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+        try:
+            upto = await self._upto(shard, manifest, everything)
+            if manifest.until < upto and not manifest.says.folder:
+                folder = log.segments.new_folder(shard)
+                says = msgspec.structs.replace(manifest.says, folder=folder)
+                manifest = await log.change(shard, manifest, says)
+            while manifest.until < upto:
+                before, manifest = manifest, await self._archive(shard, manifest, upto)
+                moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
+            while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
+                manifest = await self._merge(shard, manifest, run)
+                moved = _sum(moved, Archived(merges=1))
+            await self._purge(shard, manifest.until)
+            if manifest.says.holder == self._id:
+                await self._let_go(shard, manifest)
+        except (Superseded, SegmentGone):  # by another archiver, or an erasure: the next pass
+            manifest = await log.manifest(shard, fresh=True)
+            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+        return moved
+
+    async def _purge(self, shard: int, until: int) -> None:
+        """Remove from the log what the archive has, once nobody believes an older manifest."""
+        if (await self._log.below.info()).streams[shard].first_seq <= until:
+            await asyncio.sleep(2 * self._log.believed)
+            await self._log.below.purge(shard, before=until + 1)
+
+    def _is_held(self, manifest: Manifest) -> bool:
+        says = manifest.says
+        return says.holder not in ("", self._id) and says.held_until > time.time()
+
+    async def _upto(self, shard: int, manifest: Manifest, everything: bool) -> int:
+        """The sequence up to which the log is to go to the archive."""
+        info = (await self._log.below.info()).streams[shard]
+        if everything:
+            return info.last_seq
+        upto = manifest.until
+        first = max(info.first_seq, manifest.until + 1)
+        if info.bytes > self._limits.hot_bytes and info.last_seq > first:
+            share = 1 - self._limits.hot_bytes / 2 / info.bytes
+            upto = first + int((info.last_seq - first) * share)
+        if self._limits.hot_seconds is not None:
+            old = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._limits.hot_seconds)
+            upto = max(upto, await self._log.below.sequence_at(shard, old))
+        return min(upto, info.last_seq)
+
+    async def _archive(self, shard: int, manifest: Manifest, upto: int) -> Manifest:
+        """Archive one segment's worth of what goes up to a sequence."""
+        log, first = self._log, manifest.until + 1
+        last, size = upto, 0
+        async with log.segments.draft() as draft:
+            async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
+                async for page in pages:
+                    kept = [each for each in page if each.seq <= upto]
+                    if rows := [each for each in kept if not log.is_manifest(each)]:
+                        await asyncio.to_thread(draft.add, rows)
+                        size += sum(len(each.data) for each in rows)
+                    if len(kept) < len(page):
+                        break
+                    if size >= self._limits.segment_bytes:
+                        last = kept[-1].seq
+                        break
+            previous = manifest.segments[-1].digest if manifest.segments else ""
+            into = manifest.says.folder, manifest.seq
+            made = await log.segments.keep(*into, draft, first, last, previous)
+        segments = (*manifest.segments, *([made] if made else []))
+        return await self._change(shard, manifest, segments, last)
+
+    async def _merge(self, shard: int, manifest: Manifest, run: range) -> Manifest:
+        log, segments = self._log, manifest.segments
+        old = segments[run.start : run.stop]
+        previous = segments[run.start - 1].digest if run.start else ""
+        async with log.segments.draft() as draft:
+            await log.segments.copy(old, draft, [])
+            span = old[0].first, old[-1].last
+            into = manifest.says.folder, manifest.seq
+            made = await log.segments.keep(*into, draft, *span, previous)
+        merged = (*segments[: run.start], *([made] if made else []), *segments[run.stop :])
+        manifest = await self._change(shard, manifest, merged, manifest.until)
+        await log.segments.sweep(manifest.says.folder, manifest.seq, merged)
+        return manifest
+
+    async def _change(
+        self, shard: int, manifest: Manifest, segments: Sequence[Segment], until: int
+    ) -> Manifest:
+        says = msgspec.structs.replace(
+            manifest.says,
+            segments=tuple(segments),
+            until=until,
+            holder=self._id,
+            held_until=time.time() + _HELD,
+        )
+        return await self._log.change(shard, manifest, says)
+
+    async def _let_go(self, shard: int, manifest: Manifest) -> None:
+        says = msgspec.structs.replace(manifest.says, holder="", held_until=0.0)
+        await self._log.change(shard, manifest, says)
+
+
+class Archiving:
+    """Archives what is over the limits, again and again, until `close`."""
+
+    def __init__(self, archiver: Archiver) -> None:
+        self._archiver = archiver
+        self._task = asyncio.create_task(self._run(), name="foldlog archive")
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY * random.uniform(0.5, 1.0))
+            try:
+                await self._archiver.run()
+            except FoldlogError as error:  # the log keeps what it has; the next pass tries again
+                _log.warning("archiving failed, and is tried again: %s", error)
+
+    async def close(self) -> None:
+        """Stop, wherever it is: what is half done comes to nothing."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
+    """Return which neighbours are to become one segment; None if none are.
+
+    The newest run of FAN segments of one size class, whose sum is not above `largest`.
+    """
+    classes = [_size_class(each) for each in segments]
+    for stop in range(len(segments), FAN - 1, -1):
+        run = range(stop - FAN, stop)
+        if len({classes[number] for number in run}) == 1:
+            total = sum(segments[number].size_bytes for number in run)
+            if total <= largest:
+                return run
+    return None
+
+
+def _size_class(segment: Segment) -> int:
+    return max(segment.size_bytes, 1).bit_length() // 3  # FAN is 2 ** 3
+
+
+def _totals(segments: Sequence[Segment]) -> tuple[int, int]:
+    return sum(each.records for each in segments), sum(each.raw_bytes for each in segments)
+
+
+def _sum(one: Archived, other: Archived) -> Archived:
+    return Archived(*(a + b for a, b in zip(one, other, strict=True)))

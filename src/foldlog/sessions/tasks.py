@@ -1,0 +1,285 @@
+"""The tasks of a session, and their groups."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from foldlog.errors import PayloadError
+from foldlog.models import (
+    StateUpdate,
+    TaskContextSnapshot,
+    TaskState,
+    TaskStatus,
+    TaskType,
+    UpdateType,
+)
+from foldlog.sessions import context, groups, lifecycle
+from foldlog.sessions.decision import Decision
+from foldlog.sessions.models import ContextPatch, MergeStrategy, TaskGroup
+from foldlog.sessions.writing import SessionWriter, called, named, new_id
+from foldlog.store.updates import UPDATES
+from foldlog.views import Consistency
+from foldlog_projections import session, tasks, updates
+
+
+class SessionTasks(SessionWriter):
+    """The methods of a session for its tasks."""
+
+    @named
+    def get_task(self, task_id: str) -> TaskState:
+        """Return a task. Raises UnknownTask if there is none of that id."""
+        return self._seen.task(task_id)
+
+    @called()
+    async def list_tasks(
+        self, *, status: TaskStatus | None = None, consistency: Consistency = "strong"
+    ) -> list[TaskState]:
+        """Return the tasks, or those with that status, in the order in which they were spawned.
+
+        Errors as `refresh`.
+        """
+        found = (await self._read(consistency)).tasks
+        return [task for task in found if status is None or task.status is status]
+
+    @called(writes=True)
+    async def spawn_task(
+        self,
+        *,
+        task_id: str | None = None,
+        task_type: TaskType = TaskType.FOREGROUND,
+        priority: int = 0,
+        description: str | None = None,
+        query: str | None = None,
+        spawn_reason: str | None = None,
+        parent_task_id: str | None = None,
+        spawned_from_event_id: str | None = None,
+        trace_id: str | None = None,
+        propagate_on_cancel: Literal["cascade", "isolate"] = "cascade",
+        notify_on_complete: bool = True,
+        group_id: str | None = None,
+        mode: Literal["subagent", "job"] | None = None,
+    ) -> TaskState:
+        """Add a task, which waits for `start_task`, with a snapshot of the context as it is now.
+
+        Args:
+            task_id: None: a new one. With an id, repeating the call is safe: it returns the task
+                of that id as it is.
+            parent_task_id: None: the foreground task, where one runs.
+            propagate_on_cancel: "cascade": cancelled with its parent; "isolate": not.
+            group_id: the group that it joins.
+            mode: how telemetry names a background task: "job" runs without an agent of its own.
+                None: "subagent".
+
+        Raises:
+            IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
+            UnknownGroup, GroupSealed: it cannot join the group.
+            PayloadError: `propagate_on_cancel` or `mode` is none of these.
+        """
+        _check_one_of("propagate_on_cancel", propagate_on_cancel, "cascade", "isolate")
+        _check_one_of("mode", mode, "subagent", "job", None)
+        id = new_id("task_id", task_id)
+        task = TaskState(
+            task_id=id,
+            session_id=self.session_id,
+            status=TaskStatus.PENDING,
+            task_type=TaskType(task_type),
+            priority=priority,
+            context_snapshot=TaskContextSnapshot(
+                session_id=self.session_id,
+                task_id=id,
+                trace_id=trace_id,
+                spawned_from_task_id=parent_task_id or "",
+                spawned_from_event_id=spawned_from_event_id,
+                spawn_reason=spawn_reason,
+                query=query,
+                propagate_on_cancel=propagate_on_cancel,
+                notify_on_complete=notify_on_complete,
+            ),
+            trace_id=trace_id,
+            description=description,
+        )
+        redact = functools.partial(
+            self._store.redacted, "Session.spawn_task", tasks.kind(self.session_id)
+        )
+        await self._write(lambda made: lifecycle.spawn(made, task, mode, group_id, redact))
+        return self.get_task(id)
+
+    @called(writes=True)
+    async def start_task(self, task_id: str) -> TaskState:
+        """Start a task that waits. Of several workers that start it, exactly one succeeds.
+
+        Raises:
+            UnknownTask, IllegalTransition: there is no such task, or it does not wait.
+        """
+        await self._write(lambda made: lifecycle.start(made, task_id))
+        return self.get_task(task_id)
+
+    @called(writes=True)
+    async def start_next_task(self) -> TaskState | None:
+        """Start the most urgent task that waits, and return it; None if none waits.
+
+        That is the one of the highest priority; of those, the one spawned first.
+        """
+        started: str | None = None
+
+        def decide(made: Decision) -> bool:
+            nonlocal started
+            started = lifecycle.start_next(made)
+            return started is not None
+
+        await self._write(decide)
+        return None if started is None else self.get_task(started)
+
+    @called(writes=True)
+    async def complete_task(
+        self,
+        task_id: str,
+        result: Any = None,
+        *,
+        patch: ContextPatch | None = None,
+        strategy: MergeStrategy | None = None,
+    ) -> TaskState:
+        """Complete a running task.
+
+        Args:
+            patch: what it found out, merged in the same moment: `apply_context_patch` with the
+                task's id as the patch's.
+            strategy: None: that of the task's group, else `APPEND`.
+
+        Raises:
+            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+            MergeRefused: as `apply_context_patch`.
+        """
+        about = {"session_id": self.session_id, "task_id": task_id}
+        result = self._store.redaction.value(
+            "Session.complete_task", tasks.CHANGED, about, result=result
+        )
+        if patch is not None:
+            patch = self._redacted_patch("complete_task", task_id, patch)
+
+        def decide(made: Decision) -> None:
+            lifecycle.move(made, task_id, TaskStatus.COMPLETE, result=result)
+            if patch is not None:
+                group = made.state.folded.group_of(task_id)
+                chosen = strategy or (group.strategy if group else MergeStrategy.APPEND)
+                context.offer(made, task_id, patch, MergeStrategy(chosen))
+
+        await self._write(decide)
+        return self.get_task(task_id)
+
+    @called(writes=True)
+    async def fail_task(self, task_id: str, error: str) -> TaskState:
+        """Fail a task; `error` says why.
+
+        Raises:
+            UnknownTask, IllegalTransition: there is no such task, or it has ended.
+        """
+        error = self._redacted_field("fail_task", task_id, error=error)
+        await self._write(
+            lambda made: lifecycle.move(made, task_id, TaskStatus.FAILED, reason=error, error=error)
+        )
+        return self.get_task(task_id)
+
+    @called(writes=True)
+    async def report(
+        self,
+        task_id: str,
+        content: Any,
+        *,
+        update_type: UpdateType = UpdateType.PROGRESS,
+        update_id: str | None = None,
+        step_index: int | None = None,
+        total_steps: int | None = None,
+        progress: dict[str, Any] | None = None,
+    ) -> StateUpdate:
+        """Append an update of a task that runs or is paused, and return it as it was appended.
+
+        No report comes after the update of the task's end.
+
+        Args:
+            update_id: names the update, so that reporting it again has no effect. None: a new one.
+            progress: the task's `progress` from then on; None: as it was.
+
+        Raises:
+            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+        """
+        update = StateUpdate.model_construct(
+            session_id=self.session_id,
+            task_id=task_id,
+            update_id=update_id or uuid.uuid4().hex,
+            update_type=UpdateType(update_type),
+            content=content,
+            step_index=step_index,
+            total_steps=total_steps,
+            created_at=datetime.now(UTC),
+        )
+        key = updates.kind(self.session_id)
+        record = self._store.redacted("Session.report", key, UPDATES.record(update))
+        if progress is not None:
+            progress = self._redacted_field("report", task_id, progress=progress)
+        await self._write(
+            lambda made: lifecycle.report(made, record, progress),
+            once=(updates.kind, update.update_id),
+        )
+        return update.model_copy(update={"content": record.content})
+
+    @called(writes=True)
+    async def create_group(
+        self,
+        name: str,
+        *,
+        merge_strategy: MergeStrategy = MergeStrategy.APPEND,
+        group_id: str | None = None,
+    ) -> TaskGroup:
+        """Return a new group that tasks may join, by `spawn_task(group_id=...)`.
+
+        Args:
+            name: for people.
+            merge_strategy: how the patches of its tasks are merged.
+            group_id: None: a new one. If there is a group of that id, that is returned.
+        """
+        id = new_id("group_id", group_id)
+        strategy = MergeStrategy(merge_strategy)
+        given = self._redacted("create_group", session.OPENED, {"group_id": id}, {"name": name})
+        await self._write(lambda made: groups.create(made, id, given["name"], strategy))
+        return self._seen.group(id)
+
+    @called(writes=True)
+    async def seal_group(self, group_id: str) -> TaskGroup:
+        """Let no more tasks join a group: it ends with the last of them. Idempotent.
+
+        Raises:
+            UnknownGroup: there is none of that id.
+        """
+        await self._write(lambda made: groups.seal(made, group_id))
+        return self._seen.group(group_id)
+
+    @named
+    async def wait_for_group(self, group_id: str) -> TaskGroup:
+        """Wait until a group has ended, and return it. Bound it by `asyncio.timeout`.
+
+        Raises:
+            UnknownGroup: there is none of that id. LogCorrupt, StoreClosed: see `foldlog.errors`.
+        """
+        latest = await self._store.list_updates(self.session_id, limit=1, consistency="strong")
+        since = latest[-1].update_id if latest else None
+        group = (await self._read("strong")).group(group_id)
+        if group.ended_at is not None:
+            return group
+        async with aclosing(
+            self._store.watch_updates(self.session_id, since_id=since, task_id=group_id)
+        ) as coming:
+            async for _ in coming:  # usually the group's end; a task may have the same id
+                group = (await self._read("strong")).group(group_id)
+                if group.ended_at is not None:
+                    break
+        return group
+
+
+def _check_one_of(name: str, value: object, *known: str | None) -> None:
+    if value not in known:
+        raise PayloadError(name, f"it is one of {', '.join(map(repr, known))}, not {value!r:.80}")

@@ -1,0 +1,120 @@
+"""Messages: what was said in a session, for agents and frameworks that keep a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from foldlog.errors import AppendConflict
+from foldlog.store.operation import nothing, operation
+from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
+from foldlog.views import Consistency
+from foldlog_projections.messages import MAIN, Conversations, Message, MessagesRemoved, kind
+
+
+class Messages(Primitives):
+    """Conversations by session. They go with the session when it is cleared or erased."""
+
+    @operation(nothing, writes=True)
+    async def append_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        conversation: str = MAIN,
+        expected: int | None = None,
+    ) -> None:
+        """Add messages to a conversation, in order, all of them or none.
+
+        A message whose id the conversation has had has no effect, also when it was removed.
+
+        Args:
+            conversation: where they go, also those that were read from another.
+            expected: the conversation's `version` that the caller has seen. If it has another
+                one, nothing is added. None: whatever it is.
+
+        Raises:
+            AppendConflict: it has another version; `expected` and `actual` say which.
+            InvalidId: a session, a conversation or a message's id is empty.
+            PayloadError: a message cannot be held. Others as `append`; with `expected` as `decide`.
+        """
+        key = kind(session_id)
+        placed = [_placed(each, conversation) for each in messages]
+        if expected is None:
+            await self.append(key, *placed)
+            return
+
+        def add(found: Conversations) -> Sequence[msgspec.Struct]:
+            version = found[conversation].version
+            if version != expected:
+                raise AppendConflict(f"{key} {conversation!r:.80}", expected, version)
+            return placed
+
+        await self.decide(key, add, copy=False)
+
+    @operation(list)
+    async def list_messages(
+        self,
+        session_id: str,
+        *,
+        conversation: str = MAIN,
+        after: str | None = None,
+        limit: int | None = None,
+        consistency: Consistency = "session",
+    ) -> list[Message]:
+        """Return the messages of a conversation, oldest first; [] for an unknown one.
+
+        Args:
+            conversation: which of the session's.
+            after: only those behind the message of this id. None, or an id that is not there: all.
+            limit: the last so many of them at most; None: all.
+
+        Errors as `load_history`; PayloadError if `limit` is no integer, or `after` no string.
+        """
+        checked_cursor(after, "after")
+        if limit is not None:
+            checked_limit(limit)
+
+        def choose(conversations: Conversations) -> list[Message]:
+            found = conversations[conversation]
+            if after is None:
+                return list(found) if limit is None else found.latest(limit)
+            behind = found.after(after)
+            return behind if limit is None else behind[max(len(behind) - limit, 0) :]
+
+        return await self.query(kind(session_id), choose, consistency=consistency)
+
+    @operation(nothing, writes=True)
+    async def pop_message(self, session_id: str, *, conversation: str = MAIN) -> Message | None:
+        """Remove the last message of a conversation and return it; None if there is none.
+
+        Exactly one of many callers gets a message. Errors as `decide`.
+        """
+        popped: list[Message] = []
+
+        def pop(found: Conversations) -> Sequence[msgspec.Struct]:
+            popped[:] = found[conversation].latest(1)
+            return [MessagesRemoved((each.id,), conversation) for each in popped]
+
+        await self.decide(kind(session_id), pop, copy=False)
+        return popped[0] if popped else None
+
+    @operation(nothing, writes=True)
+    async def clear_messages(self, session_id: str, *, conversation: str = MAIN) -> None:
+        """Remove all messages of a conversation.
+
+        Earlier moments show them still: `erase_session`, or `delete` of the kind's view, removes
+        them from the log as well. Errors as `decide`.
+        """
+
+        def clear(found: Conversations) -> Sequence[msgspec.Struct]:
+            return [MessagesRemoved(None, conversation)] if found[conversation] else []
+
+        await self.decide(kind(session_id), clear, copy=False)
+
+
+def _placed(message: Message, conversation: str) -> Message:
+    if not isinstance(message, Message) or message.conversation == conversation:
+        return message  # what is no message is refused with the others
+    return msgspec.structs.replace(message, conversation=conversation)

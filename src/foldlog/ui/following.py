@@ -1,0 +1,205 @@
+"""Followers of a run share one reader: each record is read and encoded once, however many look.
+
+Records are sent as they arrive. Views of one run may arrive out of order, so what is sent has no
+position to resume at until a strong read has confirmed that nothing before it is missing; then one
+message has `id:`. A page that reconnects there may get records again, and its fold drops them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from foldlog.errors import FoldlogError
+from foldlog.kind import Key
+from foldlog.opening import Store
+from foldlog.position import LogPosition
+from foldlog.store.primitives import Item
+from foldlog.ui.plain import encode
+from foldlog.ui.run import PAGE, Run, place, placed, trace_named
+from foldlog_projections import belongings, traces
+
+GATHER_SECONDS: Final = 0.06
+"""A busy run is sent in batches of what came in this time; the first record goes at once."""
+
+CONFIRM_SECONDS: Final = 1.0
+"""How often a busy run says where a reconnect resumes."""
+
+BEHIND: Final = 256
+"""Batches that a slow follower may be behind before its stream ends; it reconnects and resumes."""
+
+Queue = asyncio.Queue[bytes | None]
+
+_log: Final = logging.getLogger("foldlog")
+
+
+def message(records: object, position: LogPosition | None = None) -> bytes:
+    """A server-sent event: records, and where to resume once these have arrived."""
+    id = b"" if position is None else f"id: {position}\n".encode()
+    return b"%sdata: %s\n\n" % (id, encode(records))
+
+
+class Hub:
+    """The runs that are followed, each by one reader, which ends with its last follower."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs: dict[Run, _Following] = {}
+
+    @asynccontextmanager
+    async def follow(self, run: Run) -> AsyncIterator[tuple[Queue, list[Key[Any]]]]:
+        """Receive what is saved to a run from now on; None when it cannot be followed any more.
+
+        With the views that it is read from now.
+        """
+        following = self._runs.get(run)
+        if following is None or following.task.done():
+            following = self._runs[run] = _Following(self._store, run)
+        queue: Queue = asyncio.Queue(BEHIND)
+        following.queues.add(queue)
+        try:
+            await following.started()
+            yield queue, following.views
+        finally:
+            following.queues.discard(queue)
+            if not following.queues:
+                if self._runs.get(run) is following:
+                    del self._runs[run]
+                await following.end()
+
+
+class _Following:
+    """One run that is followed. Owned by its followers: the last one ends it."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self.queues: set[Queue] = set()
+        self._store = store
+        self._run = run
+        self._views: dict[Key[Any], LogPosition | None] = {}
+        self._found: list[tuple[Key[Any], Item]] = []
+        self._traces: set[str] = set()
+        self._wake = asyncio.Event()
+        self._started = asyncio.Event()
+        self.task = asyncio.create_task(self._follow(), name=f"follow {run.kind} {run.id}")
+
+    @property
+    def views(self) -> list[Key[Any]]:
+        """The views that are watched."""
+        return list(self._views)
+
+    async def started(self) -> None:
+        """Return when whatever is saved from then on will be received."""
+        waiting = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Stop reading."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._look_for_views(group, is_first=True)
+                self._started.set()
+                await self._send_all(group)
+        except* FoldlogError as errors:
+            _log.info("following %s %s ended: %s", self._run.kind, self._run.id, errors.exceptions)
+        finally:
+            self._started.set()
+            for queue in self.queues:
+                offer(queue, None)
+
+    async def _look_for_views(self, group: asyncio.TaskGroup, *, is_first: bool = False) -> None:
+        """Watch the run's views: at first from now on, and those that come later from the first
+        record."""
+        for key in await self._run.views(self._store):
+            if key not in self._views:
+                self._views[key] = None
+                last = None
+                if is_first:
+                    newest = await self._store.items(key, limit=1, newest_first=True)
+                    last = newest[0] if newest else None
+                    self._views[key] = last.position if last else None
+                group.create_task(self._watch(key, last.id if last else None))
+
+    async def _watch(self, key: Key[Any], after: str | None) -> None:
+        async with aclosing(self._store.watch(key, after=after)) as items:
+            async for item in items:
+                self._found.append((key, item))
+                self._wake.set()
+
+    async def _send_all(self, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        confirmed = await self._store.position()
+        is_confirmed, next_confirmation = True, 0.0
+        while True:
+            wait = None if is_confirmed else max(next_confirmation - loop.time(), 0)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                confirmed = await self._confirm(confirmed)
+                is_confirmed = not self._found
+                next_confirmation = loop.time() + CONFIRM_SECONDS
+                continue
+            self._wake.clear()
+            is_confirmed = False
+            if self._send(confirmed):
+                await self._look_for_views(group)
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _send(self, base: LogPosition, *, resume_at: LogPosition | None = None) -> bool:
+        """Send what was found. Return whether it tells of views that are not watched yet."""
+        found, self._found = sorted(self._found, key=lambda each: place(each[1])), []
+        is_news = False
+        for key, item in found:
+            before = self._views.get(key)
+            if before is None or before < item.position:
+                self._views[key] = item.position
+            trace = trace_named(item)
+            is_news |= trace is not None and trace not in self._traces
+            is_news |= key.kind in (belongings.kind, traces.kind)
+            if trace is not None:
+                self._traces.add(trace)
+        records, _ = placed(found, base)
+        if records or resume_at is not None:
+            data = message(records, resume_at)
+            for queue in list(self.queues):
+                offer(queue, data)
+        return is_news
+
+    async def _confirm(self, base: LogPosition) -> LogPosition:
+        """Read what no push has brought, up to now, and tell followers that they have it all."""
+        head = await self._store.position()
+        views = list(self._views)
+        lists = await asyncio.gather(
+            *(
+                self._store.items(
+                    key, after=self._views[key] or base, limit=PAGE, consistency="strong"
+                )
+                for key in views
+            )
+        )
+        if any(len(items) == PAGE for items in lists):
+            return base  # far behind: the watchers bring it
+        missing = [(key, i) for key, items in zip(views, lists, strict=True) for i in items]
+        self._found += [each for each in missing if each not in self._found]
+        self._send(base, resume_at=head)
+        return head
+
+
+def offer(queue: Queue, data: bytes | None) -> None:
+    """Hand over; of a follower that is too far behind, end the stream."""
+    if queue.full():
+        while not queue.empty():
+            queue.get_nowait()
+        data = None
+    queue.put_nowait(data)

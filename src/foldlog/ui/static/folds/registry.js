@@ -1,0 +1,42 @@
+// The fold of each kind. Mirrors projections/foldlog_projections/registry.py.
+//
+// A kind that is not listed, such as one of your own, is shown as its records, in order.
+
+import { agentstates } from "./agentstates.js";
+import { artifacts } from "./artifacts.js";
+import { belongings } from "./belongings.js";
+import { bindings } from "./bindings.js";
+import { checkpoints } from "./checkpoints.js";
+import { every, last } from "./folds.js";
+import { messages } from "./messages.js";
+import { pauses } from "./pauses.js";
+import { session } from "./session.js";
+import { states } from "./states.js";
+import { tasks } from "./tasks.js";
+import { traces } from "./traces.js";
+
+const FOLDS = {
+  agentstates,
+  artifacts,
+  belongings,
+  bindings,
+  checkpoints,
+  events: every,
+  feedback: every,
+  memory: last,
+  messages,
+  pauses,
+  planner: every,
+  scoped: last,
+  session,
+  states,
+  steering: every,
+  tasks,
+  traces,
+  trajectory: last,
+  updates: every,
+};
+
+export function foldOf(kind) {
+  return Object.hasOwn(FOLDS, kind) ? FOLDS[kind] : every;
+}

@@ -1,0 +1,147 @@
+// What a record is called, and what it says in a line.
+
+import { clip } from "../core/format.js";
+import { costsOf } from "../core/log.js";
+
+const short = (value) => {
+  if (value === null || value === undefined) return "";
+  return clip(typeof value === "string" ? value : JSON.stringify(value) ?? "", 200);
+};
+
+function firstText(value, depth = 4) {
+  if (typeof value === "string") return value;
+  if (!value || typeof value !== "object" || !depth) return "";
+  const named = Array.isArray(value)
+    ? value
+    : [value.text, value.content, value.instruction, value.question, value.reason, value.message, value.parts, value.title, value.digest];
+  for (const each of named) {
+    const found = firstText(each, depth - 1);
+    if (found) return found;
+  }
+  return "";
+}
+
+// What a delta touches, by name.
+const changed = (delta) => {
+  const [kind, first] = Array.isArray(delta) ? delta : [];
+  const names = (kind === 0 || kind === 1) && first && typeof first === "object" ? Object.keys(first) : [];
+  return names.join(", ");
+};
+
+const called = (content) => {
+  const input = content.arguments ?? content.args ?? content.input;
+  return `${content.name ?? content.tool ?? "tool"}(${input === undefined ? "" : short(input)})`;
+};
+
+// { group, title, text, tone }: the group colours it and is what filters choose.
+export function label({ type, record, view }) {
+  switch (type) {
+    case "task.saved":
+    case "task.changed": {
+      const status = record.status ?? "changed";
+      const text = record.error ?? record.description ?? record.context_snapshot?.query ?? short(record.result ?? record.progress);
+      return { group: "task", title: `task ${status.toLowerCase()}`, text: `${record.task_id}${text ? ` · ${text}` : ""}`, tone: status };
+    }
+    case "update.saved":
+      return update(record);
+    case "steering.saved": {
+      const text = firstText(record.payload) || short(record.payload);
+      return { group: "steering", title: record.event_type.toLowerCase().replace("_", " "), text };
+    }
+    case "planner.saved": {
+      const text = record.thought ?? record.error ?? short(record.extra);
+      const title = [record.event_type.replaceAll("_", " "), record.node_name].filter(Boolean).join(" ");
+      return { group: "planner", title, text, tone: record.error ? "FAILED" : "" };
+    }
+    case "event.saved": {
+      const isMessage = record.kind.startsWith("message.");
+      const { payload } = record;
+      const call = payload?.tool_calls?.[0]?.function;
+      const text = firstText(payload) || (call ? called(call) : short(payload));
+      if (isMessage) return { group: "message", title: record.kind.slice(8), text };
+      const failed = /error|fail/.test(record.kind);
+      return { group: /tool/.test(record.kind) ? "tool" : "event", title: [record.kind, record.node_name].filter(Boolean).join(" "), text, tone: failed ? "FAILED" : "" };
+    }
+    case "message.added":
+      return { group: "message", title: record.author ?? record.role ?? "message", text: firstText(record.body) || short(record.body) };
+    case "message.removed":
+      return { group: "message", title: "messages removed", text: short(record.ids ?? "all") };
+    case "memory.saved":
+      return { group: "memory", title: "memory", text: short(record.state) };
+    case "context.changed":
+      return { group: "context", title: `context v${record.version}`, text: changed(record.delta) };
+    case "state.saved":
+      return { group: "step", title: "snapshot", text: changed(record.delta) };
+    case "execution.owned":
+      return { group: "step", title: "execution", text: `begun by ${record.owner}, epoch ${record.epoch}` };
+    case "belonging.added":
+      return { group: "other", title: "belongs to it", text: [record.kind, ...record.keys].join(" ") };
+    case "patch.queued":
+      return { group: "steering", title: "patch waits", text: short(record.patch?.digest ?? record.patch), tone: "PAUSED" };
+    case "patch.decided":
+      return { group: "steering", title: `patch ${record.outcome}`, text: record.patch_id };
+    case "artifact.saved":
+      return { group: "artifact", title: "artifact", text: record.filename ?? record.artifact_id };
+    case "trajectory.saved":
+      return { group: "event", title: "trajectory", text: short(record.trajectory?.query) };
+    case "feedback.saved":
+      return { group: "feedback", title: `feedback ${record.score ?? ""}`, text: record.comment ?? "" };
+    case "scoped.written":
+      return { group: "memory", title: `key ${view[2]}`, text: short(record.value) };
+    case "agent.turned":
+      return { group: "memory", title: record.label || "agent turn", text: record.changes.map((c) => c.key).join(", ") };
+    case "pause.saved":
+      return { group: "steering", title: "pause waits", text: short(record.payload), tone: "PAUSED" };
+    case "checkpoint.put":
+      return { group: "checkpoint", title: "checkpoint", text: `${record.ns ? `${record.ns} ` : ""}${Object.keys(record.values ?? {}).join(", ")}` };
+  }
+  if (type.startsWith("step.")) {
+    const failed = type === "step.failed";
+    const text = record.message ?? short(record.request ?? record.result ?? record.event_type);
+    return { group: "step", title: `${type.slice(5)} ${record.address}`, text, tone: failed ? "FAILED" : type === "step.waiting" ? "PAUSED" : "" };
+  }
+  const group = /^(checkpoint|scoped|group)\./.exec(type)?.[1] ?? "other";
+  return { group, title: type.replace(/[._]/g, " "), text: short(record) };
+}
+
+function update(record) {
+  const { content, update_type: type } = record;
+  if (type === "TOOL_CALL") return { group: "tool", title: content?.name ?? content?.tool ?? "tool call", text: called(content ?? {}) };
+  if (type === "STATUS_CHANGE") {
+    const text = [record.task_id, content?.reason].filter(Boolean).join(" · ");
+    return { group: "task", title: `now ${String(content?.status ?? "").toLowerCase()}`, text, tone: content?.status };
+  }
+  const tone = type === "ERROR" ? "FAILED" : type === "CHECKPOINT" ? "PAUSED" : "";
+  return { group: "update", title: type.toLowerCase(), text: firstText(content) || short(content), tone };
+}
+
+export const GROUPS = {
+  message: "Messages",
+  task: "Tasks",
+  step: "Steps",
+  tool: "Tool calls",
+  update: "Updates",
+  planner: "Planner",
+  steering: "Steering",
+  event: "Events",
+  context: "Context",
+  memory: "Memory",
+  artifact: "Artifacts",
+  feedback: "Feedback",
+  checkpoint: "Checkpoints",
+  other: "Other",
+};
+
+export const groupOf = (envelope) => {
+  const { group } = envelope.group ? envelope : label(envelope);
+  return (envelope.group ??= group in GROUPS ? group : "other");
+};
+
+export const costs = (envelope) => costsOf(envelope.view[0], envelope.record);
+
+// The task that a record is about, and the one that this task was spawned from.
+export const taskOf = ({ record }) => record.task_id ?? null;
+export const parentOf = (task) => {
+  const parent = task.context_snapshot?.spawned_from_task_id;
+  return parent && parent !== task.task_id ? parent : null;
+};

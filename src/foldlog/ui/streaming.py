@@ -1,0 +1,84 @@
+"""The server-sent events of a run: what there is, then what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from foldlog.errors import FoldlogError
+from foldlog.opening import Store
+from foldlog.position import LogPosition
+from foldlog.ui.following import Hub, Queue, message, offer
+from foldlog.ui.run import Run, read_page
+
+HEARTBEAT_SECONDS: Final = 15.0
+"""How often an idle stream says that it lives."""
+
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream(Response):
+    """Sends the records of a run behind a position, then each new one, until the reader leaves."""
+
+    def __init__(self, store: Store, hub: Hub, run: Run, after: LogPosition | None) -> None:
+        super().__init__()
+        self._store = store
+        self._hub = hub
+        self._run = run
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream."""
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        try:
+            await self._follow(receive, send)
+        except FoldlogError as error:
+            text = {"error": {"type": type(error).__name__, "message": str(error)}}
+            await _send(send, b"event: failed\n" + message(text))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _follow(self, receive: Receive, send: Send) -> None:
+        # Followed first, so that nothing falls between what is read and what comes.
+        async with self._hub.follow(self._run) as (queue, views):
+            leaving = asyncio.create_task(_leave(receive, queue))
+            try:
+                await _send(send, b"retry: 1000\n\n")
+                names = [[key.kind.name, *key.keys] for key in views]
+                await _send(send, b"event: views\n" + message(names))
+                after, more = self._after, True
+                while more and not leaving.done():
+                    page = await read_page(self._store, views, after)
+                    after, more = page.position, page.more
+                    await _send(send, message(page.records, after))
+                while (data := await _next(queue)) is not None:
+                    await _send(send, data)
+            finally:
+                leaving.cancel()
+                await asyncio.gather(leaving, return_exceptions=True)
+
+
+async def _next(queue: Queue) -> bytes | None:
+    """The next message; a comment where none comes for long; None at the end."""
+    try:
+        async with asyncio.timeout(HEARTBEAT_SECONDS):
+            return await queue.get()
+    except TimeoutError:
+        return b": still here\n\n"
+
+
+async def _leave(receive: Receive, queue: Queue) -> None:
+    """End the stream once its reader has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    offer(queue, None)
+
+
+async def _send(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -1,0 +1,331 @@
+"""A store whose old records stand in an archive, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import ArchiveLimits, kinds
+from foldlog.log.archive import ArchivedLog, Archiver
+from foldlog.log.archive.archiver import FAN, due_merge
+from foldlog.log.archive.places import Directory
+from foldlog.log.archive.segments import Rows
+from foldlog_projections import adkstates
+from foldlog_projections.archive import Segment
+from tests.support.build import task, update
+from tests.support.stores import fresh_namespace
+
+LIMITS = ArchiveLimits(hot_bytes=20_000, segment_bytes=20_000, largest=10_000_000)
+
+
+class Place:
+    """Opens stores on one log and its archive. Each question reads the manifest."""
+
+    def __init__(self, embedded: Path, archive: Path) -> None:
+        self.archive = archive
+        self._embedded = embedded
+        self._namespace = fresh_namespace()
+        self._opened: list[foldlog.Store] = []
+
+    async def open(self, **options: Any) -> foldlog.Store:
+        given: dict[str, Any] = {"archive": self.archive, "archive_limits": LIMITS, **options}
+        store = await foldlog.connect(path=self._embedded, namespace=self._namespace, **given)
+        self._opened.append(store)
+        if isinstance(store.log, ArchivedLog):
+            store.log.believed = 0.0
+        return store
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+    def files(self) -> list[Path]:
+        return sorted(self.archive.rglob("*.parquet"))
+
+
+@pytest.fixture
+async def place(embedded_path: Path, tmp_path: Path) -> AsyncIterator[Place]:
+    place = Place(embedded_path, tmp_path / "archive")
+    yield place
+    await place.close()
+
+
+def log_of(store: foldlog.Store) -> ArchivedLog:
+    assert isinstance(store.log, ArchivedLog)
+    return store.log
+
+
+async def fill(store: foldlog.Store, sessions: int = 10, each: int = 20) -> None:
+    for n in range(each):
+        saves = (store.save_update(update(f"u{n}", f"s{s}")) for s in range(sessions))
+        await asyncio.gather(*saves)
+
+
+async def ids(store: foldlog.Store, session: str, **options: Any) -> list[str]:
+    found = await store.list_updates(session, limit=10_000, consistency="strong", **options)
+    return [each.update_id for each in found]
+
+
+ALL = [f"u{n}" for n in range(20)]
+
+
+async def test_what_is_over_the_limits_goes_and_is_read_as_before(place: Place) -> None:
+    store = await place.open()
+    await fill(store)
+    moved = await store.archive()
+    assert moved.records > 0
+    [info] = (await store.health()).streams
+    assert info.bytes <= LIMITS.hot_bytes
+    assert info.first_seq > moved.records
+    for reader in (store, await place.open()):
+        assert await reader.sessions() == [f"s{s}" for s in range(10)]
+        for s in range(10):
+            assert await ids(reader, f"s{s}") == ALL
+            assert await ids(reader, f"s{s}", since_id="u17") == ["u18", "u19"]
+    assert (await store.verify()).is_good
+    assert (await store.archive()).records == 0
+
+
+async def test_moments_forks_and_watchers_reach_back_into_the_archive(place: Place) -> None:
+    store = await place.open()
+    await fill(store, each=10)
+    then = await store.position()
+    await fill(store)
+    await store.archive(everything=True)
+    reader = await place.open()
+    assert await ids(reader.at(then), "s3") == ALL[:10]
+    assert await ids(reader.at(update("u4", "s3")), "s3") == ALL[:5]
+    await reader.fork("s3", at=then, into="fork")
+    await reader.save_update(update("new", "fork"))
+    await store.archive(everything=True)
+    assert await ids(await place.open(), "fork") == [*ALL[:10], "new"]
+    seen = []
+    async for each in reader.watch_updates("s3", "u17"):
+        seen.append(each.update_id)
+        if len(seen) == 2:
+            await reader.save_update(update("live", "s3"))
+        if each.update_id == "live":
+            break
+    assert seen == ["u18", "u19", "live"]
+
+
+async def test_decisions_compare_with_what_was_archived(place: Place) -> None:
+    store, other = await place.open(), await place.open()
+    await store.append_messages("s", [foldlog.Message("a", "plain", 1)], expected=0)
+    await store.archive(everything=True)
+    await other.append_messages("s", [foldlog.Message("b", "plain", 2)], expected=1)
+    await store.archive(everything=True)
+    with pytest.raises(foldlog.AppendConflict):
+        await store.append_messages("s", [foldlog.Message("c", "plain", 3)], expected=1)
+    popped = await asyncio.gather(store.pop_message("s"), other.pop_message("s"))
+    assert sorted(each.id for each in popped if each is not None) == ["a", "b"]
+    await store.save_task(task("t", "s"))
+    await store.archive(everything=True)
+    with pytest.raises(foldlog.FoldlogError, match="session"):
+        await store.fork("s", into="s")
+
+
+async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
+    store = await place.open()
+    await fill(store)
+    await store.archive(everything=True)
+    before = place.files()
+    erased = await store.erase_session("s3")
+    assert (erased.removed["updates"], erased.readable) == (20, ())
+    name = store.subject("updates", "s3").name
+    log = log_of(store)
+    manifest = await log.manifest(0, fresh=True)
+    assert await log.segments.counts(manifest.segments, Rows(name)) == {}
+    assert not {each.name for each in before} & {each.name for each in place.files()}
+    assert sorted(each.name for each in place.files()) == sorted(
+        each.name.rpartition("/")[2] for each in manifest.segments
+    )
+    for reader in (store, await place.open()):
+        assert await ids(reader, "s3") == []
+        assert await ids(reader, "s4") == ALL
+        assert await reader.sessions() == [f"s{s}" for s in range(10) if s != 3]
+
+
+async def test_an_erasure_while_an_archiver_works_wins(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the archiver had read before comes into no segment."""
+    store, other = await place.open(), await place.open()
+    await fill(store)
+    log = log_of(other)
+    keep = log.segments.keep
+
+    async def erased_meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(log.segments, "keep", keep)
+        await store.erase_session("s3")
+        return await keep(*args)
+
+    monkeypatch.setattr(log.segments, "keep", erased_meanwhile)
+    assert (await other.archive(everything=True)).records == 0
+    assert (await other.archive(everything=True)).records > 0
+    manifest = await log.manifest(0, fresh=True)
+    named = {each.name.rpartition("/")[2] for each in manifest.segments}
+    assert {each.name for each in place.files()} == named
+    reader = await place.open()
+    assert await ids(reader, "s3") == []
+    assert await ids(reader, "s4") == ALL
+
+
+async def test_what_a_killed_archiver_left_goes_with_the_next_pass(place: Place) -> None:
+    """It may hold what was erased since."""
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    [segment] = place.files()
+    left = segment.with_name(f"{0:016d}-left.parquet")
+    left.write_bytes(segment.read_bytes())
+    await store.archive()
+    assert place.files() == [segment]
+
+
+async def test_of_two_archivers_one_works(place: Place) -> None:
+    store, other = await place.open(), await place.open()
+    await fill(store)
+    await asyncio.gather(*(each.archive(everything=True) for each in [store, other] * 3))
+    await store.archive(everything=True)
+    manifest = await log_of(store).manifest(0, fresh=True)
+    counts = await log_of(store).segments.counts(manifest.segments, Rows())
+    assert sum(counts.values()) == 200
+    assert await ids(await place.open(), "s7") == ALL
+
+
+@pytest.mark.parametrize("step", ["keep", "change", "purge"])
+async def test_an_archiver_that_dies_at_any_step_loses_and_doubles_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    store = await place.open()
+    await fill(store)
+    log = log_of(store)
+    monkeypatch.setattr("foldlog.log.archive.archiver._HELD", 0.0)
+    owner: Any = {"keep": log.segments, "purge": log.below}.get(step, log)
+    for before in (True, False):
+        original = getattr(owner, step)
+
+        async def die(*args: Any, _do: Any = original, _before: bool = before, **kw: Any) -> Any:
+            if not _before:
+                await _do(*args, **kw)
+            raise foldlog.LogUnavailable("killed here")
+
+        monkeypatch.setattr(owner, step, die)
+        with pytest.raises(foldlog.LogUnavailable, match="killed here"):
+            await Archiver(log, LIMITS).run(everything=True)
+        monkeypatch.setattr(owner, step, original)
+        reader = await place.open()
+        assert await ids(reader, "s3") == ALL
+        await fill(store)
+    await (await place.open()).archive(everything=True)
+    reader = await place.open()
+    assert await ids(reader, "s3") == ALL
+    manifest = await log_of(reader).manifest(0, fresh=True)
+    assert sum((await log_of(reader).segments.counts(manifest.segments, Rows())).values()) == 600
+
+
+async def test_a_store_without_the_archive_is_refused(place: Place) -> None:
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    with pytest.raises(foldlog.ConfigurationError, match="archive="):
+        await place.open(archive=None)
+
+
+async def test_without_an_archive_there_is_nothing_to_archive() -> None:
+    async with foldlog.memory_store() as store:
+        with pytest.raises(foldlog.ConfigurationError, match="archive="):
+            await store.archive()
+
+
+async def test_a_segment_that_is_missing_is_an_error_and_not_an_empty_answer(
+    place: Place,
+) -> None:
+    store = await place.open()
+    await fill(store, each=5)
+    await store.archive(everything=True)
+    for each in place.files():
+        each.unlink()
+    reader = await place.open()
+    with pytest.raises(foldlog.LogCorrupt, match="missing"):
+        await ids(reader, "s3")
+
+
+async def test_neighbours_are_merged_and_hold_the_same(place: Place) -> None:
+    limits = LIMITS._replace(segment_bytes=1)
+    store = await place.open(archive_limits=limits)
+    for n in range(FAN + 2):
+        await store.save_update(update(f"u{n}", "s"))
+        await store.archive(everything=True)
+    assert len(place.files()) < FAN
+    assert await ids(await place.open(), "s") == [f"u{n}" for n in range(FAN + 2)]
+    assert await store.query(kinds.updates("s"), len) == FAN + 2
+
+
+def test_what_is_merged() -> None:
+    def segments(*sizes: int) -> list[Segment]:
+        return [Segment(f"{n}", n, n, 1, 1, size, "", "") for n, size in enumerate(sizes)]
+
+    assert due_merge(segments(*[100] * (FAN - 1)), 10_000) is None
+    assert due_merge(segments(*[100] * FAN), 10_000) == range(FAN)
+    assert due_merge(segments(9_000, *[100] * FAN), 10_000) == range(1, FAN + 1)
+    assert due_merge(segments(*[100] * FAN), 799) is None
+    assert due_merge(segments(*[100] * 4, 9_000, *[100] * 4), 100_000) is None
+
+
+async def test_logs_of_one_namespace_may_share_a_place(tmp_path: Path) -> None:
+    def opened(data: str) -> Any:
+        return foldlog.connect(path=tmp_path / data, archive=tmp_path / "archive")
+
+    async def archive(store: foldlog.Store) -> None:
+        log_of(store).believed = 0.0
+        await store.archive(everything=True)
+
+    async with opened("a") as store:
+        await fill(store, sessions=1, each=5)
+        await archive(store)
+    async with opened("b") as store:
+        await fill(store, sessions=2, each=20)
+        await archive(store)
+        await store.erase_session("s0")
+    async with opened("a") as store:
+        assert await ids(store, "s0") == ALL[:5]
+
+
+async def test_the_lasts_of_subjects_are_whole_when_records_are_archived_meanwhile(
+    place: Place,
+) -> None:
+    store = await place.open()
+    await store.append(adkstates.kind("app", "a"), adkstates.SessionListed("one"))
+    await store.archive(everything=True)
+    await store.append(adkstates.kind("app", "b"), adkstates.SessionListed("two"))
+    log = log_of(store)
+    found = set[str]()
+    async for page in log.lasts(log.namespace.branch(adkstates.kind.family, "app")):
+        found |= {each.subject for each in page}
+        await store.archive(everything=True)
+    assert len(found) == 2
+
+
+def test_a_file_that_is_overwritten_is_gone_for_its_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, found = Directory(tmp_path / "archive"), list[str]()
+    (tmp_path / "file").write_bytes(b"x")
+    directory.put("folder/name", tmp_path / "file")
+
+    def overwrite(path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            directory.local("folder/name")
+        found.append(path.read_text())
+
+    monkeypatch.setattr("foldlog.log.archive.places._overwrite", overwrite)
+    directory.delete("folder/name")
+    assert found == ["x"]
+    assert directory.names("folder") == []

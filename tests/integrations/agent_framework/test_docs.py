@@ -1,0 +1,25 @@
+"""The guide's programs with Agent Framework print what the guide says, and the example runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, Block
+from tests.docs.programs import run, with_outputs
+
+PROGRAMS = with_outputs("integrations/agent_framework.md", "needs-agent-framework")
+
+
+@pytest.mark.parametrize(("program", "output"), PROGRAMS, ids=lambda block: block.name)
+def test_a_program_of_the_guide_runs(program: Block, output: Block, tmp_path: Path) -> None:
+    ran = run(program.text, tmp_path)
+    assert ran.stdout == output.text, ran.stderr
+
+
+def test_the_example_waits_for_a_person_and_goes_on_in_another_process(tmp_path: Path) -> None:
+    example = (ROOT / "examples" / "agent_framework_agent.py").read_text("utf-8")
+    first, second = run(example, tmp_path), run(example, tmp_path)
+    assert first.stdout == "waiting for approval; run it again\n", first.stderr
+    assert second.stdout == "order 7: paid back\n", second.stderr

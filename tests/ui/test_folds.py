@@ -1,0 +1,190 @@
+"""The fold in the browser and the fold in Python, on the same logs, at the same moments."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import foldlog
+from foldlog import codec
+from foldlog.cli.demo import scene
+from foldlog.importer import demo_transcript, import_conversations
+from foldlog.kind import Key
+from foldlog.position import LogPosition
+from foldlog.scoped import Scope
+from foldlog.ui.plain import Plain
+from foldlog.ui.run import Run, read_page
+from foldlog_projections.agentstates import AgentState
+from foldlog_projections.artifacts import Held
+from foldlog_projections.belongings import Belonging
+from foldlog_projections.messages import Conversations
+from foldlog_projections.pauses import Pause
+from foldlog_projections.states import State
+from tests.ui.conftest import looking
+from tests.ui.support import event, said, task
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+FOLD = """async ([records, moments]) => {
+  const { Log } = await import("./static/core/log.js");
+  const { plain } = await import("./static/render/plain.js");
+  const log = new Log();
+  for (let at = 0; at < records.length; at += 97) log.append(records.slice(at, at + 97));
+  log.append(records.slice(0, 50));  // again, as after a reconnect
+  return moments.map((position) => {
+    const states = log.statesAt(log.countAt(position));
+    return Object.fromEntries([...states].map(([name, state]) => [name, plain(state)]));
+  });
+}"""
+
+
+def shown(key: Key[Any], state: Any) -> Any:
+    """A state of Python's fold as the page has it: encoded parts decoded, and no more."""
+    match state:
+        case Conversations():
+            return {
+                name: {
+                    "messages": {m.id: shown(key, m) for m in each},
+                    "version": each.version,
+                    "updated_at": each.updated_at,
+                }
+                for name, each in state.by_name.items()
+            }
+        case AgentState():
+            entries = {
+                name: {
+                    "type": each.type,
+                    "schema": each.schema,
+                    "private": each.private,
+                    "ts": each.ts,
+                    "value": shown(key, codec.decode(each.raw)),
+                }
+                for name, each in state.entries.items()
+            }
+            return {"entries": entries, "turn": state.turn, "waiting": []}
+        case Pause():
+            waits = None if state.waiting is None else shown(key, key.kind.decode(state.waiting))
+            return {
+                "waiting": waits,
+                "offered": sorted(state.offered),
+                "spent": sorted(state.spent),
+            }
+        case Held():
+            return {"id": state.id, "ts": state.ts, "saved": shown(key, state.saved)}
+        case State():
+            found = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+            steps = {name: msgspec.structs.asdict(each) for name, each in state.steps.items()}
+            for each in steps.values():
+                each["result"] = codec.decode(each["result"])
+                each["request"] = codec.decode(each["request"]) if each["request"] else None
+            return shown(key, found | {"steps": steps})
+    if dataclasses.is_dataclass(state):
+        fields = dataclasses.fields(state)
+        return {f.name: shown(key, getattr(state, f.name)) for f in fields}
+    if isinstance(state, dict):
+        return {_name(name): shown(key, each) for name, each in state.items()}
+    if isinstance(state, list):
+        return [shown(key, each) for each in state]
+    return Plain(None).value(state)
+
+
+def _name(name: Any) -> str:
+    if isinstance(name, Belonging):
+        return json.dumps([name.kind, *name.keys], separators=(",", ":"), ensure_ascii=False)
+    return str(name)
+
+
+def alike(name: str, state: Any) -> Any:
+    """Without what only one side has: defaults of steps, and since when a task has paused."""
+    if name.startswith('["tasks"'):
+        return {id: {k: v for k, v in t.items() if k != "paused_at"} for id, t in state.items()}
+    if name.startswith('["states"'):
+        steps = {
+            id: {k: v for k, v in step.items() if v not in ("", None, 0)}
+            for id, step in state["steps"].items()
+        }
+        return state | {"steps": steps}
+    return state
+
+
+async def check(
+    browser: Browser,
+    store: foldlog.Store,
+    run: Run,
+    count: int = 24,
+    since: LogPosition | None = None,
+) -> None:
+    """Compare the states of all views of a run at many moments, in no order."""
+    views = await run.views(store)
+    records: list[dict[str, Any]] = []
+    more, after = True, None
+    while more:
+        page = await read_page(store, views, after, cut=None)
+        records += page.records
+        after, more = page.position, page.more
+    moments = [each["position"] for each in records]
+    if since is not None:
+        moments = [each for each in moments if since < LogPosition.parse(each)]
+    chosen = random.Random(1).sample(moments, min(count, len(moments))) + moments[-1:]
+    async with looking(browser, store) as page_:
+        found = await page_.evaluate(FOLD, [records, chosen])
+    for moment, states in zip(chosen, found, strict=True):
+        past = store.at(LogPosition.parse(moment))
+        for key in views:
+            name = json.dumps([key.kind.name, *key.keys], separators=(",", ":"), ensure_ascii=False)
+            expected = alike(name, shown(key, await past.view(key)))
+            if name in states:
+                assert alike(name, states[name]) == expected, (moment, name)
+            else:
+                assert not await past.items(key), (moment, name)
+
+
+async def test_the_bundled_conversations(browser: Browser, store: foldlog.Store) -> None:
+    report = await import_conversations(store, [demo_transcript()])
+    assert report.conversations == 6
+    for session in (await store.sessions())[:2]:
+        await check(browser, store, Run("session", session), 8)
+
+
+async def test_a_session_with_everything(browser: Browser, store: foldlog.Store) -> None:
+    await scene.play(store)
+    await store.save_planner_state("token", {"step": 1}, session_id=scene.SESSION)
+    await store.load_planner_state("token")
+    await store.save_planner_state("token", {"step": 2}, session_id=scene.SESSION)
+    scope = Scope.session(scene.SESSION)
+    await store.scoped.write(scope, "key", {"n": 1})
+    await store.scoped.write(scope, "key", {"n": 2})
+    await store.scoped.delete(scope, "key")
+    [patch] = [w for w in await store.waiting() if w.kind == "patch"]
+    await store.answer(patch.id, True)
+    await store.clear_messages(scene.SESSION)
+    await check(browser, store, Run("session", scene.SESSION), 40)
+    await store.fork(scene.SESSION, into="the fork")
+    forked = await store.position()
+    for number in range(4):
+        await store.save_update(said("the fork", number))
+    await check(browser, store, Run("session", "the fork"), since=forked)
+
+
+async def test_long_sessions_whose_states_are_kept_in_strides(
+    browser: Browser, store: foldlog.Store
+) -> None:
+    for number in range(300):
+        async with store.atomic():
+            await store.save_update(said("s", number, trace_id="trace"))
+            await task(store, "s", f"t{number % 5}")
+            await store.save_event(event("trace", number))
+    await check(browser, store, Run("session", "s"), 16)
+
+
+@pytest.mark.parametrize("kind", ["session", "trace"])
+async def test_a_run_without_records(browser: Browser, store: foldlog.Store, kind: Any) -> None:
+    async with looking(browser, store) as page:
+        await page.evaluate(f"location.hash = '#/{kind}/nothing'")
+        await page.get_by_text("Nothing is on record under this id").wait_for()
