@@ -45,4 +45,5 @@ async def test_of_those_who_decide_at_once_each_sees_who_was_before(reopen: Open
         for _ in range(10)
     ]
     await asyncio.gather(*decide)
-    assert await stores[0].view(COUNTS("a")) == [Made(n) for n in range(20)]
+    made = await stores[0].view(COUNTS("a"), consistency="strong")
+    assert made == [Made(n) for n in range(20)]
