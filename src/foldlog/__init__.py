@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         Erased as Erased,
         Finding as Finding,
         Health as Health,
+        LogRecord as LogRecord,
         RebuildProgress as RebuildProgress,
         RebuildReport as RebuildReport,
         Saving as Saving,
@@ -134,8 +135,8 @@ _HOMES = {
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """
-        Difference EmbeddedHealth Erased Finding Health RebuildProgress RebuildReport Saving Side
-        SpoolHealth StreamHealth VerifyReport
+        Difference EmbeddedHealth Erased Finding Health LogRecord RebuildProgress RebuildReport
+        Saving Side SpoolHealth StreamHealth VerifyReport
     """,
     "foldlog.store.primitives": "Item",
     "foldlog.upcasting": "Upcasters upcaster",

@@ -37,6 +37,11 @@ class Reach(msgspec.Struct, frozen=True, eq=False):
         """What reaches are compared by."""
         return self.seq, math.inf if self.index is None else self.index
 
+    @property
+    def whole(self) -> int:
+        """The last sequence whose record is included whole."""
+        return self.seq if self.index is None else self.seq - 1
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reach) and self.place == other.place
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -168,6 +169,16 @@ def checked_filter(matching: str) -> str:
     if not _LIMITED.fullmatch(matching):
         raise ConfigurationError(f"a purge is of keys of one family, not of {matching!r:.80}")
     return matching
+
+
+def matching(filters: Sequence[str]) -> Callable[[str], bool]:
+    """Return what says whether a subject's name is one of these, or below one that ends in `>`.
+
+    Without filters, every name is.
+    """
+    names = frozenset(filters)
+    stems = tuple(each[:-1] for each in filters if each.endswith(">"))
+    return lambda name: not names or name in names or name.startswith(stems)
 
 
 def snapshot(subject: str, number: int | str) -> str:

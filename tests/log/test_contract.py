@@ -339,6 +339,23 @@ async def test_a_scan_brings_all_subjects_in_the_order_of_the_log(log: Log) -> N
     assert await scanned(log, after=found[-1].seq) == []
 
 
+@pytest.mark.parametrize("others", [0, 100], ids=["few filters", "many"])
+async def test_a_scan_of_some_brings_these_and_no_others(log: Log, others: int) -> None:
+    name = log.namespace.subject
+    subjects = [name(f, f"s{n}") for n in range(4) for f in ("updates", "updatesx", "tasks")]
+    for n in range(120):
+        await log.append([Append(subjects[n % 12], (made(f"{n}"),))])
+    await log.purge(name("updates", "s1"), before=20)
+    only = [log.namespace.wildcard(0, "updates"), name("tasks", "s2").name]
+    only += [name("nothing", f"{n}").name for n in range(others)]
+    found = [each async for page in log.scan(0, after=5, only=only) for each in page]
+    wanted = {s.name for s in subjects if s.family == "updates" or s.name == only[1]}
+    assert found == [each for each in await scanned(log, after=5) if each.subject in wanted]
+    assert len({each.subject for each in found}) == 5
+    only = [name("nothing", "s").name]
+    assert [page async for page in log.scan(0, only=only)] == []
+
+
 async def test_a_scan_of_nothing_is_empty(log: Log) -> None:
     assert await scanned(log) == []
     assert await log.subjects(shard=0) == {}

@@ -88,7 +88,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     },
     ArtifactBackend: {
         *("with_codec", "artifact_id", "load_artifact", "exists", "list_artifacts", "get_size"),
-        *("delete_artifact", "delete_artifacts_of", "collect_garbage"),
+        *("delete_artifact", "artifacts_of", "delete_artifacts_of", "collect_garbage"),
     },
     Execution: {
         *("should_skip_event", "has_completed_event", "get_event_result", "get_artifact"),

@@ -27,7 +27,7 @@ from foldlog.log.port import (
 )
 from foldlog.log.side import MemorySide
 from foldlog.log.snapshots import SnapshotStore
-from foldlog.subjects import Branch, Namespace, Subject, checked_filter
+from foldlog.subjects import Branch, Namespace, Subject, checked_filter, matching
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 """Bytes a message may hold, as on the embedded server."""
@@ -98,9 +98,13 @@ class MemoryLog:
         for page in _pages(sorted(found, key=_seq)):
             yield page
 
-    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+    async def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
         await asyncio.sleep(0)
-        for page in _pages([each for each in self._of(shard) if each.seq > after]):
+        is_meant = matching(only)
+        found = [each for each in self._of(shard) if each.seq > after and is_meant(each.subject)]
+        for page in _pages(found):
             yield page
 
     async def subjects(

@@ -82,9 +82,11 @@ class PastLog(Relay):
         for page in nothing:
             yield page
 
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+    def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
         """Leave out a record that the moment includes only in part."""
-        return self._scan(shard, after, in_part=False)
+        return self._scan(shard, after, only, in_part=False)
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None
@@ -97,16 +99,16 @@ class PastLog(Relay):
         counts: dict[Subject, int] = {}
         for number in range(self.namespace.shards) if shard is None else (shard,):
             reach = await self._reach(number)
-            async with aclosing(self._scan(number, 0, in_part=True)) as pages:
+            async with aclosing(self._scan(number, 0, (), in_part=True)) as pages:
                 async for page in pages:
                     for stored in page:
                         if subject := subjects.get(stored.subject):
-                            is_whole = stored.seq <= _whole(reach)
+                            is_whole = stored.seq <= reach.whole
                             counts[subject] = counts.get(subject, 0) + is_whole
         return counts
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
-        is_included = seq <= _whole(await self._reach(shard))
+        is_included = seq <= (await self._reach(shard)).whole
         return await self.below.stored(shard, seq) if is_included else None
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
@@ -138,10 +140,12 @@ class PastLog(Relay):
     async def _reach(self, shard: int) -> Reach:
         return (await self.moment()).position.shards[shard]
 
-    async def _scan(self, shard: int, after: int, *, in_part: bool) -> AsyncGenerator[list[Stored]]:
+    async def _scan(
+        self, shard: int, after: int, only: Sequence[str], *, in_part: bool
+    ) -> AsyncGenerator[list[Stored]]:
         reach = await self._reach(shard)
-        end = reach.seq if in_part else _whole(reach)
-        async with aclosing(self.below.scan(shard, after=after)) as pages:
+        end = reach.seq if in_part else reach.whole
+        async with aclosing(self.below.scan(shard, after=after, only=only)) as pages:
             async for page in pages:
                 kept = [stored for stored in page if stored.seq <= end]
                 if kept:
@@ -176,11 +180,6 @@ def cut(record: Record, reach: Reach) -> Record:
     if reach.index is None or record.seq != reach.seq:
         return record
     return replace(record, envelopes=record.envelopes[: reach.index + 1])
-
-
-def _whole(reach: Reach) -> int:
-    """The last sequence whose record is included whole."""
-    return reach.seq if reach.index is None else reach.seq - 1
 
 
 async def _unfollow() -> None:

@@ -178,11 +178,17 @@ class Log(Protocol):
         """
         ...
 
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+    def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
         """Yield pages of all that a shard stores after sequence `after`, undecoded, in order.
 
         Up to the shard's head as of a moment after this call or later, whatever it has lost. For
         operators.
+
+        Args:
+            only: names of subjects, and filters as `Namespace.wildcard` gives them; none covers
+                what another one does. Empty: everything.
 
         Raises:
             LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan

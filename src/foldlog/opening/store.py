@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 
+from foldlog.kind import Key
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
 from foldlog.models import WaitingKind
@@ -140,6 +141,9 @@ class Store(Inbox, BaseStore):
 
     async def _forget_state_artifacts(self, state_id: str) -> None:
         await self.recovery.artifacts.delete_artifacts_of(state_id)
+
+    async def _artifacts_of_state(self, state_id: str) -> list[Key[Any]]:
+        return await self.recovery.artifacts.artifacts_of(state_id)
 
     async def _forget_scope(self, scope: str | None) -> None:
         if "scoped" in vars(self) or self.backend.server is not None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from foldlog.errors import FoldlogError, LogCorrupt
+from foldlog.kind import Key
 from foldlog.recovery import codecs
 from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.snapshots import artifacts_of
@@ -140,6 +141,13 @@ class ArtifactBackend:
         if named is None:
             return False
         return await self._blobs.release(named.sha256, _claim(artifact_id)) is not None
+
+    async def artifacts_of(self, state_id: str) -> list[Key[Any]]:
+        """The views of the artifacts to which a state refers; none, if it cannot be read."""
+        with suppress(LogCorrupt):
+            referred = artifacts_of(await read_state(self._store, state_id))
+            return [stateartifacts.kind(each) for each in sorted(referred)]
+        return []
 
     async def delete_artifacts_of(self, state_id: str) -> None:
         """Remove the artifacts to which this state refers and no other one does.

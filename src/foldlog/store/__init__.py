@@ -3,6 +3,7 @@
 from foldlog.store.erasure import Erased
 from foldlog.store.health import EmbeddedHealth, Health, SpoolHealth, StreamHealth
 from foldlog.store.rebuild import Finding, RebuildProgress, RebuildReport, VerifyReport
+from foldlog.store.records import LogRecord
 from foldlog.store.redaction import Saving
 from foldlog.store.store import BaseStore
 from foldlog.views.comparison import Difference, Side
@@ -14,6 +15,7 @@ __all__ = [
     "Erased",
     "Finding",
     "Health",
+    "LogRecord",
     "RebuildProgress",
     "RebuildReport",
     "Saving",

@@ -32,6 +32,7 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import OnProgress, RebuildReport, VerifyReport, rebuild, verify
+from foldlog.store.records import Records
 from foldlog.store.scopes import is_claim_used
 from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
@@ -54,6 +55,7 @@ class BaseStore(
     Feedbacks,
     Forks,
     Erasure,
+    Records,
     HealthCheck,
 ):
     """What facades and adapters build on. It lives until `close`, which also closes the log."""

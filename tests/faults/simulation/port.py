@@ -24,7 +24,7 @@ from foldlog.errors import (
 from foldlog.log import port
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, LogInfo, OnRecord, Record, Unfollow
-from foldlog.subjects import Branch, Namespace, Subject
+from foldlog.subjects import Branch, Namespace, Subject, matching
 from foldlog_projections.registry import KINDS
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import REPLICAS, Stored, Stream
@@ -311,10 +311,13 @@ class SimulatedLog:
         found = {self.namespace.parse(name): count for name, count in counts.items()}
         return {s: count for s, count in found.items() if s and family in (None, s.family)}
 
-    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[port.Stored]]:
+    async def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[port.Stored]]:
         """See the port."""
         await self._leader()
-        found = [each for name in self.stream.subjects() for each in self.stream.read(name, after)]
+        names = filter(matching(only), self.stream.subjects())
+        found = [each for name in names for each in self.stream.read(name, after)]
         for stored in sorted(found):
             yield [port.Stored(stored.subject, stored.seq, stored.time, stored.data)]
 

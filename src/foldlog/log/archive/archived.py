@@ -23,7 +23,7 @@ from foldlog.errors import (
 from foldlog.log.archive.segments import Rows, SegmentGone, Segments
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.log.relay import Relay
-from foldlog.subjects import Branch, Subject
+from foldlog.subjects import Branch, Subject, matching
 from foldlog_projections import archive
 from foldlog_projections.archive import ArchiveChanged, Segment
 
@@ -210,7 +210,10 @@ class ArchivedLog(Relay):
         for page in hot:
             yield page
 
-    async def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
+    async def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
+        is_meant = matching(only)
         end = (await self.below.heads())[shard]
         while after < end:
 
@@ -220,10 +223,11 @@ class ArchivedLog(Relay):
 
             if after < (await self.manifest(shard)).until:
                 after, found = await self._held(shard, ask)
+                found = [each for each in found if is_meant(each.subject)]
                 for start in range(0, len(found), _PAGE):
                     yield found[start : start + _PAGE]
                 continue
-            async with aclosing(self.below.scan(shard, after=after)) as pages:
+            async with aclosing(self.below.scan(shard, after=after, only=only)) as pages:
                 async for page in pages:
                     if (await self.manifest(shard)).until > after:
                         break  # the archive has taken what comes next: it is read from there
@@ -231,7 +235,8 @@ class ArchivedLog(Relay):
                         yield kept
                     after = page[-1].seq
                 else:
-                    return
+                    if (await self.manifest(shard)).until <= after:
+                        return
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None

@@ -209,8 +209,12 @@ class JetStreamLog:
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         return scanner.newest(self._shards[branch.shard].stream, branch.name)
 
-    def scan(self, shard: int, *, after: int = 0) -> AsyncGenerator[list[Stored]]:
-        return scanner.scan(self._shards[shard].stream, self._shards[shard].everything, after)
+    def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
+        return scanner.scan(
+            self._shards[shard].stream, self._shards[shard].everything, after, only=only
+        )
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None

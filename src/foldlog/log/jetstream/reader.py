@@ -88,7 +88,7 @@ class Reader(StreamClient):
                 async for records in self._in_parts(found):
                     yield records
                 if isinstance(subject, Branch) and pending > _PAGE_MESSAGES:
-                    async with aclosing(scan(self, subject.name, after, is_part=True)) as pages:
+                    async with aclosing(scan(self, "", after, only=[subject.name])) as pages:
                         async for page in pages:
                             async for records in self._in_parts(page):
                                 yield records

@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import lru_cache
 from typing import Final
 
@@ -22,6 +23,7 @@ from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
 from foldlog.log.jetstream.stream import StreamClient, ask
 from foldlog.log.port import Stored
+from foldlog.subjects import matching
 
 _PAGE_MESSAGES: Final = 4096
 _PAGE_BYTES: Final = 1024 * 1024
@@ -29,6 +31,9 @@ _FORGOTTEN: Final = 30
 """Seconds without a request after which the server removes the consumer."""
 
 _SECOND: Final = 1_000_000_000
+
+_FILTERS: Final = 64
+"""Filters from which on reading everything costs less than asking where each one ends."""
 
 _LAG_PAUSE: Final = 0.02
 """Seconds to give a replica that lags behind the leader's head."""
@@ -40,12 +45,20 @@ _log: Final = logging.getLogger("foldlog")
 
 
 async def scan(
-    client: StreamClient, matching: str, after: int, *, is_part: bool = False
+    client: StreamClient, everything: str, after: int, *, only: Sequence[str] = ()
 ) -> AsyncGenerator[list[Stored]]:
-    """Yield `Log.scan`, of the subjects that match: all of the stream, or with `is_part` some."""
+    """Yield `Log.scan`; `everything` matches all subjects of the stream."""
+    is_meant = matching(only)
+    if len(only) > _FILTERS:
+        async with aclosing(scan(client, everything, after)) as pages:
+            async for page in pages:
+                if kept := [each for each in page if is_meant(each.subject)]:
+                    yield kept
+        return
     begun, found = after, 0
-    which = {"filter_subject": matching} if is_part else {}
-    head = await _head(client, matching)
+    which = {"filter_subjects": list(only)} if only else {}
+    filters = only or [everything]
+    head = await _head(client, filters)
     reading: ConsumerRead | None = None
 
     async def next_page(timeout: float) -> list[Stored]:
@@ -70,7 +83,7 @@ async def scan(
             # Purged meanwhile, or not known yet to the replica that reads.
             if time.monotonic() > deadline:
                 raise LogTimeout("waiting for a replica to reach the head", client.timeout)
-            head = min(head, await _head(client, matching))
+            head = min(head, await _head(client, filters))
             await asyncio.sleep(_LAG_PAUSE)
     finally:
         if reading is not None:
@@ -78,24 +91,24 @@ async def scan(
     await _check_whole(client, begun, after, found, which)
 
 
-async def newest(client: StreamClient, matching: str) -> AsyncGenerator[list[Stored]]:
-    """Yield `Log.lasts`; `matching` is the filter over a branch."""
+async def newest(client: StreamClient, branch: str) -> AsyncGenerator[list[Stored]]:
+    """Yield `Log.lasts`; `branch` is the filter over it."""
     # The last message of each subject, oldest first, then what was stored since. Where a page is
     # full, the server forgets the message that did not fit.
-    start = {"deliver_policy": "last_per_subject", "filter_subject": matching}
+    start = {"deliver_policy": "last_per_subject", "filter_subject": branch}
     reading = await ConsumerRead.begin(client, **start)
     try:
         while stored := await reading.page():
             yield stored
     except LogUnavailable as error:
         # These are hints: the caller asks for what did not come.
-        _log.info("reading %s: %s", matching, error)
+        _log.info("reading %s: %s", branch, error)
     finally:
         await reading.close()
 
 
 async def _check_whole(
-    client: StreamClient, begun: int, after: int, found: int, which: dict[str, str]
+    client: StreamClient, begun: int, after: int, found: int, which: dict[str, list[str]]
 ) -> None:
     """Raise LogCorrupt if the server counts more between two sequences than it has delivered.
 
@@ -113,7 +126,7 @@ async def _check_whole(
     raise LogCorrupt(client.name, after, f"{lacking} records before it cannot be read")
 
 
-async def _pending(client: StreamClient, after: int, which: dict[str, str]) -> int:
+async def _pending(client: StreamClient, after: int, which: dict[str, list[str]]) -> int:
     async def attempt(timeout: float) -> ConsumerRead:
         return await _begin(client, after, which)
 
@@ -122,14 +135,14 @@ async def _pending(client: StreamClient, after: int, which: dict[str, str]) -> i
     return reading.pending
 
 
-async def _begin(client: StreamClient, after: int, which: dict[str, str]) -> ConsumerRead:
+async def _begin(client: StreamClient, after: int, which: dict[str, list[str]]) -> ConsumerRead:
     start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
     return await ConsumerRead.begin(client, **start, **which)
 
 
-async def _head(client: StreamClient, matching: str) -> int:
-    last = await client.last_of(matching)
-    return 0 if last is None else last.seq
+async def _head(client: StreamClient, filters: Sequence[str]) -> int:
+    lasts = await asyncio.gather(*map(client.last_of, filters))
+    return max((last.seq for last in lasts if last is not None), default=0)
 
 
 class ConsumerRead:

@@ -1,0 +1,156 @@
+"""Reading the log itself: every record as it is stored, of all views or of one session's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from foldlog.envelope import Recorded, unpack
+from foldlog.errors import LogCorrupt, PayloadError, shown
+from foldlog.kind import Key
+from foldlog.log.port import Stored
+from foldlog.position import LogPosition
+from foldlog.store.artifacts import POINTER
+from foldlog.store.removal import Removal
+from foldlog.subjects import Subject, checked_id
+from foldlog_projections import artifacts, lineage, states
+
+
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record of the log, as it is stored: one or several envelopes of one view.
+
+    `shard` and `seq` are its place, and no two records have the same; `time` is the log's clock,
+    RFC 3339. `kind` and `keys` are the view's; `data` is the record's bytes (`docs/log-format.md`).
+    """
+
+    shard: int
+    seq: int
+    time: str
+    kind: str
+    keys: tuple[str, ...]
+    data: bytes
+
+    @property
+    def envelopes(self) -> list[Recorded]:
+        """What it holds, decoded; payloads stay encoded.
+
+        Raises:
+            LogCorrupt: it is no record, or one of a newer version's.
+        """
+        try:
+            return unpack(self.data, self.seq, self.time)
+        except msgspec.MsgspecError as error:
+            raise LogCorrupt(self.kind, self.seq, str(error)) from error
+
+
+class Records(Removal):
+    """Reads records as they are stored."""
+
+    async def records(
+        self,
+        *,
+        kinds: Sequence[str] | None = None,
+        session_id: str | None = None,
+        after: LogPosition | None = None,
+        until: LogPosition | None = None,
+    ) -> AsyncGenerator[LogRecord]:
+        """Yield every record of the log, each once: one shard after the other, each in log order.
+
+        Tombstones and whatever else the log holds are among them, archived records too; what was
+        purged is not. What is saved after the first record was asked for is not. Its memory does
+        not grow with the log.
+
+        Args:
+            kinds: only records of the kinds of these names. None: all.
+            session_id: only records of the views that erasing this session would remove, of its
+                lineage, and of what leads to its artifacts. What a fork shares with its origin is
+                the origin's. None: all.
+            after, until: only records behind the one position, and up to and with the other; a
+                record that a position includes in part is behind it. None: from the first record;
+                to where the log ends when the first record is asked for.
+
+        Raises:
+            ConfigurationError: the store has no such kind. InvalidId: the session id is empty.
+            PayloadError: a position is of another number of shards.
+            LogUnavailable, LogCorrupt: the log cannot be read, or cannot be read any further.
+        """
+        log = self.forked_log
+        families = None if kinds is None else {self.kind(name).family for name in kinds}
+        begins = self._ends(after, "after")
+        ends = await log.heads() if until is None else self._ends(until, "until")
+        only: dict[int, list[str]] = defaultdict(list)
+        if session_id is not None:
+            for subject in await self._subjects_of(checked_id(session_id, "session_id")):
+                if families is None or subject.family in families:
+                    only[subject.shard].append(subject.name)
+        for shard, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            if session_id is None and families is not None:
+                only[shard] = [log.namespace.wildcard(shard, each) for each in sorted(families)]
+            if (families is None and session_id is None) or only[shard]:
+                async with aclosing(self._scanned(shard, begin, end, only[shard])) as found:
+                    async for each in found:
+                        yield each
+
+    def _ends(self, position: LogPosition | None, field: str) -> list[int]:
+        shards = self._namespace.shards
+        if position is None:
+            return [0] * shards
+        if not isinstance(position, LogPosition):
+            raise PayloadError(field, f"{shown(position)} is no position: await store.position()")
+        if len(position.shards) != shards:
+            reason = f"{position} is of {len(position.shards)} shard(s), the log has {shards}"
+            raise PayloadError(field, reason)
+        return [reach.whole for reach in position.shards]
+
+    async def _scanned(
+        self, shard: int, begin: int, end: int, only: Sequence[str]
+    ) -> AsyncGenerator[LogRecord]:
+        if begin >= end:
+            return
+        async with aclosing(self.forked_log.scan(shard, after=begin, only=only)) as pages:
+            async for page in pages:
+                for stored in page:
+                    if stored.seq > end:
+                        return
+                    yield await self._log_record(shard, stored)
+                if page[-1].seq == end:
+                    return
+
+    async def _log_record(self, shard: int, stored: Stored) -> LogRecord:
+        subject = self._namespace.parse(stored.subject)
+        keys = await self._hashed_keys(shard, stored) if subject is None else subject.keys
+        family = stored.subject.split(".", 4)[3]
+        return LogRecord(shard, stored.seq, stored.time, family, keys, stored.data)
+
+    async def _hashed_keys(self, shard: int, stored: Stored) -> tuple[str, ...]:
+        """The keys of a hashed subject, which its envelopes tell."""
+        try:
+            found = stored.record().envelopes[-1].keys
+        except LogCorrupt:
+            last = await self.forked_log.last(Subject(stored.subject, shard, ()))
+            found = None if last is None else last.envelopes[-1].keys
+        if not found:
+            reason = "the keys of a hashed subject are missing"
+            raise LogCorrupt(stored.subject, stored.seq, reason)
+        return tuple(found)
+
+    async def _subjects_of(self, session_id: str) -> Iterable[Subject]:
+        """The subjects that are a session's, each once."""
+        origin = (await self.read_what_can_be(lineage.kind, session_id)).state.origin
+        views = [lineage.kind(session_id), *await self.views_of_session(session_id, origin)]
+        found = [self.subject(lineage.MARKER, session_id)]
+        for key in list(views):
+            if key.kind is artifacts.kind:
+                held = (await self.read_what_can_be(artifacts.kind, *key.keys)).state.values()
+                found += [self.subject(POINTER, each.saved.artifact_id) for each in held]
+            elif key.kind is states.kind:
+                views += await self._artifacts_of_state(key.keys[0])
+        return dict.fromkeys([*found, *(self.subject(key.kind, *key.keys) for key in views)])
+
+    async def _artifacts_of_state(self, state_id: str) -> list[Key[Any]]:
+        """The views of the large objects to which an execution's state refers."""
+        return []
