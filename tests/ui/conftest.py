@@ -44,15 +44,15 @@ Serve = Callable[..., AbstractAsyncContextManager[Served]]
 
 
 @asynccontextmanager
-async def serving(store: foldlog.Store, **options: Any) -> AsyncIterator[Served]:
-    """Serve the page of a store on a free port."""
+async def serving(store: foldlog.Store, *, port: int = 0, **options: Any) -> AsyncIterator[Served]:
+    """Serve the page of a store on a port; 0: a free one."""
     import httpx
     import uvicorn
 
     from foldlog import ui
 
     application = ui.app(store, hosts=HOSTS, **options)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         config = uvicorn.Config(application, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
@@ -75,6 +75,8 @@ async def serving(store: foldlog.Store, **options: Any) -> AsyncIterator[Served]
         finally:
             server.should_exit = server.force_exit = True
             await task
+            for each in list(server.server_state.connections):
+                each.transport.abort()  # as a server that was killed
 
 
 def _leave_signals() -> Any:

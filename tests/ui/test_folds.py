@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import foldlog
-from foldlog import codec
+from foldlog import codec, kinds
 from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.kind import Key
@@ -22,7 +22,7 @@ from foldlog.ui.run import Run, read_page
 from foldlog_projections.agentstates import AgentState
 from foldlog_projections.artifacts import Held
 from foldlog_projections.belongings import Belonging
-from foldlog_projections.messages import Conversations
+from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
 from foldlog_projections.states import State
 from tests.ui.conftest import looking
@@ -180,7 +180,42 @@ async def test_long_sessions_whose_states_are_kept_in_strides(
             await store.save_update(said("s", number, trace_id="trace"))
             await task(store, "s", f"t{number % 5}")
             await store.save_event(event("trace", number))
+            await store.append_messages("s", [foldlog.Message(f"m{number}", "x", "hello")])
+            if number % 3 == 0:
+                await store.append(kinds.messages("s"), MessagesRemoved((f"m{number // 3}",)))
     await check(browser, store, Run("session", "s"), 16)
+
+
+TABLES = """async () => {
+  const { Table } = await import("./static/folds/fold.js");
+  let seed = 1;
+  const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
+  const made = [[new Table(), new Map()]];
+  const wrong = [];
+  for (let step = 0; step < 600; step++) {
+    // Mostly the newest, and at times one that others were made of.
+    const [table, map] = random(5) ? made.at(-1) : made[random(made.length)];
+    const [key, value, expected] = [random(9), random(3), new Map(map)];
+    if (random(3)) made.push([table.put(key, value), expected.set(key, value)]);
+    else made.push([table.without([key]), (expected.delete(key), expected)]);
+    const [other, before] = made[random(made.length)];
+    const changed = made.at(-1)[0].changedSince(other);
+    for (const each of new Set([...expected.keys(), ...before.keys()])) {
+      if (expected.get(each) !== before.get(each) && !changed.has(each)) wrong.push([step, each]);
+    }
+  }
+  made.forEach(([table, map], step) => {
+    const isAlike = JSON.stringify([...table]) === JSON.stringify([...map]);
+    const has = (key) => table.get(key) === map.get(key);
+    if (!isAlike || table.size !== map.size || ![...map.keys()].every(has)) wrong.push(step);
+  });
+  return wrong;
+}"""
+
+
+async def test_tables_are_maps_that_never_change(browser: Browser, store: foldlog.Store) -> None:
+    async with looking(browser, store) as page:
+        assert await page.evaluate(TABLES) == []
 
 
 @pytest.mark.parametrize("kind", ["session", "trace"])

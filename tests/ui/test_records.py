@@ -117,11 +117,12 @@ async def test_a_stream_has_what_there_is_and_then_what_comes(store: foldlog.Sto
         assert response.headers["content-type"].startswith("text/event-stream")
         views = await anext(stream)
         assert views.event == "views"
-        assert ["updates", "s"] in views.data
+        assert [["updates", "s"], "s-0"] in views.data
         first = await anext(stream)
         assert first.id == str(await store.position())
         assert sum(each["type"] == "update.saved" for each in first.data) == 10
         await store.save_update(said("s", 99))
+        assert (await anext(stream)).event == "live"
         live = await anext(stream)
         assert [each["id"] for each in live.data] == ["s-99"]
         # A record of a view that nobody knew when the stream began.

@@ -110,6 +110,8 @@ class _Following:
                 await self._look_for_views(group, is_first=True)
                 self._started.set()
                 await self._send_all(group)
+        except* _Cleared:
+            pass
         except* FoldlogError as errors:
             _log.info("following %s %s ended: %s", self._run.kind, self._run.id, errors.exceptions)
         finally:
@@ -129,12 +131,23 @@ class _Following:
                     last = newest[0] if newest else None
                     self._views[key] = last.position if last else None
                 group.create_task(self._watch(key, last.id if last else None))
+                group.create_task(self._end_when_cleared(key))
 
     async def _watch(self, key: Key[Any], after: str | None) -> None:
         async with aclosing(self._store.watch(key, after=after)) as items:
             async for item in items:
                 self._found.append((key, item))
                 self._wake.set()
+
+    async def _end_when_cleared(self, key: Key[Any]) -> None:
+        """End once a view no longer begins as it did: who reconnects is told how it begins now."""
+        first = None
+        async with aclosing(self._store.advances(key)) as advances:
+            async for _ in advances:
+                before, first = first, await first_of(self._store, key)
+                if before not in (None, first):
+                    raise _Cleared
+                await asyncio.sleep(GATHER_SECONDS)  # a busy view advances with each save
 
     async def _send_all(self, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
@@ -194,6 +207,16 @@ class _Following:
         self._found += [each for each in missing if each not in self._found]
         self._send(base, resume_at=head)
         return head
+
+
+class _Cleared(Exception):
+    """Records that followers have are gone."""
+
+
+async def first_of(store: Store, key: Key[Any]) -> str | None:
+    """Return the id of a view's first record, None if there is none. Errors as `Store.items`."""
+    items = await store.items(key, limit=1)
+    return items[0].id if items else None
 
 
 def offer(queue: Queue, data: bytes | None) -> None:

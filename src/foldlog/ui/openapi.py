@@ -178,7 +178,7 @@ _PATHS: Final[Json] = {
         _ref("Record"),
     ),
     "/api/events": _get(
-        "Follow a run: server-sent events with what there is, then with what comes",
+        "Follow a run: server-sent events with what there is, `live`, then with what comes",
         [
             *_RUN,
             _AFTER,

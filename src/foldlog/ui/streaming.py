@@ -11,11 +11,14 @@ from starlette.types import Receive, Scope, Send
 from foldlog.errors import FoldlogError
 from foldlog.opening import Store
 from foldlog.position import LogPosition
-from foldlog.ui.following import Hub, Queue, message, offer
-from foldlog.ui.run import Run, read_page
+from foldlog.ui.following import Hub, Queue, first_of, message, offer
+from foldlog.ui.run import PAGE, Run, read_page
 
 HEARTBEAT_SECONDS: Final = 15.0
 """How often an idle stream says that it lives."""
+
+FIRST_PAGE: Final = 500
+"""Records of the first page, which a reader sees soon; others are as long as a page may be."""
 
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -50,13 +53,16 @@ class EventStream(Response):
             leaving = asyncio.create_task(_leave(receive, queue))
             try:
                 await _send(send, b"retry: 1000\n\n")
+                firsts = await asyncio.gather(*(first_of(self._store, key) for key in views))
                 names = [[key.kind.name, *key.keys] for key in views]
-                await _send(send, b"event: views\n" + message(names))
-                after, more = self._after, True
+                found = list(zip(names, firsts, strict=True))
+                await _send(send, b"event: views\n" + message(found))
+                after, more, limit = self._after, True, FIRST_PAGE
                 while more and not leaving.done():
-                    page = await read_page(self._store, views, after)
-                    after, more = page.position, page.more
+                    page = await read_page(self._store, views, after, limit=limit)
+                    after, more, limit = page.position, page.more, PAGE
                     await _send(send, message(page.records, after))
+                await _send(send, b"event: live\n" + message(None))
                 while (data := await _next(queue)) is not None:
                     await _send(send, data)
             finally:

@@ -2,7 +2,7 @@
 // view and no server.
 
 import { element, html, signal } from "./core/reactive.js";
-import { get, whoami } from "./core/api.js";
+import { get } from "./core/api.js";
 import { Run } from "./core/run.js";
 import { clip, moment } from "./core/format.js";
 import { compareView } from "./views/compare.js";
@@ -23,20 +23,15 @@ const place = signal("");
 // Returns what turns light into dark and back, and keeps it for the next visit.
 function theme() {
   const root = document.documentElement;
-  const kept = storage();
+  let kept = {};
+  try {
+    kept = localStorage;
+  } catch {} // a page that may keep nothing forgets it
   if (kept.theme) root.dataset.theme = kept.theme;
   return () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     kept.theme = root.dataset.theme = dark ? "light" : "dark";
   };
-}
-
-function storage() {
-  try {
-    return localStorage;
-  } catch {
-    return {}; // a page that may keep nothing forgets it
-  }
 }
 
 function show(about) {
@@ -123,7 +118,7 @@ async function start() {
     return;
   }
   try {
-    document.body.prepend(frame({ about: await whoami() }));
+    document.body.prepend(frame({ about: await get("about") }));
   } catch (error) {
     const message = document.createElement("p");
     message.className = "error fatal";

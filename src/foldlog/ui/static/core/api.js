@@ -1,7 +1,5 @@
 // The API of this page's server, see /api/openapi.json. A shared file has none.
 
-let about = null;
-
 export class ApiError extends Error {
   constructor(status, { type, message, errors, decision } = {}) {
     super(message ?? `the server answered ${status}`);
@@ -33,13 +31,8 @@ export async function get(name, parameters, signal) {
   return answered(response);
 }
 
-export async function whoami() {
-  about ??= await get("about");
-  return about;
-}
-
 export async function post(name, body) {
-  const { csrf } = await whoami();
+  const { csrf } = await get("about"); // a server that was started again has another one
   const headers = { "content-type": "application/json", "x-foldlog-csrf": csrf };
   const request = { method: "POST", headers, body: JSON.stringify(body) };
   return answered(await fetch(address(name), request).catch(unreachable));

@@ -25,14 +25,11 @@ export function moment(seconds) {
   return `${date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" })}, ${clock(seconds)}`;
 }
 
-export function ago(seconds, now = Date.now() / 1000) {
+export function ago(seconds) {
   if (!seconds) return "–";
-  const past = Math.max(now - seconds, 0);
-  if (past < 5) return "just now";
-  if (past < 90) return `${Math.round(past)} s ago`;
-  if (past < 90 * 60) return `${Math.round(past / 60)} min ago`;
-  if (past < 36 * 3600) return `${Math.round(past / 3600)} h ago`;
-  return `${Math.round(past / 86400)} d ago`;
+  const past = Math.max(Date.now() / 1000 - seconds, 0);
+  const [size, unit] = [[129_600, 86_400, "d"], [5_400, 3_600, "h"], [90, 60, "min"], [5, 1, "s"]].find(([from]) => past >= from)?.slice(1) ?? [];
+  return unit ? `${Math.round(past / size)} ${unit} ago` : "just now";
 }
 
 export function duration(seconds) {

@@ -12,13 +12,19 @@ const STRIDE = 256;
 
 export class Log {
   constructor() {
-    this.records = [];
     this.count = signal(0);
+    this.version = signal(0); // grows when records were put in between, or went
+    this.clear();
+  }
+
+  clear() {
+    this.records = [];
     this.totals = { tokens: 0, cost: 0, latency: 0, calls: 0, errors: 0 };
-    this.version = signal(0); // grows when records were put in between
     this.admissions = new Map();
     this.kept = [new Map()]; // kept[n]: the states after n * STRIDE records
     this.recent = { count: 0, states: new Map() };
+    this.count.value = 0;
+    this.version.value += 1;
   }
 
   // Take records in, each id of a view once. Those that come late go to their place.
@@ -56,9 +62,7 @@ export class Log {
   add({ view, record, type }) {
     const { totals } = this;
     const found = costsOf(view[0], record);
-    totals.tokens += found.tokens;
-    totals.cost += found.cost;
-    totals.latency += found.latency;
+    for (const name of ["tokens", "cost", "latency"]) totals[name] += found[name];
     if (type === "update.saved" && record.update_type === "TOOL_CALL") totals.calls += 1;
     if (record.error || record.update_type === "ERROR") totals.errors += 1;
   }

@@ -10,7 +10,7 @@ export class Run {
     this.id = id;
     this.log = new Log();
     this.moment = signal(null); // null: now, and it goes on; else a count of records
-    this.state = signal("loading"); // loading, live, reconnecting, past, failed
+    this.state = signal("loading"); // loading, live, reconnecting, past
     this.error = signal(null);
     this.pictures = null; // of a shared file
     this.count = computed(() => Math.min(this.moment.value ?? Infinity, this.log.count.value));
@@ -27,53 +27,51 @@ export class Run {
     return { [this.kind]: this.id };
   }
 
-  // Read what there is page by page, then follow. `until`: a position at which to stop.
-  async open({ at = null, follow = true } = {}) {
-    try {
-      const after = await this.read(500); // the first screen soon
+  // Follow the run: what there is, then what comes. `at`: the position of the moment to show;
+  // without `follow` it ends with what there is.
+  open({ at = null, follow = true } = {}) {
+    const source = new EventSource(address("events", this.query));
+    const end = () => source.close();
+    const on = (name, act) => source.addEventListener(name, ({ data }) => act(data && JSON.parse(data)));
+    const again = () => {
+      end();
+      if (!this.ending.signal.aborted) this.open({ at, follow });
+    };
+    on("message", (records) => this.log.append(records));
+    let resumes = false; // a stream that does brings what is new
+    on("views", (found) => {
+      const firsts = new Map(found.map(([view, first]) => [JSON.stringify(view), first]));
+      const knows = (name) => this.log.admissions.get(name)?.seen.has(firsts.get(name));
+      const isCleared = [...this.log.admissions.keys()].some((name) => !knows(name));
+      if (isCleared) this.log.clear();
+      if (resumes && [...firsts].some(([name, first]) => first && !knows(name))) again();
+      resumes = true;
+    });
+    on("live", () => {
       if (at) this.moment.value = this.log.countAt(at);
-      if (follow) this.follow(after);
-      else this.state.value = "past";
+      at = null;
+      this.error.value = null;
+      this.state.value = follow ? "live" : "past";
+      if (!follow) end();
+    });
+    on("failed", ({ error }) => (this.error.value = error)); // the browser connects again
+    on("error", () => {
+      this.state.value = "reconnecting";
+      if (source.readyState === EventSource.CLOSED) this.refused(again);
+    });
+    this.ending.signal.addEventListener("abort", end);
+  }
+
+  // The browser tries no more: say why, and try again once somebody is let in.
+  async refused(again) {
+    try {
+      await get("about", {}, this.ending.signal);
+      this.error.value = null;
     } catch (error) {
       if (error.name === "AbortError") return;
       this.error.value = error;
-      this.state.value = "failed";
     }
-  }
-
-  follow(after) {
-    const source = new EventSource(address("events", { ...this.query, after }));
-    let views = null;
-    source.addEventListener("open", () => {
-      this.state.value = "live";
-    });
-    source.addEventListener("message", (event) => this.log.append(JSON.parse(event.data)));
-    source.addEventListener("views", (event) => {
-      const found = JSON.parse(event.data).map((view) => JSON.stringify(view));
-      // A view that came up while the connection was down: what it had before is read as well.
-      if (views && found.some((name) => !views.has(name))) this.read();
-      views = new Set(found);
-    });
-    source.addEventListener("failed", (event) => {
-      this.error.value = new Error(JSON.parse(event.data).error.message);
-      this.state.value = "failed";
-      source.close();
-    });
-    source.addEventListener("error", () => {
-      if (this.state.value !== "failed") this.state.value = "reconnecting";
-    });
-    this.ending.signal.addEventListener("abort", () => source.close());
-  }
-
-  // Read all there is, in pages, and return where they end.
-  async read(limit = 5000) {
-    let after = null;
-    for (let more = true; more; limit = 5000) {
-      const page = await get("records", { ...this.query, after, limit }, this.ending.signal);
-      this.log.append(page.records);
-      ({ position: after, more } = page);
-    }
-    return after;
+    setTimeout(again, 2000);
   }
 
   // Show the moment after so many records; from the last on, follow again only if told to.

@@ -1,8 +1,8 @@
 // Which other views belong to a session. Mirrors projections/foldlog_projections/belongings.py.
 
-import { put } from "./fold.js";
+import { Table } from "./fold.js";
 
 export const belongings = {
-  initial: () => new Map(),
-  apply: (state, record) => put(state, JSON.stringify([record.kind, ...record.keys]), true),
+  initial: () => new Table(),
+  apply: (state, record) => state.put(JSON.stringify([record.kind, ...record.keys]), true),
 };

@@ -1,15 +1,15 @@
 // The remote bindings of a trace. Mirrors projections/foldlog_projections/bindings.py.
 
-import { put } from "./fold.js";
+import { Table } from "./fold.js";
 
 const keyOf = (record) => JSON.stringify([record.context_id, record.task_id]);
 
 export const bindings = {
-  initial: () => new Map(),
+  initial: () => new Table(),
   replaces: keyOf,
   apply(state, record, envelope) {
     const key = keyOf(record);
-    if (envelope.type !== "binding.terminal") return put(state, key, { saved: record, ended: false });
-    return state.has(key) ? put(state, key, { ...state.get(key), ended: true }) : state;
+    if (envelope.type !== "binding.terminal") return state.put(key, { saved: record, ended: false });
+    return state.has(key) ? state.put(key, { ...state.get(key), ended: true }) : state;
   },
 };

@@ -4,11 +4,6 @@
 // never changed: `apply` returns another one that shares what stayed, so that any moment can be
 // kept and shown again.
 
-// The name under which an envelope replaces an earlier one of the same writer; null for nothing.
-export function replacedBy(fold, envelope) {
-  return fold.replaces ? fold.replaces(envelope.record, envelope.type) : null;
-}
-
 // Remembers, for each view, which ids it has applied and how far each writer has come.
 export class Admission {
   constructor() {
@@ -21,7 +16,7 @@ export class Admission {
   admit(fold, envelope) {
     if (this.seen.has(envelope.id)) return "repeated";
     this.seen.add(envelope.id);
-    const replaced = replacedBy(fold, envelope);
+    const replaced = fold.replaces?.(envelope.record, envelope.type) ?? null; // of the same writer
     if (replaced === null || !envelope.writer) return "new";
     const key = JSON.stringify([replaced, envelope.writer]);
     if (envelope.number < (this.newest.get(key) ?? 0)) return "overtaken";
@@ -30,14 +25,85 @@ export class Admission {
   }
 }
 
-// A copy of a map with one more entry, or another value in the same place.
-export function put(map, key, value) {
-  return new Map(map).set(key, value);
+const GONE = Symbol("gone");
+
+// A map that is never changed: `put` and `without` return another one. All of them share one
+// history, of which each sees its part, so that a change costs the same however large the map is.
+export class Table {
+  constructor(history = { changed: [], entries: [], newest: new Map() }, version = 0, size = 0) {
+    Object.assign(this, { history, version, size });
+  }
+
+  get(key) {
+    let entry = this.history.newest.get(key);
+    while (entry && entry.since[0] > this.version) entry = entry.before;
+    const value = entry?.values[lastUpTo(entry.since, this.version)];
+    return value === GONE ? undefined : value;
+  }
+
+  has(key) {
+    return this.get(key) !== undefined;
+  }
+
+  put(key, value) {
+    const { history, version, size } = this;
+    const made = new Table(history, version + 1, size + (value !== GONE) - this.has(key));
+    let entry = history.newest.get(key);
+    if (version < history.changed.length) {
+      // Something was put already: the same, where a moment is folded again; else they part.
+      while (entry && entry.since[0] > made.version) entry = entry.before;
+      const place = entry ? lastUpTo(entry.since, made.version) : -1;
+      if (entry?.since[place] === made.version && entry.values[place] === value) return made;
+      let other = new Table();
+      for (const each of this) other = other.put(...each);
+      return other.put(key, value);
+    }
+    if (!entry || entry.values.at(-1) === GONE) {
+      entry = { key, before: entry, since: [], values: [] }; // what comes again is the last
+      history.entries.push(entry);
+      history.newest.set(key, entry);
+    }
+    history.changed.push(key);
+    entry.since.push(made.version);
+    entry.values.push(value);
+    return made;
+  }
+
+  without(keys) {
+    return keys.filter((key) => this.has(key)).reduce((made, key) => made.put(key, GONE), this);
+  }
+
+  // The keys that have another value than in `before`, and perhaps some that have not.
+  changedSince(before) {
+    if (before.history !== this.history) return new Set([...before.keys(), ...this.keys()]);
+    const [from, to] = [before.version, this.version].sort((a, b) => a - b);
+    return new Set(this.history.changed.slice(from, to));
+  }
+
+  *[Symbol.iterator]() {
+    for (const { key, since, values } of this.history.entries) {
+      if (since[0] > this.version) return;
+      const value = values[lastUpTo(since, this.version)];
+      if (value !== GONE) yield [key, value];
+    }
+  }
+
+  keys() {
+    return Array.from(this, ([key]) => key);
+  }
+
+  values() {
+    return Array.from(this, ([, value]) => value);
+  }
 }
 
-// A copy of a map without some keys.
-export function without(map, ...keys) {
-  const copy = new Map(map);
-  for (const key of keys) copy.delete(key);
-  return copy;
+// The place of the last of ascending versions that is no later than one of them.
+function lastUpTo(versions, version) {
+  let low = 0;
+  for (let high = versions.length; high - low > 1; ) {
+    const middle = (low + high) >> 1;
+    if (versions[middle] > version) high = middle;
+    else low = middle;
+  }
+  return low;
 }

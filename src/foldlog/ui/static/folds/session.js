@@ -1,17 +1,17 @@
 // Context, patches, groups, acknowledgements. Mirrors projections/foldlog_projections/session.py.
 
 import { patch } from "./delta.js";
-import { put, without } from "./fold.js";
+import { Table } from "./fold.js";
 
 export const session = {
   initial: () => ({
     context: null,
     version: 0,
     hash: null,
-    pending: new Map(),
-    decided: new Map(),
-    acknowledged: new Map(),
-    groups: new Map(),
+    pending: new Table(),
+    decided: new Table(),
+    acknowledged: new Table(),
+    groups: new Table(),
   }),
   apply(state, record, envelope) {
     const { type } = envelope;
@@ -20,15 +20,15 @@ export const session = {
       return { ...state, context, version: record.version, hash: record.hash };
     }
     if (type === "patch.queued") {
-      return { ...state, pending: put(state.pending, record.patch_id, record) };
+      return { ...state, pending: state.pending.put(record.patch_id, record) };
     }
     if (type === "patch.decided") {
-      const decided = put(state.decided, record.patch_id, record.outcome);
-      return { ...state, decided, pending: without(state.pending, record.patch_id) };
+      const decided = state.decided.put(record.patch_id, record.outcome);
+      return { ...state, decided, pending: state.pending.without([record.patch_id]) };
     }
     if (type === "steering.acknowledged") {
       if (state.acknowledged.has(record.event_id)) return state;
-      return { ...state, acknowledged: put(state.acknowledged, record.event_id, record.worker) };
+      return { ...state, acknowledged: state.acknowledged.put(record.event_id, record.worker) };
     }
     return { ...state, groups: grouped(state.groups, type, record) };
   },
@@ -37,7 +37,7 @@ export const session = {
 function grouped(groups, type, record) {
   if (type === "group.opened") {
     const more = { status: "open", task_ids: [], ended: {}, sealed_at: null, ended_at: null };
-    return put(groups, record.group_id, { ...record, ...more });
+    return groups.put(record.group_id, { ...record, ...more });
   }
   const group = groups.get(record.group_id);
   if (!group) return groups;
@@ -52,7 +52,7 @@ function grouped(groups, type, record) {
     changed = { ...group, ended: { ...group.ended, [record.task_id]: record.status } };
     at = record.ended_at;
   }
-  return put(groups, record.group_id, at === null ? changed : judged(changed, at));
+  return groups.put(record.group_id, at === null ? changed : judged(changed, at));
 }
 
 function judged(group, at) {

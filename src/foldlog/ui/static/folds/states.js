@@ -1,7 +1,7 @@
 // An execution's last snapshot and its steps. Mirrors projections/foldlog_projections/states.py.
 
 import { joined, patch } from "./delta.js";
-import { put, without } from "./fold.js";
+import { Table } from "./fold.js";
 
 const PHASES = {
   "step.intended": "intended",
@@ -18,7 +18,7 @@ export const states = {
     epoch: 0,
     owner: "",
     tenure: "",
-    steps: new Map(),
+    steps: new Table(),
     rewound: "",
     saving: "",
     pieces: [],
@@ -27,7 +27,7 @@ export const states = {
     if (type === "state.saved") return saved(state, record);
     if (type === "execution.owned") return { ...state, ...record };
     if (type === "execution.rewound") return rewound(state, record.address);
-    return { ...state, steps: put(state.steps, record.address, step(state, type, record, ts)) };
+    return { ...state, steps: state.steps.put(record.address, step(state, type, record, ts)) };
   },
 };
 
@@ -39,10 +39,10 @@ function saved(state, record) {
 }
 
 function rewound(state, address) {
-  const addresses = [...state.steps.keys()];
+  const addresses = state.steps.keys();
   const at = addresses.indexOf(address);
   const gone = at < 0 ? [] : addresses.slice(at);
-  return { ...state, rewound: address, steps: without(state.steps, ...gone) };
+  return { ...state, rewound: address, steps: state.steps.without(gone) };
 }
 
 function step(state, type, record, ts) {

@@ -3,6 +3,7 @@
 
 import { html } from "../core/reactive.js";
 import { visible } from "../core/format.js";
+import { Table } from "../folds/fold.js";
 import { plain } from "./plain.js";
 
 const MOST = 200; // changes that are shown
@@ -11,23 +12,27 @@ const WORDS = 1200; // words beyond which texts are shown one after the other
 // [{ path, before, after }], undefined where a side has nothing.
 export function differences(before, after, path = "", found = []) {
   if (before === after || found.length >= MOST) return found;
-  const bothObjects = isObject(before) && isObject(after) && Array.isArray(before) === Array.isArray(after);
-  if (!bothObjects) {
-    found.push({ path, before, after });
-    return found;
-  }
-  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    const place = Array.isArray(after) ? `${path}[${key}]` : path ? `${path}.${key}` : key;
-    differences(before[key], after[key], place, found);
-  }
+  const areAlike = isObject(before) && isObject(after) && kindOf(before) === kindOf(after);
+  if (!areAlike) found.push({ path, before: plain(before), after: plain(after) });
+  else if (after instanceof Table) add(after.changedSince(before), (table, key) => table.get(key));
+  else if (after instanceof Map) add([...before.keys(), ...after.keys()], (map, key) => map.get(key));
+  else add([...Object.keys(before), ...Object.keys(after)], (object, key) => object[key]);
   return found;
+
+  function add(keys, valueOf) {
+    for (const key of new Set(keys)) {
+      const place = Array.isArray(after) ? `${path}[${key}]` : path ? `${path}.${key}` : key;
+      differences(valueOf(before, key), valueOf(after, key), place, found);
+    }
+  }
 }
 
 const isObject = (value) => value !== null && typeof value === "object";
+const kindOf = Object.getPrototypeOf;
 
 // The changes as rows: the path, then what was and what is.
 export function changes(before, after) {
-  const found = differences(plain(before), plain(after));
+  const found = differences(before, after);
   if (!found.length) return html`<p class="quiet">Nothing changed.</p>`;
   return html`<dl class="changes">
     ${found.map(({ path, before: old, after: new_ }) => html`
@@ -54,51 +59,39 @@ export function short(value, length = 240) {
 export function words(old, new_) {
   const a = old.split(/(\s+)/);
   const b = new_.split(/(\s+)/);
-  const node = document.createElement("div");
-  node.className = "words";
-  node.dir = "auto";
-  const show = (name, text) => {
-    if (!text) return;
-    const part = document.createElement(name);
-    part.textContent = visible(text);
-    node.append(part);
-  };
+  const most = Math.min(a.length, b.length);
   let start = 0;
-  while (start < Math.min(a.length, b.length) && a[start] === b[start]) start += 1;
+  while (start < most && a[start] === b[start]) start += 1;
   let end = 0;
-  const most = Math.min(a.length, b.length) - start;
-  while (end < most && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
-  show("span", a.slice(0, start).join(""));
-  middle(a.slice(start, a.length - end), b.slice(start, b.length - end), show);
-  show("span", end ? a.slice(-end).join("") : "");
+  while (end < most - start && a.at(-1 - end) === b.at(-1 - end)) end += 1;
+  const parts = [["span", ""]];
+  const add = (name, some) => {
+    if (parts.at(-1)[0] !== name) parts.push([name, ""]);
+    parts.at(-1)[1] += some.join("");
+  };
+  add("span", a.slice(0, start));
+  middle(a.slice(start, a.length - end), b.slice(start, b.length - end), add);
+  add("span", end ? a.slice(-end) : []);
+  const node = html`<div class="words" dir="auto"></div>`.firstElementChild;
+  for (const [name, text] of parts) node.append(Object.assign(document.createElement(name), { textContent: visible(text) }));
   return node;
 }
 
-function middle(a, b, show) {
-  if (a.length + b.length > WORDS || !a.length || !b.length) {
-    show("del", a.join(""));
-    show("ins", b.join(""));
-    return;
-  }
-  const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) {
+function middle(a, b, add) {
+  const isShort = a.length + b.length <= WORDS;
+  const table = Array.from({ length: isShort ? a.length + 1 : 0 }, () => new Uint16Array(b.length + 1));
+  for (let i = table.length - 2; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) {
       table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
     }
   }
-  const parts = [];
-  const add = (name, text) => {
-    if (parts.at(-1)?.[0] === name) parts.at(-1)[1] += text;
-    else parts.push([name, text]);
-  };
   let i = 0;
   let j = 0;
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) {
-      add("span", a[i++]);
-      j += 1;
-    } else if (j >= b.length || (i < a.length && table[i + 1][j] >= table[i][j + 1])) add("del", a[i++]);
-    else add("ins", b[j++]);
+  while (isShort && i < a.length && j < b.length) {
+    if (a[i] === b[j]) add("span", [b[(i++, j++)]]);
+    else if (table[i + 1][j] >= table[i][j + 1]) add("del", [a[i++]]);
+    else add("ins", [b[j++]]);
   }
-  for (const [name, text] of parts) show(name, text);
+  add("del", a.slice(i));
+  add("ins", b.slice(j));
 }

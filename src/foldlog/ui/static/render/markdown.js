@@ -14,9 +14,10 @@ export function markdown(text) {
   return node;
 }
 
-function make(name, className = "") {
+function make(name, className = "", text = "") {
   const node = document.createElement(name);
   if (className) node.className = className;
+  node.textContent = text;
   return node;
 }
 
@@ -51,9 +52,7 @@ function code(parent, lines, at, fence) {
   while (end < lines.length && !lines[end].trim().startsWith(fence)) end += 1;
   const pre = make("pre");
   pre.tabIndex = 0;
-  const inner = make("code");
-  inner.textContent = lines.slice(at + 1, end).join("\n");
-  pre.append(inner);
+  pre.append(make("code", "", lines.slice(at + 1, end).join("\n")));
   parent.append(pre);
   return end + 1;
 }
@@ -124,23 +123,17 @@ function inline(parent, text) {
     parent.append(text.slice(from, found.index));
     from = found.index + found[0].length;
     const [whole, literal, strong, strong2, em, label, target, bare] = found;
-    if (literal !== undefined) parent.append(with_("code", literal));
-    else if (strong ?? strong2) parent.append(with_("strong", strong ?? strong2));
-    else if (em !== undefined) parent.append(with_("em", em));
+    if (literal !== undefined) parent.append(make("code", "", literal));
+    else if (strong ?? strong2) parent.append(make("strong", "", strong ?? strong2));
+    else if (em !== undefined) parent.append(make("em", "", em));
     else parent.append(link(label ?? bare, target ?? bare) ?? whole);
   }
   parent.append(text.slice(from));
 }
 
-function with_(name, text) {
-  const node = make(name);
-  node.textContent = text;
-  return node;
-}
-
 function link(label, target) {
   if (!/^(https?:|mailto:)/i.test(target)) return null;
-  const node = with_("a", label);
+  const node = make("a", "", label);
   node.href = target;
   node.target = "_blank";
   node.rel = "noopener noreferrer";

@@ -1,16 +1,16 @@
 // A state of a fold as plain values, for trees, comparisons, and tests against Python's folds.
 
+import { Table } from "../folds/fold.js";
 import { Items } from "../folds/items.js";
 
 export function plain(state) {
   if (state instanceof Items) return Array.from(state, (each) => each.record);
-  if (state instanceof Map) {
+  if (state instanceof Map || state instanceof Table) {
     return Object.fromEntries([...state].map(([key, value]) => [key, plain(value)]));
   }
   if (Array.isArray(state)) return state.map(plain);
   if (state && typeof state === "object") {
-    const kept = Object.entries(state).filter(([key]) => key !== "envelope");
-    return Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]));
+    return Object.fromEntries(Object.entries(state).map(([key, value]) => [key, plain(value)]));
   }
   return state;
 }

@@ -3,6 +3,7 @@
 import { computed, effect, element, html, onEnd, signal } from "../core/reactive.js";
 import { clip, count, moment, plural, visible } from "../core/format.js";
 import { Run } from "../core/run.js";
+import { Table } from "../folds/fold.js";
 import { Items } from "../folds/items.js";
 import { differences, short, words } from "../render/diff.js";
 import { plain } from "../render/plain.js";
@@ -23,7 +24,7 @@ export function describe(states, id) {
     const place = keys.map((key) => (key === id ? "" : key.replace(`:${id}`, ""))).filter(Boolean).join(" ");
     if (state instanceof Items) {
       for (const each of state) add(kind, [place, each.record.update_id ?? each.record.event_id ?? each.id.slice(0, 8)].filter(Boolean).join(" "), each.record);
-    } else if (state instanceof Map) {
+    } else if (state instanceof Map || state instanceof Table) {
       for (const [key, value] of state) {
         if (kind === "messages") for (const [mid, one] of value.messages) add(kind, `${key} ${mid}`, one);
         else add(kind, [place, key].filter(Boolean).join(" "), value);

@@ -46,22 +46,16 @@ function spoken(envelope, said) {
     ${said.thoughts.map((text) => html`<details class="thought"><summary>Thought</summary>${content(text)}</details>`)}
     ${said.texts.map((text) => content(text))}
     ${said.others.map((each) => content(each))}
-    ${said.calls.map(call)}
-    ${said.results.map((each) => result(each, shown))}`;
+    ${said.calls.map(({ name, input }) => exchange("→", name ?? "tool", input))}
+    ${said.results.map(({ name, output }) => exchange("←", name ?? "result", output, shown))}`;
 }
 
-function call({ name, input }) {
-  const text = input === undefined || input === null ? "" : typeof input === "string" ? input : JSON.stringify(input);
-  return html`<details class="call"><summary><span class="mark" aria-hidden="true">→</span>
-      <span class="name">${visible(name ?? "tool")}</span> <span class="args">${clip(text, 140)}</span></summary>
-    ${content(input ?? null, { open: 2 })}</details>`;
-}
-
-function result({ name, output }, isAlone) {
-  const text = typeof output === "string" ? output : JSON.stringify(output) ?? "";
-  return html`<details class="call result" ?open=${isAlone && text.length < 200}><summary><span class="mark" aria-hidden="true">←</span>
-      <span class="name">${visible(name ?? "result")}</span> <span class="args">${clip(text, 140)}</span></summary>
-    ${content(output ?? null, { open: 2 })}</details>`;
+// A call of a tool, or what it returned.
+function exchange(mark, name, value = null, isAlone = false) {
+  const text = value === null ? "" : typeof value === "string" ? value : JSON.stringify(value);
+  return html`<details class=${mark === "→" ? "call" : "call result"} ?open=${isAlone && text.length < 200}><summary><span class="mark" aria-hidden="true">${mark}</span>
+      <span class="name">${visible(name)}</span> <span class="args">${clip(text, 140)}</span></summary>
+    ${content(value, { open: 2 })}</details>`;
 }
 
 function note(run, envelope, { steering, update, feedback, artifact: saved }) {

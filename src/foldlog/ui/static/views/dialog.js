@@ -22,12 +22,15 @@ export function toast(text, tone = "") {
   setTimeout(() => node.remove(), 6000);
 }
 
-// Run what a form does; its button waits, and an error is shown in its place.
-export function submits(form, act) {
+// A form with buttons: [label, class, value]. They wait while `act(value)` runs; where it fails,
+// the reason is shown above them.
+export function submits(body, buttons, act) {
+  const form = html`<form>${body}<p class="problem" role="alert"></p><div class="buttons">
+    ${buttons.map(([label, tone = "primary", value = ""]) => html`<button class=${tone} value=${value}>${label}</button>`)}</div></form>`.firstElementChild;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const buttons = form.querySelectorAll("button");
-    for (const each of buttons) each.disabled = true;
+    const all = form.querySelectorAll("button");
+    for (const each of all) each.disabled = true;
     const problem = form.querySelector(".problem");
     problem.textContent = "";
     try {
@@ -35,7 +38,7 @@ export function submits(form, act) {
     } catch (error) {
       problem.textContent = error.errors ? error.errors.join("; ") : error.message;
     }
-    for (const each of buttons) each.disabled = false;
+    for (const each of all) each.disabled = false;
   });
   return form;
 }

@@ -66,9 +66,8 @@ function turn(event, tab) {
 }
 
 function keepAddress(run, tab, about) {
-  const { current } = run;
-  const at = run.isNow.value ? "" : current.value?.position ?? "";
   if (!about) return;
+  const at = run.isNow.value ? "" : run.current.value?.position ?? "";
   const query = new URLSearchParams(Object.entries({ at, tab: tab === "conversation" ? "" : tab }).filter(([, v]) => v));
   const next = `#/${run.kind}/${encodeURIComponent(run.id)}${query.size ? `?${query}` : ""}`;
   if (location.hash !== next && run.state.value !== "loading") history.replaceState(null, "", next);
@@ -92,8 +91,8 @@ function listen(bar, run, tab) {
   onEnd(() => document.removeEventListener("keydown", act));
 }
 
-const tasksOf = (run) => viewsOf(run.states.value, "tasks").flatMap(({ state }) => [...state.values()]);
-const tracesOf = (run) => [...new Set([...viewsOf(run.states.value, "traces").flatMap(({ state }) => [...state.keys()]), ...tasksOf(run).map((task) => task.trace_id).filter(Boolean)])];
+const tasksOf = (run) => viewsOf(run.states.value, "tasks").flatMap(({ state }) => state.values());
+const tracesOf = (run) => [...new Set([...viewsOf(run.states.value, "traces").flatMap(({ state }) => state.keys()), ...tasksOf(run).map((task) => task.trace_id).filter(Boolean)])];
 
 function statusOf(run) {
   const statuses = new Set(tasksOf(run).map((task) => task.status));
@@ -127,9 +126,8 @@ function shareDialog(run) {
   dialog("Share", (close) => {
     const parts = ["all of it, up to now", ...(run.isNow.value ? [] : ["up to the moment that is shown", "from the moment that is shown on"])];
     const part = form({ enum: parts, title: "What" });
-    const node = html`<form><p>One HTML file with the run, that works offline and scrubs as this page does. Whoever has it can read all that is in it.</p>
-      ${part.node}<p class="problem" role="alert"></p><div class="buttons"><button class="primary">Save as a file</button></div></form>`.firstElementChild;
-    return submits(node, async () => {
+    const about = html`<p>One HTML file with the run, that works offline and scrubs as this page does. Whoever has it can read all that is in it.</p>`;
+    return submits(html`${about}${part.node}`, [["Save as a file"]], async () => {
       const place = parts.indexOf(part.value());
       const bounds = [{}, { until: position }, { after: position }][place];
       const link = html`<a download="">save</a>`.firstElementChild;
@@ -144,10 +142,9 @@ function compareDialog(run) {
   const here = { id: run.id, at: run.isNow.value ? null : run.current.value?.position };
   dialog("Compare", (close) => {
     const other = form({ type: "string", title: "With this session, as it is now" });
-    const node = html`<form><p class="quiet">${here.at ? "This moment" : "This session"} is on the left side. Both sides have a slider.</p>${other.node}
-      <p class="problem" role="alert"></p><div class="buttons"><button class="primary">Compare</button></div></form>`.firstElementChild;
-    node.querySelector("textarea").value = run.id;
-    return submits(node, async () => {
+    other.node.querySelector("textarea").value = run.id;
+    const about = html`<p class="quiet">${here.at ? "This moment" : "This session"} is on the left side. Both sides have a slider.</p>`;
+    return submits(html`${about}${other.node}`, [["Compare"]], async () => {
       close();
       location.hash = compareAddress(here, { id: other.value(), at: null });
     });

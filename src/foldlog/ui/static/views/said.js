@@ -71,15 +71,8 @@ export function message(body, role, author) {
 // record says.
 export function conversation(run, states, count) {
   const { records } = run.log;
-  const present = new Set(); // ids of messages that were not removed
-  let format = null;
-  for (const [name, state] of states) {
-    if (!name.startsWith('["messages"') || !(state instanceof Map)) continue;
-    for (const { messages } of state.values()) {
-      for (const { envelope } of messages.values()) present.add(envelope);
-    }
-    if (state.size) format = "messages";
-  }
+  const isThere = ({ name, record }) => states.get(name).get(record.conversation ?? "main").messages.get(record.id) === record;
+  const format = [...states].some(([name, state]) => name.startsWith('["messages"') && state.size) ? "messages" : null;
   const found = [];
   const events = records.some(isMessageEvent);
   for (let place = 0; place < count; place++) {
@@ -89,7 +82,7 @@ export function conversation(run, states, count) {
       envelope.said = saidBy(envelope, format, events);
     }
     if (!envelope.said) continue;
-    if (envelope.type === "message.added" && !present.has(envelope)) continue;
+    if (envelope.type === "message.added" && !isThere(envelope)) continue;
     found.push(envelope);
     envelope.count = place + 1;
   }

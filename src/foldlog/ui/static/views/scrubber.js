@@ -74,7 +74,7 @@ function liveText(run) {
   const state = run.state.value;
   if (!run.isNow.value) return state === "past" ? "To the end" : "Jump to now";
   if (state === "live") return "Following";
-  return { loading: "Loading", reconnecting: "Reconnecting", failed: "Stopped" }[state] ?? "The end";
+  return { loading: "Loading", reconnecting: "Reconnecting" }[state] ?? "The end";
 }
 
 function valueText(run) {

@@ -76,7 +76,7 @@ function each(all, kinds, nameOf, valueOf) {
 const STATUS = (status) => html`<span class="status" data-status=${status}>${status.toLowerCase()}</span>`;
 
 function tasksPane(all) {
-  const found = viewsOf(all, "tasks").flatMap(({ state }) => [...state.values()]);
+  const found = viewsOf(all, "tasks").flatMap(({ state }) => state.values());
   const byId = new Map(found.map((task) => [task.task_id, task]));
   const depth = (task, seen = 0) => {
     const parent = byId.get(parentOf(task));
@@ -134,14 +134,14 @@ function executionPane(all) {
   const found = viewsOf(all, "states");
   const size = found.reduce((sum, { state }) => sum + state.steps.size, 0) || found.length;
   const nodes = () => html`${found.map(({ keys, state }) => html`<div class="entry"><div class="name">${clip(keys[0], 80)}</div>
-    ${[...state.steps.values()].map((step) => html`<details class="task"><summary>${STATUS(step.phase)}<span class="name">${clip(step.address, 60)}</span>
+    ${state.steps.values().map((step) => html`<details class="task"><summary>${STATUS(step.phase)}<span class="name">${clip(step.address, 60)}</span>
       <span class="quiet">${step.attempt > 1 ? `attempt ${step.attempt}` : ""}</span></summary>${content(step.result ?? step.request ?? step.message ?? null)}</details>`)}
     ${state.value ? json(plain(state.value), { open: 0, name: "snapshot" }) : null}</div>`)}`;
   return { size, nodes };
 }
 
 function artifactPane(all, run) {
-  const found = viewsOf(all, "artifacts").flatMap(({ state }) => [...state.values()]);
+  const found = viewsOf(all, "artifacts").flatMap(({ state }) => state.values());
   return { size: found.length, nodes: () => html`${found.map(({ saved }) => artifact(run, saved))}` };
 }
 

@@ -28,8 +28,8 @@ export const TYPES = {
 };
 
 export function steerDialog(run) {
-  const tasks = viewsOf(run.states.value, "tasks").flatMap(({ state }) => [...state.values()]);
-  const patches = viewsOf(run.states.value, "session").flatMap(({ state }) => [...state.pending.keys()]);
+  const tasks = viewsOf(run.states.value, "tasks").flatMap(({ state }) => state.values());
+  const patches = viewsOf(run.states.value, "session").flatMap(({ state }) => state.pending.keys());
   dialog("Steer", (close) => {
     if (!tasks.length) return html`<p class="empty">This session has no task to steer.</p>`;
     const ids = tasks.map((task) => task.task_id);
@@ -45,29 +45,26 @@ export function steerDialog(run) {
       fields = form({ type: "object", properties: known, required, title: "With" });
       place.replaceChildren(fields.node);
     };
-    const node = html`<form>${chosen.node}${type.node}${about}${place}
-      <p class="problem" role="alert"></p><div class="buttons"><button class="primary">Steer</button></div></form>`.firstElementChild;
-    node.addEventListener("change", (event) => event.target === node.querySelectorAll("select")[1] && show());
-    const running = tasks.findLast((task) => ["RUNNING", "PAUSED", "PENDING"].includes(task.status));
-    node.querySelector("select").value = ids.indexOf((running ?? tasks.at(-1)).task_id);
-    show();
-    return submits(node, async () => {
+    const node = submits(html`${chosen.node}${type.node}${about}${place}`, [["Steer"]], async () => {
       const event = { session_id: run.id, task_id: chosen.value(), event_type: type.value(), payload: fields.value() };
       const done = await post("steer", event);
       toast(done.took_effect ? "It is on record and took effect." : "There was nothing to decide.");
       close();
     });
+    node.addEventListener("change", (event) => event.target === node.querySelectorAll("select")[1] && show());
+    const running = tasks.findLast((task) => ["RUNNING", "PAUSED", "PENDING"].includes(task.status));
+    node.querySelector("select").value = ids.indexOf((running ?? tasks.at(-1)).task_id);
+    show();
+    return node;
   });
 }
 
 export function forkDialog(run) {
-  const { current } = run;
-  const at = run.isNow.value ? null : current.value?.position;
+  const at = run.isNow.value ? null : run.current.value?.position;
   dialog("Fork", (close) => {
     const into = form(text("Id of the new session"), "into", false);
-    const node = html`<form><p>A new session that goes on from ${at ? html`<code>${at.split("~")[0]}</code>, the moment that is shown` : "now"}. The original stays as it is.</p>
-      ${into.node}<p class="problem" role="alert"></p><div class="buttons"><button class="primary">Fork</button></div></form>`.firstElementChild;
-    return submits(node, async () => {
+    const about = html`<p>A new session that goes on from ${at ? html`<code>${at.split("~")[0]}</code>, the moment that is shown` : "now"}. The original stays as it is.</p>`;
+    return submits(html`${about}${into.node}`, [["Fork"]], async () => {
       const made = await post("fork", { session_id: run.id, at, into: into.value() });
       toast(`Forked into ${made.session_id}`);
       close();
@@ -81,9 +78,7 @@ export function feedbackDialog(run, traces) {
     const trace = form({ enum: traces, title: "Trace" });
     const score = form({ type: "number", title: "Score" }, "score", false);
     const comment = form(text("Comment"), "comment", false);
-    const node = html`<form>${trace.node}${score.node}${comment.node}<p class="problem" role="alert"></p>
-      <div class="buttons"><button class="primary">Save</button></div></form>`.firstElementChild;
-    return submits(node, async () => {
+    return submits(html`${trace.node}${score.node}${comment.node}`, [["Save"]], async () => {
       await post("feedback", { trace_id: trace.value(), score: score.value(), comment: comment.value() });
       toast("Thank you: it is on record.");
       close();

@@ -14,12 +14,7 @@ export const timeline = element("fl-timeline", (host) => {
 
   const groups = computed(() => {
     run.log.version.value;
-    const found = new Map();
-    for (let i = 0; i < run.log.count.value; i++) {
-      const group = groupOf(run.log.records[i]);
-      found.set(group, (found.get(group) ?? 0) + 1);
-    }
-    return found;
+    return Map.groupBy(run.log.records.slice(0, run.log.count.value), groupOf);
   });
   const depths = computed(() => depthsOf(run));
   const rows = computed(() => {
@@ -57,10 +52,10 @@ export const timeline = element("fl-timeline", (host) => {
       <input type="search" class="find" placeholder="Find in records" aria-label="Find in records"
         @input=${(event) => (search.value = event.target.value)}>
       <div class="chips" role="group" aria-label="Which records">
-        ${() => [...groups.value].map(([group, size]) => html`<button class="chip" data-group=${group}
+        ${() => [...groups.value].map(([group, { length }]) => html`<button class="chip" data-group=${group}
           aria-pressed=${() => String(!hidden.value.has(group))}
           @click=${() => (hidden.value = toggled(hidden.value, group))}>
-          <i class="dot" data-group=${group}></i>${GROUPS[group]} <span class="n">${count(size)}</span></button>`)}
+          <i class="dot" data-group=${group}></i>${GROUPS[group]} <span class="n">${count(length)}</span></button>`)}
       </div>
       <button class="chip" aria-pressed=${() => String(nested.value)} @click=${() => (nested.value = !nested.value)}>Nested by task</button>
     </div>
@@ -98,29 +93,19 @@ function depthsOf(run) {
 
 // Rows with a heading for each task, and below it its records and the tasks it spawned.
 function nestedRows(chosen, depths, closed) {
-  const own = new Map();
-  const without = [];
-  for (const envelope of chosen) {
-    const task = taskOf(envelope);
-    const at = depths.has(task) ? task : null;
-    if (at === null) without.push(envelope);
-    else if (own.has(at)) own.get(at).push(envelope);
-    else own.set(at, [envelope]);
-  }
-  const children = new Map();
-  for (const { id, parent } of depths.values()) {
-    const at = depths.has(parent) ? parent : null;
-    children.set(at, [...(children.get(at) ?? []), id]);
-  }
+  const known = (id) => (depths.has(id) ? id : null);
+  const own = Map.groupBy(chosen, (envelope) => known(taskOf(envelope)));
+  const children = Map.groupBy(depths.values(), ({ parent }) => known(parent));
   const rows = [];
   const add = (id, depth) => {
     const mine = own.get(id) ?? [];
     rows.push({ header: id, name: "task", id, depth, size: mine.length, isClosed: closed.has(id) });
     if (closed.has(id)) return;
     rows.push(...mine);
-    for (const child of children.get(id) ?? []) add(child, depth + 1);
+    for (const child of children.get(id) ?? []) add(child.id, depth + 1);
   };
-  for (const id of children.get(null) ?? []) add(id, 0);
+  for (const { id } of children.get(null) ?? []) add(id, 0);
+  const without = own.get(null) ?? [];
   return without.length ? [...rows, { header: "\u0000", name: "rest", id: "", depth: 0, size: without.length }, ...without] : rows;
 }
 

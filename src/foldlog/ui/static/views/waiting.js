@@ -65,22 +65,17 @@ function answering(item, look) {
     await look();
   };
   if (item.kind !== "question") {
-    const verbs = { patch: ["Approve", "Reject"], task: ["Resume", "Cancel the task"], pause: ["Resume"] }[item.kind];
-    const node = html`<form class="answer"><div class="buttons">
-      <button class="primary" value="yes">${verbs[0]}</button>
-      ${verbs[1] ? html`<button class="danger" value="no">${verbs[1]}</button>` : null}</div><p class="problem" role="alert"></p></form>`.firstElementChild;
-    return submits(node, (value) => give(value === "yes"));
+    const [yes, no] = { patch: ["Approve", "Reject"], task: ["Resume", "Cancel the task"], pause: ["Resume"] }[item.kind];
+    return submits(null, [[yes, "primary", "yes"], ...(no ? [[no, "danger", "no"]] : [])], (value) => give(value === "yes"));
   }
   const schema = schemaOf(item.asked);
   if (schema) {
     const fields = form(schema);
-    const node = html`<form class="answer">${fields.node}<div class="buttons"><button class="primary">Answer</button></div><p class="problem" role="alert"></p></form>`.firstElementChild;
-    return submits(node, () => give(fields.value()));
+    return submits(fields.node, [["Answer"]], () => give(fields.value()));
   }
   const text = form({ type: "string", title: "Or an answer in words" }, "text", false);
-  const node = html`<form class="answer"><div class="buttons"><button class="primary" value="yes">Yes</button><button value="no">No</button></div>
-    ${text.node}<div class="buttons"><button value="text">Answer</button></div><p class="problem" role="alert"></p></form>`.firstElementChild;
-  return submits(node, (value) => {
+  const verbs = html`<div class="buttons"><button class="primary" value="yes">Yes</button><button value="no">No</button></div>`;
+  return submits(html`${verbs}${text.node}`, [["Answer", "", "text"]], (value) => {
     if (value !== "text") return give(value === "yes");
     const said = text.value();
     if (said === undefined) throw new Error("the answer is missing");
