@@ -25,6 +25,7 @@ from nats.js.api import StorageType, StreamConfig
 from nats.js.errors import APIError
 
 from tests.support.binary import nats_server
+from tests.support.freezing import freeze
 
 _CONFIG = Path(__file__).parents[2] / "deploy" / "nats-server.conf"
 _SIZE = 3
@@ -148,10 +149,7 @@ class LocalCluster:
 
     def freeze(self, node: int) -> None:
         """Stop a node with SIGSTOP: it keeps its connections and answers nothing, until `thaw`."""
-        process = self._running[node][0].process
-        process.send_signal(signal.SIGSTOP)
-        while not _is_stopped(process.pid):  # on a busy machine a thread answers once more
-            os.sched_yield()
+        freeze(self._running[node][0].process.pid)
 
     def thaw(self, node: int) -> None:
         """Let a frozen node go on."""
@@ -211,12 +209,3 @@ def _free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether every thread of a process is stopped, where the system tells."""
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a thread that has ended
-            if (task / "stat").read_text().rpartition(")")[2].split()[0] not in "Tt":
-                return False
-    return True

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.binary import nats_server
+from tests.support.freezing import freeze
 
 _START_TIMEOUT = 60.0
 
@@ -94,7 +95,7 @@ class LocalServer:
     def freeze(self) -> None:
         """Stop it with SIGSTOP: it keeps its connections and answers nothing, until `thaw`."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         """Let a frozen server go on."""
