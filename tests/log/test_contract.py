@@ -125,6 +125,25 @@ async def test_one_of_many_wins_a_compare_and_set(open_log: OpenLog) -> None:
     assert len(await ids(logs[0], subject)) == 1
 
 
+async def test_a_mismatch_leaves_other_compare_and_sets_alone(log: Log) -> None:
+    """Those on other subjects may share what carries them to the log."""
+    subjects = [log.namespace.subject("tasks", f"{n}") for n in range(40)]
+    beside = [log.namespace.subject("pauses", f"{n}") for n in range(40)]
+    (taken,) = await log.append([Append(subjects[7], (made("before"),))])
+    appends = [[Append(subject, (made("1"),), 0)] for subject in subjects]
+    for n in range(1, 40, 2):
+        appends[n].append(Append(beside[n], (made("1"),), 0))
+    results = await asyncio.gather(
+        *(log.append(each, atomic=True) for each in appends), return_exceptions=True
+    )
+    [conflict] = [found for found in results if isinstance(found, BaseException)]
+    assert isinstance(conflict, AppendConflict)
+    assert (conflict.subject, conflict.actual) == (subjects[7].name, taken)
+    for n in range(40):
+        assert await ids(log, subjects[n]) == ["before" if n == 7 else "1"]
+        assert await ids(log, beside[n]) == (["1"] if n % 2 and n != 7 else [])
+
+
 async def test_an_atomic_append_is_all(log: Log, subject: Subject) -> None:
     other = log.namespace.subject("tasks", "session")
     appends = [Append(subject, (made("1"), made("2"))), Append(other, (made("3"),))]

@@ -155,8 +155,12 @@ class Server:
     def commit(self, batch: list[tuple[str, bytes, dict[str, str]]]) -> Reply:
         if any(headers["Nats-Msg-Id"] in self.ids for _, _, headers in batch):
             return refusal(10201, "duplicate")
+        kept = list(self.stored), dict(self.ids)
         for message in batch:
-            self.take(*message)
+            reply = self.take(*message)
+            if b"err_code" in reply.data:
+                self.stored, self.ids = kept
+                return reply
         return Reply(seq=len(self.stored), count=len(batch))
 
     def envelopes(self) -> list[str]:
@@ -461,6 +465,47 @@ async def test_an_envelope_too_large_is_refused_before_any_shard_stores() -> Non
     with pytest.raises(PayloadTooLarge):
         await spread(server, Append(SPREAD[0], (large,)))
     assert (server.stored, server.requests) == ([], 0)
+
+
+async def decide_together(server: Server, *expected: int) -> list[Any]:
+    """Outcomes of compare-and-sets that are called at once, each of two subjects of its own."""
+    given: Any = server, "STREAM", FakeGate()
+    appender = Appender(*given, timeout=5, stage=lambda: None)
+    subjects = [Namespace().subject("updates", f"{n}") for n in range(len(expected))]
+    others = [Namespace().subject("tasks", f"{n}") for n in range(len(expected))]
+    appends = [
+        [append(f"a{n}", subjects[n], expect), append(f"b{n}", others[n])]
+        for n, expect in enumerate(expected)
+    ]
+    try:
+        return await asyncio.gather(
+            *(appender.append(each, atomic=True) for each in appends), return_exceptions=True
+        )
+    finally:
+        await appender.close()
+
+
+async def test_compare_and_sets_at_once_share_batches() -> None:
+    server = Server()
+    assert all(isinstance(found, list) for found in await decide_together(server, *[0] * 64))
+    assert len(server.stored) == 128
+    assert server.requests <= 8
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_a_lost_commit_of_compare_and_sets_is_settled(lost: str) -> None:
+    server = Server(first(lost))
+    assert all(isinstance(found, list) for found in await decide_together(server, *[0] * 8))
+    assert sorted(server.envelopes()) == sorted(f"{part}{n}" for part in "ab" for n in range(8))
+
+
+@pytest.mark.parametrize("lost", ["request", "reply", None])
+async def test_a_mismatch_among_compare_and_sets_fails_its_own_alone(lost: str | None) -> None:
+    server = Server(first(lost) if lost else lambda subject, headers: None)
+    *found, wrong = await decide_together(server, *[0] * 7, 9)
+    assert all(isinstance(each, list) for each in found)
+    assert isinstance(wrong, AppendConflict)
+    assert sorted(server.envelopes()) == sorted(f"{part}{n}" for part in "ab" for n in range(7))
 
 
 def unkept(subject: str, headers: dict[str, str]) -> Reply | None:

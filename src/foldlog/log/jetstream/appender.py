@@ -25,6 +25,7 @@ from foldlog.log.jetstream.publisher import (
     Message,
     Outcome,
     Publisher,
+    is_conflict,
     verdict,
 )
 from foldlog.log.packing import (
@@ -40,8 +41,8 @@ from foldlog.log.port import Append
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """What may be queued and in flight to one stream; a writer beyond it waits until there is room."""
 
-_EXCLUSIVE_IN_FLIGHT: Final = 32
-"""Compare-and-set appends under way at once; the server takes 50 batches a stream."""
+_ALONE_AT_ONCE: Final = 32
+"""Compare-and-set appends that go alone, under way at once; the server takes 50 batches a stream."""
 
 
 class Group(NamedTuple):
@@ -120,7 +121,7 @@ class _Waiting(msgspec.Struct, eq=False):
 class _Lane(msgspec.Struct, eq=False):
     """A queue, and the tasks that publish from it. `latest`: the appends of the latest group."""
 
-    most_tasks: int
+    most_tasks: int = 1
     queue: deque[_Waiting] = msgspec.field(default_factory=deque)
     tasks: set[asyncio.Task[None]] = msgspec.field(default_factory=set)
     latest: int = 0
@@ -145,10 +146,12 @@ class Appender:
         self._timeout = timeout
         self._publisher = Publisher(connection, stream, gate, stage)
         self._pressure = BackPressure(MAX_PENDING_BYTES)
-        self._shared = _Lane(1)
-        # A compare-and-set must not share a batch, which one mismatch would fail for everybody; and
-        # its order is decided by what it expects, so it need not wait for those before it.
-        self._exclusive = _Lane(_EXCLUSIVE_IN_FLIGHT)
+        self._saves = _Lane()
+        # One mismatch fails a whole batch. So compare-and-sets share theirs with none but their
+        # like, on other subjects; where it failed, and where two compete, they go alone.
+        self._decisions = _Lane()
+        self._alone = _Lane(_ALONE_AT_ONCE)
+        self._lanes = (self._saves, self._decisions, self._alone)
         self._closed = False
         self.on_group: OnGroup | None = None
 
@@ -168,8 +171,8 @@ class Appender:
         done: asyncio.Future[list[int]] = loop.create_future()
         deadline = loop.time() + self._timeout
         waiting = _Waiting(appends, sizes, sum(sizes), atomic, deadline, done)
-        exclusive = atomic and any(append.expect is not None for append in appends)
-        lane = self._exclusive if exclusive else self._shared
+        decides = atomic and any(append.expect is not None for append in appends)
+        lane = self._decisions if decides else self._saves
         # Tasks begin at the loop, not on the stack of a caller who may be close to the
         # interpreter's recursion limit.
         if not lane.queue:
@@ -185,18 +188,17 @@ class Appender:
         self._closed = True
         self._pressure.close()
         await asyncio.sleep(0)  # what is about to begin has begun
-        lanes = (self._shared, self._exclusive)
         try:
             async with asyncio.timeout(self._timeout):
-                while tasks := [task for lane in lanes for task in lane.tasks]:
+                while tasks := [task for lane in self._lanes for task in lane.tasks]:
                     await asyncio.wait(tasks)
         except TimeoutError:
             pass  # the callers of these learn it below
         finally:
-            ending = [task for lane in lanes for task in lane.tasks]
+            ending = [task for lane in self._lanes for task in lane.tasks]
             for task in ending:
                 task.cancel()
-            for lane in lanes:
+            for lane in self._lanes:
                 while lane.queue:
                     self._end_unsent(lane.queue.popleft(), StoreClosed())
         if ending:
@@ -214,7 +216,7 @@ class Appender:
             riders, messages, outcomes = list[_Waiting](), list[Message](), list[Outcome]()
             try:
                 messages = _messages(self._take(lane, riders), riders)
-                atomic = any(rider.atomic for rider in riders)
+                atomic = any(map(_is_indivisible, riders))
                 deadline = max((rider.deadline for rider in riders), default=0.0)
                 # A group that holds an atomic append fits in one batch; a bulk append may not.
                 for start in range(0, len(messages), MAX_BATCH_MESSAGES):
@@ -238,7 +240,11 @@ class Appender:
                     for rider in riders:
                         _fail(rider, error)
             else:
-                if lane.queue:  # the next group goes first: callers would only wait for it
+                if len(riders) > 1 and all(map(is_conflict, outcomes)):
+                    self._alone.queue += riders
+                    riders.clear()
+                    self._begin(self._alone)
+                elif lane.queue:  # the next group goes first: callers would only wait for it
                     loop.call_soon(_settle, riders, outcomes)
                 else:
                     _settle(riders, outcomes)
@@ -250,12 +256,20 @@ class Appender:
         batch = Batch(self._record_bytes)
         now = asyncio.get_running_loop().time()
         # Those of the latest group are likely to be back while this one is in flight.
-        most = (lane.latest + len(lane.queue) + 1) // 2 if lane is self._shared else 1
+        most = 1 if lane is self._alone else (lane.latest + len(lane.queue) + 1) // 2
+        decided = set[str]()
         while lane.queue and len(riders) < most:
             waiting = lane.queue.popleft()
             if waiting.done.done() or waiting.deadline < now:  # cancelled, or late
                 self._end_unsent(waiting, LogUnavailable("not sent in time: the log is away"))
                 continue
+            if lane is self._decisions:
+                subjects = {append.subject.name for append in waiting.appends}
+                if decided & subjects:
+                    self._alone.queue.append(waiting)
+                    self._begin(self._alone)
+                    continue
+                decided |= subjects
             riders.append(waiting)
             spans = batch.add(waiting.appends, waiting.sizes)
             if spans is None:
@@ -272,6 +286,11 @@ class Appender:
     @property
     def _record_bytes(self) -> int:
         return min(RECORD_BYTES, self._connection.max_payload - OVERHEAD)
+
+
+def _is_indivisible(waiting: _Waiting) -> bool:
+    """Whether it must be in one batch: it is one message otherwise, or may be stored in part."""
+    return waiting.atomic and len({index for span in waiting.spans for index in span}) > 1
 
 
 def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
