@@ -108,16 +108,26 @@ class Events(Ownership):
         await self.append_drafts((subject, [draft]))
 
     @operation(nothing, writes=True)
-    async def save_events(self, events: Iterable[StoredEvent]) -> None:
+    async def save_events(
+        self, events: Iterable[StoredEvent], *, ids: Iterable[str] | None = None
+    ) -> None:
         """Append many events; every one is checked before the first is appended.
 
         Each event's effect is atomic, the call is not: use `atomic()` for that. Errors as
         `save_event`; after AppendUnknown, saving all again is safe.
+
+        Args:
+            ids: the idempotency key of each event, where its source gives it one: an event whose
+                id its trace has had has no effect, whatever it holds. None: its content is.
         """
         by_subject: dict[Subject, list[Draft]] = defaultdict(list)
         with drafting("events"):
-            for event in events:
-                subject, draft = self._event_drafted("save_events", event)
+            given = list(events)
+            named = [None] * len(given) if ids is None else list(ids)
+            if len(named) != len(given):
+                raise PayloadError("ids", f"{len(named)} of {len(given)} events: give one for each")
+            for event, id in zip(given, named, strict=True):
+                subject, draft = self._event_drafted("save_events", event, id)
                 by_subject[subject].append(draft)
         if by_subject:
             await self.append_drafts(*by_subject.items())
@@ -133,13 +143,16 @@ class Events(Ownership):
             async for item in items:
                 yield EVENTS.restore(item)
 
-    def _event_drafted(self, method: str, event: StoredEvent) -> tuple[Subject, Draft]:
+    def _event_drafted(
+        self, method: str, event: StoredEvent, id: str | None = None
+    ) -> tuple[Subject, Draft]:
         given = EVENTS.record(event)
         key = events.kind(trace_of(given))
         record: EventSaved = self.redacted(method, key, given)
         if self._options.validate != "off":
             self._check_schema(record)
-        return self.subject(events.kind, *key.keys), encode(events.kind, record, ts=record.ts)
+        draft = encode(events.kind, record, ts=record.ts, id=id)
+        return self.subject(events.kind, *key.keys), draft
 
     def _check_schema(self, record: EventSaved) -> None:
         """Refuse an event that breaks the schema of its kind, or log one line about it."""

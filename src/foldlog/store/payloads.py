@@ -64,17 +64,24 @@ def dump(payload: msgspec.Struct, *held: str) -> bytes:
 
 
 def encode(
-    kind: Kind[Any], record: msgspec.Struct, *, type: str | None = None, ts: float | None = None
+    kind: Kind[Any],
+    record: msgspec.Struct,
+    *,
+    type: str | None = None,
+    ts: float | None = None,
+    id: str | None = None,
 ) -> Draft:
     """Return the draft of a record whose content is redacted; `ts` is now unless given.
 
     Args:
         type: the record's type, where several types of the kind share a struct.
+        id: its idempotency key. None: what the kind's id rule makes.
     """
     type = type or kind.type_of(record)
     body, native = _dump_native(record, *kind.records[type].open_fields)
     version = UPCASTERS.newest.get(type, 1)
-    return draft(type, body, id=kind.id(native, body), v=version, ts=ts)
+    key = kind.id(native, body) if id is None else checked_id(id)
+    return draft(type, body, id=key, v=version, ts=ts)
 
 
 # --- checks of one field: each returns what the record holds, or raises PayloadError --------------
