@@ -174,6 +174,8 @@ INTERNAL_ERRORS = {
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
     "foldlog.log.archive.archived.Superseded",  # has an archiver or an erasure begin again
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest
+    "foldlog.otlp.application.Refused",  # becomes an answer over HTTP
+    "foldlog.otlp.wire.Malformed",  # becomes an answer over HTTP
     "foldlog.ui.safety.Refused",  # becomes an answer over HTTP
     "foldlog.views.snapshot.Unusable",  # becomes a fold of the log, and a line in the program's log
 }

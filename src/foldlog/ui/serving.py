@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
-import signal
-import socket
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from foldlog.errors import ConfigurationError
+from foldlog import serving
 from foldlog.opening import Store
 from foldlog.ui import app
-
-_HOST = "127.0.0.1"
 
 
 async def serve(
@@ -35,51 +29,18 @@ async def serve(
     Raises:
         ConfigurationError: Starlette or uvicorn is missing, or the port is taken.
     """
-    application = app(store, user=_user(), read_only=read_only, hosts=(_HOST, "localhost", "::1"))
-    try:
-        import uvicorn
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "the page needs Starlette and uvicorn: pip install 'foldlog[ui]'"
-        ) from error
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((_HOST, port))
-    except OSError as error:
-        listening.close()
-        raise ConfigurationError(f"port {port} cannot be used: {error.strerror}") from error
-    url = f"http://{_HOST}:{listening.getsockname()[1]}/?token={application.state.token}"
+    application = app(store, user=_user(), read_only=read_only, hosts=serving.OWN_NAMES)
 
-    class Server(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield  # uvicorn would raise them again before the store is closed
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            announce(url)
-            if browser:
-                webbrowser.open(url)
+    def started(port: int) -> None:
+        url = f"http://{serving.LOOPBACK}:{port}/?token={application.state.token}"
+        announce(url)
+        if browser:
+            webbrowser.open(url)
 
     # Pages that follow a run have no end of their own.
-    config = uvicorn.Config(
-        application,
-        log_level="critical",
-        access_log=False,
-        timeout_graceful_shutdown=1,
-        lifespan="off",
+    await serving.serve(
+        application, port=port, extra="ui", started=started, timeout_graceful_shutdown=1
     )
-    server = Server(config)
-
-    def stop() -> None:
-        server.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    with listening:
-        await server.serve([listening])
 
 
 def _user() -> str | None:

@@ -1,0 +1,186 @@
+"""Spans into a store: each an event of its trace, and each trace in the sessions that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from foldlog import kinds
+from foldlog.errors import (
+    ConfigurationError,
+    InvalidId,
+    PayloadError,
+    PayloadTooLarge,
+    RedactionFailed,
+    SessionHasForks,
+)
+from foldlog.models import StoredEvent
+from foldlog.opening import Store
+from foldlog.otlp.mapping import Mapped, mapped, operation, refusal
+from foldlog.otlp.spans import Span
+from foldlog_projections.traces import TraceSaved
+
+_REFUSED: Final = (InvalidId, PayloadError, PayloadTooLarge, RedactionFailed)
+"""What is wrong with a span, and not with the store: sending it again would not help."""
+
+_KNOWN: Final = 10_000
+"""Traces whose sessions are kept in memory. Of others the events tell."""
+
+_SHORT: Final = 1_000
+"""Characters that a text of a span keeps which is too large as a whole."""
+
+
+class Outcome(NamedTuple):
+    """What became of a batch: how many spans were refused, and what its sender should know."""
+
+    refused: int
+    message: str
+
+
+class _Several(Exception):
+    """A session's list of traces has others, too."""
+
+
+class Receiver:
+    """Takes batches of spans into one store. Taking a batch again has no effect.
+
+    Args:
+        everything: also keeps spans that say nothing of generative AI.
+    """
+
+    def __init__(self, store: Store, *, everything: bool = False) -> None:
+        self._store = store
+        self._everything = everything
+        self._known: dict[str, frozenset[str]] = {}
+        self._placing = asyncio.Lock()
+
+    def map(self, spans: Iterable[Span]) -> tuple[list[Mapped], list[str]]:
+        """Return what is kept of spans, and why others are refused. Needs no event loop."""
+        kept, refused = [], []
+        for span in spans:
+            if (reason := refusal(span)) is not None:
+                refused.append(reason)
+            elif self._everything or operation(span.attributes) is not None:
+                kept.append(mapped(span))
+        return sorted(kept, key=lambda each: each.event.ts), refused
+
+    async def take(self, found: Sequence[Mapped], refused: Sequence[str]) -> Outcome:
+        """Store what `map` has made. When it returns, all but the refused is on the log.
+
+        Raises:
+            LogUnavailable, AppendFailed, AppendUnknown: some may be missing; taking all again
+                is safe.
+        """
+        async with self._placing:
+            await self._place(found)
+        reasons, shortened = [*refused], list[str]()
+        reasons += await self._save(found, shortened)
+        said = [f"{len(reasons)} refused: {reasons[0]}"] if reasons else []
+        said += [f"{len(shortened)} shortened: {shortened[0]}"] if shortened else []
+        return Outcome(len(reasons), "; ".join(said))
+
+    # --- events -----------------------------------------------------------------------------------
+
+    async def _save(self, found: Sequence[Mapped], shortened: list[str]) -> list[str]:
+        """Save events; return why some of them are refused."""
+        if not found:
+            return []
+        try:
+            await self._store.save_events(
+                [each.event for each in found], ids=[each.id for each in found]
+            )
+        except _REFUSED as error:
+            if len(found) > 1:
+                half = len(found) // 2
+                first = await self._save(found[:half], shortened)
+                return first + await self._save(found[half:], shortened)
+            short = shorten(found[0].event)
+            if not isinstance(error, PayloadTooLarge) or short == found[0].event:
+                return [str(error)]
+            shortened.append(str(error))
+            return await self._save([found[0]._replace(event=short)], shortened)
+        return []
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    async def _place(self, found: Sequence[Mapped]) -> None:
+        """List the traces of a batch in their sessions, before their events are saved.
+
+        So an erasure of the session reaches all that is on the log, whenever a receiver is killed.
+        """
+        by_trace: dict[str, set[str]] = {}
+        content: dict[str, str] = {}
+        for id, session_id, event in found:
+            trace_id = str(event.trace_id)
+            if event.kind == "otel.span" and session_id is None:
+                continue  # what is no span of generative AI makes no session
+            content.setdefault(trace_id, id)
+            by_trace.setdefault(trace_id, set()).update([session_id] if session_id else [])
+        by_session: dict[str, dict[str, str]] = {}
+        for trace_id, named in by_trace.items():
+            for session_id in await self._sessions_of(trace_id, named):
+                by_session.setdefault(session_id, {})[trace_id] = content[trace_id]
+        for session_id, wanted in by_session.items():
+            await self._list(session_id, wanted)
+
+    async def _sessions_of(self, trace_id: str, named: set[str]) -> frozenset[str]:
+        """The sessions that a trace belongs to: those that its spans name, else one of its own."""
+        known = self._known.get(trace_id)
+        if known is None and not named:
+            history = await self._store.load_history(trace_id)
+            told = (each.payload.get("session_id") for each in history)
+            known = frozenset(each for each in told if isinstance(each, str) and each)
+        known = (known or frozenset()) - {trace_id}
+        if named and not known:
+            await self._leave(trace_id)  # where it stood until a span named its session
+        found = known | named or frozenset({trace_id})
+        self._known.pop(trace_id, None)
+        self._known[trace_id] = found
+        if len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
+        return found
+
+    async def _list(self, session_id: str, wanted: dict[str, str]) -> None:
+        """List traces in a session, each once.
+
+        The content tells listings apart: a session that was erased refuses one that it has had.
+        """
+
+        def missing(listed: dict[str, str]) -> Sequence[msgspec.Struct]:
+            return [TraceSaved(id, content) for id, content in wanted.items() if id not in listed]
+
+        await self._store.decide(kinds.traces(session_id), missing, copy=False)
+
+    async def _leave(self, trace_id: str) -> None:
+        """Take a trace off the session that is called after it, if that holds nothing else."""
+
+        def check(listed: dict[str, str]) -> None:
+            if [*listed] != [trace_id]:
+                raise _Several
+
+        try:
+            await self._store.delete(kinds.traces(trace_id), overwrite=False, check=check)
+        except (_Several, SessionHasForks, ConfigurationError):
+            return  # it is in use; or the server denies deleting, and the trace is listed twice
+
+
+def shorten(event: StoredEvent) -> StoredEvent:
+    """An event that is too large, without what makes it so: `left_out` names it."""
+    payload: dict[str, Any] = {}
+    for name, value in event.payload.items():
+        if isinstance(value, str):
+            payload[name] = value[:_SHORT]
+        elif isinstance(value, int | float) or name in ("usage", "finish_reasons"):
+            payload[name] = value
+    payload["left_out"] = sorted(event.payload.keys() - payload.keys())
+    return StoredEvent(
+        event.trace_id,
+        event.ts,
+        event.kind[:_SHORT],
+        (event.node_name or "")[:_SHORT] or None,
+        event.node_id,
+        payload,
+    )
