@@ -254,7 +254,7 @@ class ServerStartFailed(FoldlogError):
 
 
 class ImportFailed(FoldlogError):
-    """A file that holds no readable conversation."""
+    """A file that cannot be imported: no conversation, or no whole export, can be read in it."""
 
 
 def shown(value: object) -> str:

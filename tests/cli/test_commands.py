@@ -35,6 +35,9 @@ COMMANDS = [
     "rebuild",
     "verify",
     "archive",
+    "export",
+    "backup",
+    "restore",
     "doctor",
     "serve",
 ]

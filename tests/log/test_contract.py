@@ -331,6 +331,27 @@ async def test_closing_twice_is_closing(log: Log) -> None:
     await log.close()
 
 
+# --- restoring ----------------------------------------------------------------------------------
+
+
+@not_archived
+@pytest.mark.parametrize("count", [1, 2, 700])
+async def test_records_of_another_log_are_appended_as_they_are(log: Log, count: int) -> None:
+    subjects = [log.namespace.subject("updates", f"s{n}") for n in range(3)]
+    await log.append([Append(subjects[0], (made("first"),))])
+    records = [(subjects[n % 2], f"no record {n}".encode()) for n in range(count)]
+    await log.restore(0, records, after=1)
+    for after in (0, 1, count + 2):
+        with pytest.raises(AppendConflict) as refused:
+            await log.restore(0, records, after=after)
+        assert refused.value.expected == after
+    found = (await scanned(log))[1:]
+    assert [(each.subject, each.data) for each in found] == [(s.name, d) for s, d in records]
+    assert [each.seq for each in found] == [*range(2, count + 2)]
+    [seq] = await log.append([Append(subjects[2], (made("next"),))])
+    assert seq == count + 2
+
+
 # --- scanning -----------------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ CASES: dict[str, Case] = saves.CASES | facades.CASES
 GIVEN_NOTHING: dict[type, set[str]] = {
     foldlog.Store: {
         *("save_events_bulk", "save_task_update"),  # other names of two that have a case
+        *("restore", "restore_blob", "end_restore"),  # what was redacted when it was saved
         *(
             "list_feedback",
             "list_session_sizes",

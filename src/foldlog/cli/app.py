@@ -13,6 +13,7 @@ from foldlog.cli.demo import demo
 from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
 from foldlog.cli.erase import erase
+from foldlog.cli.export import backup, export, restore
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
 from foldlog.cli.rebuild import rebuild
@@ -54,6 +55,9 @@ app.command("erase")(erase)
 app.command("rebuild")(rebuild)
 app.command("verify")(verify)
 app.command("archive")(archive)
+app.command("export")(export)
+app.command("backup")(backup)
+app.command("restore")(restore)
 app.command("doctor")(doctor)
 app.command("serve")(serve)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from foldlog.cli.command import command
+from foldlog.cli.export import restored
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 from foldlog.cli.progress import progress_bar
@@ -31,10 +32,16 @@ async def import_(
         str, typer.Option(help="What every session and trace id is to begin with.")
     ] = "",
 ) -> int:
-    """Save agent conversations from files. Importing again appends nothing."""
+    """Save agent conversations from files, or restore an export. A repetition appends nothing."""
+    from foldlog.exporting import is_export
     from foldlog.importer import import_conversations
 
     paths = [_STANDARD_INPUT if file == _DASH else file for file in files]
+    if any(map(is_export, paths)):
+        if len(paths) > 1 or prefix:
+            raise typer.BadParameter("an export is imported alone, and without --prefix")
+        await restored(target, paths[0])
+        return 0
     async with target.connect(make=True) as store:
         with progress_bar("Importing") as advance:
 

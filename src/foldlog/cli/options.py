@@ -71,21 +71,24 @@ class Target:
         """The data directory, where the embedded server is meant."""
         return self.path or Path(os.environ.get("FOLDLOG_PATH") or ".foldlog")
 
-    def connect(self, *, make: bool = False) -> foldlog.Connecting:
-        """The store. `make`: a data directory that is not there is made.
+    def connect(self, *, make: bool = False, shards: int | None = None) -> foldlog.Connecting:
+        """The store. `make`: a data directory that is not there is made. `shards`: of a new one.
 
         Raises:
             ConfigurationError: there is none. Reading from the wrong place must not look as if
                 the data were gone, nor leave an empty directory behind.
         """
+        options: dict[str, Any] = {"namespace": self.namespace}
+        if shards is not None:
+            options["shards"] = shards
         if self.server is not None:
-            return foldlog.connect(self.server, namespace=self.namespace, **self._sign_in())
+            return foldlog.connect(self.server, **options, **self._sign_in())
         if not make and not self.directory.is_dir():
             raise foldlog.ConfigurationError(
                 f"there is no data directory {self.directory}; name it by --path or $FOLDLOG_PATH, "
                 "or a server by --url"
             )
-        return foldlog.connect(path=self.directory, namespace=self.namespace)
+        return foldlog.connect(path=self.directory, **options)
 
     def _sign_in(self) -> dict[str, Any]:
         # Secrets come by environment or file: a command line is visible to other users.

@@ -72,6 +72,15 @@ class MemoryLog:
             for append in appends
         ]
 
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+    ) -> None:
+        await asyncio.sleep(0)
+        if self._heads[shard] != after:
+            raise AppendConflict(self.namespace.stream(shard), after, self._heads[shard])
+        for subject, data in records:
+            self._put(subject, data)
+
     async def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
@@ -198,8 +207,11 @@ class MemoryLog:
         """Does nothing: the log belongs to its maker."""
 
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
+        return self._put(subject, pack(drafts))
+
+    def _put(self, subject: Subject, data: bytes) -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
-        stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), pack(drafts))
+        stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), data)
         previous = self._end(subject)
         self._stored[subject].append(stored)
         branches = [each for each in self._branches if each.holds(subject.name)]

@@ -129,6 +129,11 @@ class PastLog(Relay):
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         raise ReadOnlyStore(appends[0].drafts[0].type)
 
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+    ) -> None:
+        raise ReadOnlyStore("restore")
+
     async def purge(
         self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
     ) -> None:

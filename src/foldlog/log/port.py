@@ -146,6 +146,19 @@ class Log(Protocol):
         """
         ...
 
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+    ) -> None:
+        """Append records of another log as they are, all or none: the first at `after` + 1.
+
+        At most 1,000 of them, and some MiB. They are not looked at.
+
+        Raises:
+            AppendConflict: the shard does not end at `after`. Nothing was appended.
+            PayloadTooLarge, AppendFailed, LogUnavailable, AppendUnknown: as `append`.
+        """
+        ...
+
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:

@@ -39,6 +39,7 @@ class Relay:
     on_epoch = _passed(Log.on_epoch)
     known = _passed(Log.known)
     append = _passed(Log.append)
+    restore = _passed(Log.restore)
     read = _passed(Log.read)
     last = _passed(Log.last)
     lasts = _passed(Log.lasts)

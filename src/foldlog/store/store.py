@@ -20,6 +20,7 @@ from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
 from foldlog.store.blobs import BlobStore
+from foldlog.store.copying import Copying
 from foldlog.store.core import Backend
 from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
@@ -32,7 +33,6 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import OnProgress, RebuildReport, VerifyReport, rebuild, verify
-from foldlog.store.records import Records
 from foldlog.store.scopes import is_claim_used
 from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
@@ -55,7 +55,7 @@ class BaseStore(
     Feedbacks,
     Forks,
     Erasure,
-    Records,
+    Copying,
     HealthCheck,
 ):
     """What facades and adapters build on. It lives until `close`, which also closes the log."""

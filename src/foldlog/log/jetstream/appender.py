@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from foldlog.envelope import pack
-from foldlog.errors import LogUnavailable, StoreClosed
+from foldlog.errors import LogUnavailable, PayloadTooLarge, StoreClosed
 from foldlog.log.jetstream.connection import Connection
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.publisher import (
@@ -37,6 +37,7 @@ from foldlog.log.packing import (
     sizes_of,
 )
 from foldlog.log.port import Append
+from foldlog.subjects import Subject
 
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """What may be queued and in flight to one stream; a writer beyond it waits until there is room."""
@@ -182,6 +183,23 @@ class Appender:
             loop.call_soon(self._begin, lane)
         lane.queue.append(waiting)
         return await done
+
+    async def restore(self, records: Sequence[tuple[Subject, bytes]], *, after: int) -> None:
+        """See `Log.restore`. It waits for no other append, and no other one for it."""
+        for subject, data in records:
+            if len(data) > (limit := self._connection.max_payload):
+                raise PayloadTooLarge(f"a record of {subject.name:.80}", len(data), limit)
+        group = secrets.token_hex(12)
+        messages = [
+            Message(subject.name, data, f"{group}-{n}", after=None if n else after)
+            for n, (subject, data) in enumerate(records)
+        ]
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        outcomes = await self._publisher.store(messages, atomic=True, deadline=deadline)
+        appends = [Append(subject, (), after) for subject, _ in records]
+        found = verdict(appends, [(n, n) for n in range(len(records))], outcomes)
+        if isinstance(found, Exception):
+            raise found
 
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""

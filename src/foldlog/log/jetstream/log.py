@@ -196,6 +196,11 @@ class JetStreamLog:
         )
         return [seq for (seq,) in _all_stored(appends, results)]
 
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+    ) -> None:
+        await self._shards[shard].appender.restore(records, after=after)
+
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:

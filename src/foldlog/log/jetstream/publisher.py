@@ -116,18 +116,24 @@ def is_conflict(found: Outcome) -> TypeGuard[Failure]:
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One record on its way; `expect` is the last sequence that its subject must have."""
+    """One record on its way; `expect` is the last sequence that its subject must have.
+
+    `after`: the last sequence that the stream must have; only of a batch's first message.
+    """
 
     subject: str
     payload: bytes
     id: str
     expect: int | None = None
+    after: int | None = None
 
     def outgoing(self, *more: str) -> Outgoing:
         """Return it with the headers of a plain publish, and `more` lines of them."""
         lines = ["NATS/1.0", f"Nats-Msg-Id: {self.id}", *more]
         if self.expect is not None:
             lines.append(f"Nats-Expected-Last-Subject-Sequence: {self.expect}")
+        if self.after is not None:
+            lines.append(f"Nats-Expected-Last-Sequence: {self.after}")
         return Outgoing(self.subject, self.payload, "\r\n".join([*lines, "\r\n"]).encode())
 
 

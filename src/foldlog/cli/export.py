@@ -1,0 +1,122 @@
+"""`foldlog export`, `foldlog backup` and `foldlog restore`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.moments import MOMENT_HELP, moment
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, print_json
+from foldlog.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from foldlog.exporting import Exported, ExportProgress, RestoreProgress
+    from foldlog.opening import Store
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Compressed if its name ends in .gz.")]
+
+
+@command
+async def export(
+    target: Target,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to; compressed if it ends in .gz.",
+            show_default="standard output",
+        ),
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Only what belongs to this session.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="MOMENT", help=f"Only what was stored after it: {MOMENT_HELP}."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="MOMENT", help="Only what was stored up to it.")
+    ] = None,
+) -> None:
+    """Write what the log holds to a file that can be read, and that `import` brings back."""
+    from foldlog.exporting import export_lines
+
+    which = {
+        "session_id": session,
+        "since": None if since is None else moment(since),
+        "until": None if until is None else moment(until),
+    }
+    async with target.connect() as store:
+        if output is not None:
+            _show(target, output, await _exported(store, output, **which))
+            return
+        async with aclosing(export_lines(store, **which)) as lines:  # type: ignore[arg-type]
+            async for some in lines:
+                sys.stdout.buffer.write(some)
+
+
+@command
+async def backup(target: Target, file: File) -> None:
+    """Write everything to a file, while others write on, and read the file again."""
+    from foldlog.exporting import check
+
+    async with target.connect() as store:
+        made = await _exported(store, file)
+    await asyncio.to_thread(check, file)
+    _show(target, file, made)
+
+
+@command
+async def restore(target: Target, file: File) -> None:
+    """Bring a backup, or another export, into a namespace that is empty."""
+    await restored(target, file)
+
+
+async def restored(target: Target, file: Path) -> None:
+    """Bring an export back, and say so."""
+    from foldlog.exporting import read_header, restore
+
+    header = await asyncio.to_thread(read_header, file)
+    async with target.connect(make=True, shards=header.shards) as store:
+        with progress_bar("Restoring") as advance:
+
+            def on_progress(progress: RestoreProgress) -> None:
+                advance(*progress, f"{progress.done:,} of {progress.total:,}")
+
+            brought = await restore(store, file, on_progress=on_progress)
+    if target.json:
+        print_json(brought._asdict())
+    else:
+        there = f", {brought.present:,} were there already" if brought.present else ""
+        console().print(f"{brought.records:,} records and {brought.blobs:,} blobs restored{there}")
+
+
+async def _exported(store: Store, file: Path, **which: Any) -> Exported:
+    from foldlog.exporting import export
+
+    with progress_bar("Exporting") as advance:
+
+        def on_progress(progress: ExportProgress) -> None:
+            word = f"{progress.records:,} records, {progress.blobs:,} blobs"
+            advance(progress.done, progress.total, word)
+
+        return await export(store, file, on_progress=on_progress, **which)
+
+
+def _show(target: Target, file: Path, made: Exported) -> None:
+    if target.json:
+        print_json({**made._asdict(), "until": str(made.until), "file": str(file)})
+    else:
+        console().print(
+            f"{file}: {made.records:,} records and {made.blobs:,} blobs, up to {made.until}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )

@@ -1,0 +1,23 @@
+"""Exports of a log: files that people and programs read, and that come back exactly.
+
+`export` writes one, `check` finds out whether one is whole, `restore` brings one into an empty
+namespace. A backup is an export of everything: see `docs/backup.md`.
+"""
+
+from foldlog.exporting.exporting import Exported, ExportProgress, export, export_lines
+from foldlog.exporting.reading import Checked, check, is_export, read_header
+from foldlog.exporting.restoring import Restored, RestoreProgress, restore
+
+__all__ = [
+    "Checked",
+    "ExportProgress",
+    "Exported",
+    "RestoreProgress",
+    "Restored",
+    "check",
+    "export",
+    "export_lines",
+    "is_export",
+    "read_header",
+    "restore",
+]

@@ -1,0 +1,194 @@
+"""Writing an export: what the log held at one moment, while others write on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from foldlog.errors import UnknownMoment
+from foldlog.exporting.lines import FORMAT, BlobLine, End, Header, encode_line, encode_record
+from foldlog.exporting.part import Part, Progress
+from foldlog.opening import Store
+from foldlog.position import LogPosition, Reach
+from foldlog.store import LogRecord
+from foldlog.store.forks import When
+
+_RECORDS: Final = 500
+_BYTES: Final = 4 * 1024 * 1024
+
+
+class ExportProgress(NamedTuple):
+    """How far an export is: sequences `done` of `total`, and what was written."""
+
+    done: int
+    total: int
+    records: int
+    blobs: int
+
+
+class Exported(NamedTuple):
+    """What an export wrote. `until`: the position as of which it is."""
+
+    records: int
+    blobs: int
+    until: LogPosition
+    sha256: str
+
+
+OnProgress = Callable[[ExportProgress], None]
+Something = list[LogRecord] | BlobLine
+
+
+async def export(
+    store: Store,
+    path: str | Path,
+    *,
+    session_id: str | None = None,
+    since: When | None = None,
+    until: When | None = None,
+    on_progress: OnProgress | None = None,
+) -> Exported:
+    """Write what a log holds to a file of JSON lines: see `docs/backup.md`.
+
+    The file has its name when it is whole; until then it is `<path>.part`. Asked the same again
+    within six hours, an export that was cut goes on where it stopped. A name that ends in `.gz` has
+    it compressed. What is saved meanwhile is not part of it; what is erased meanwhile may be.
+
+    Args:
+        session_id: only what belongs to this session: see `Store.records`. None: all.
+        since: only what was stored after that moment, as `Store.at` takes it. None: all.
+        until: only what was stored up to that moment. None: up to now.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or another process writes it.
+        InvalidId, UnknownMoment: as `Store.at`. LogUnavailable, LogCorrupt: the log could not be
+            read. The next export goes on.
+    """
+    part = await asyncio.to_thread(Part, Path(path))
+    try:
+        asked = {
+            "namespace": store.log.namespace.name,
+            "session_id": session_id,
+            "since": None if since is None else str(since),
+            "until": None if until is None else str(until),
+        }
+        progress = await asyncio.to_thread(part.resume, asked)
+        if progress is None or not await _is_of(store, progress.header):
+            header = await _header(store, session_id, since, until)
+            progress = Progress(asked, header)
+            await asyncio.to_thread(part.begin, header)
+        async with aclosing(_contents(store, progress)) as contents:
+            async for some in contents:
+                progress = await asyncio.to_thread(_write, part, some, progress)
+                if on_progress is not None:
+                    on_progress(_told(progress))
+        end = End(True, progress.records, progress.blobs, part.sha256)
+        await asyncio.to_thread(_finish, part, end)
+    finally:
+        await asyncio.to_thread(part.close)
+    position = LogPosition.parse(progress.header.until)
+    return Exported(progress.records, progress.blobs, position, end.sha256)
+
+
+async def export_lines(
+    store: Store,
+    *,
+    session_id: str | None = None,
+    since: When | None = None,
+    until: When | None = None,
+) -> AsyncGenerator[bytes]:
+    """Yield the lines that `export` writes, some at a time. Arguments and errors as there."""
+    header = await _header(store, session_id, since, until)
+    digest, records, blobs = hashlib.sha256(), 0, 0
+    line = encode_line(header)
+    digest.update(line)
+    yield line
+    async with aclosing(_contents(store, Progress({}, header))) as contents:
+        async for some in contents:
+            line = await asyncio.to_thread(_encoded, some)
+            digest.update(line)
+            records, blobs = records + _count(some), blobs + isinstance(some, BlobLine)
+            yield line
+    yield encode_line(End(True, records, blobs, digest.hexdigest()))
+
+
+async def _header(
+    store: Store, session_id: str | None, since: When | None, until: When | None
+) -> Header:
+    after = None if since is None else str(await store.at(since).position())
+    ends = await (store if until is None else store.at(until)).position()
+    namespace = store.log.namespace
+    return Header(FORMAT, namespace.name, namespace.shards, session_id, after, str(ends))
+
+
+async def _is_of(store: Store, header: Header) -> bool:
+    """Whether the log is the one that a header was written of."""
+    try:
+        await store.at(LogPosition.parse(header.until))
+    except UnknownMoment:
+        return False
+    return True
+
+
+async def _contents(store: Store, progress: Progress) -> AsyncGenerator[Something]:
+    """Yield what comes after what was written: records, some at a time, and blobs."""
+    header = progress.header
+    until = LogPosition.parse(header.until)
+    after = None if header.after is None else LogPosition.parse(header.after)
+    begins = (Reach(0),) * header.shards if after is None else after.shards
+    reached = list(until.shards[: progress.shard] + begins[progress.shard :])
+    if progress.seq:
+        reached[progress.shard] = Reach(progress.seq)
+    since = LogPosition(tuple(reached))
+    some, size = list[LogRecord](), 0
+    found = store.records(session_id=header.session_id, after=since, until=until)
+    async with aclosing(found) as records:
+        async for record in records:
+            some.append(record)
+            size += len(record.data)
+            if len(some) == _RECORDS or size > _BYTES:
+                yield some
+                some, size = [], 0
+    yield some
+    which = await store.blob_names(session_id=header.session_id, after=after, until=until)
+    for name in which:
+        if name > progress.blob and (data := await store.blob(name)) is not None:
+            yield BlobLine(name, data)
+
+
+def _write(part: Part, some: Something, progress: Progress) -> Progress:
+    part.write(_encoded(some))
+    if isinstance(some, BlobLine):
+        progress = replace(progress, blob=some.blob, blobs=progress.blobs + 1)
+    elif some:
+        last = some[-1]
+        records = progress.records + len(some)
+        progress = replace(progress, shard=last.shard, seq=last.seq, records=records)
+    return part.sync(progress) if part.is_due else progress
+
+
+def _encoded(some: Something) -> bytes:
+    if isinstance(some, BlobLine):
+        return encode_line(some)
+    return b"".join(map(encode_record, some))
+
+
+def _count(some: Something) -> int:
+    return len(some) if isinstance(some, Sequence) else 0
+
+
+def _finish(part: Part, end: End) -> None:
+    part.write(encode_line(end))
+    part.finish()
+
+
+def _told(progress: Progress) -> ExportProgress:
+    ends = [reach.seq for reach in LogPosition.parse(progress.header.until).shards]
+    done = sum(ends[: progress.shard]) + progress.seq
+    return ExportProgress(done, sum(ends), progress.records, progress.blobs)

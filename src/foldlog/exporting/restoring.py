@@ -1,0 +1,135 @@
+"""Bringing an export into an empty namespace: every record at its sequence, with its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from foldlog.errors import ConfigurationError
+from foldlog.exporting.lines import BlobLine, decode_record
+from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
+from foldlog.opening import Store
+from foldlog.position import LogPosition
+from foldlog.store import LogRecord
+from foldlog.store.copying import FILLER
+
+_RECORDS: Final = 1_000
+_BYTES: Final = 4 * 1024 * 1024
+
+
+class RestoreProgress(NamedTuple):
+    """How far an import is: lines `done` of `total`."""
+
+    done: int
+    total: int
+
+
+class Restored(NamedTuple):
+    """What an import brought. `present`: records that an earlier one had brought."""
+
+    records: int
+    present: int
+    blobs: int
+
+
+OnProgress = Callable[[RestoreProgress], None]
+
+
+async def restore(
+    store: Store, path: str | Path, *, on_progress: OnProgress | None = None
+) -> Restored:
+    """Bring an export into a store whose namespace is empty: see `docs/backup.md`.
+
+    Every record gets its sequence and its bytes, so that positions, forks and cursors mean what
+    they meant; its time is that of the restore. The whole file is checked before anything is
+    written. One that was cut goes on where it stopped when it is called again. Nobody else may
+    write to the namespace meanwhile.
+
+    Raises:
+        ImportFailed: the file is no export, was cut or altered, or cannot be read.
+        ConfigurationError: the namespace holds something else, or has another number of shards; or
+            the store has an archive. In these cases nothing was written.
+        PayloadError: what is in the file cannot stand in a log. PayloadTooLarge: the server takes
+            smaller messages. AppendConflict: somebody else wrote. LogUnavailable, AppendUnknown:
+            restoring again goes on.
+    """
+    path = Path(path)
+    header = await asyncio.to_thread(read_header, path)
+    heads = [reach.seq for reach in (await store.position()).shards]
+    if len(heads) != header.shards:
+        reason = f"{path} is of {header.shards} shard(s), the namespace has {len(heads)}"
+        raise ConfigurationError(f"{reason}: connect with shards={header.shards}")
+    await store.restore(0, [])  # refuses what would refuse everything
+    checked = await _checked(store, path, heads)
+    ends = [reach.seq for reach in LogPosition.parse(header.until).shards]
+    done = present = 0
+    batches = _batches(path)
+    while (some := await asyncio.to_thread(next, batches, None)) is not None:
+        if isinstance(some, BlobLine):
+            await store.restore_blob(some.blob, some.data)
+            done += 1
+        else:
+            shard = some[0].shard
+            new = [each for each in some if each.seq > heads[shard]]
+            await store.restore(shard, new)
+            done, present = done + len(some), present + len(some) - len(new)
+        if on_progress is not None:
+            on_progress(RestoreProgress(done, checked.records + checked.blobs))
+    for shard, end in enumerate(ends):
+        await store.restore(shard, [], until=end)
+    await store.end_restore()
+    return Restored(checked.records - present, present, checked.blobs)
+
+
+async def _checked(store: Store, path: Path, heads: list[int]) -> Checked:
+    """Check a file, and that a namespace holds its beginning, or nothing."""
+    theirs, own = hashlib.sha256(), hashlib.sha256()
+
+    def compare(line: bytes) -> None:
+        if not is_blob(line):
+            record = decode_record(line)
+            if record.shard < len(heads) and record.seq <= heads[record.shard]:
+                _feed(theirs, record)
+
+    checked = await asyncio.to_thread(check, path, compare if any(heads) else None)
+    ends = [reach.seq for reach in LogPosition.parse(checked.header.until).shards]
+    if any(heads):
+        async with aclosing(store.records()) as records:
+            async for record in records:
+                if record.kind != FILLER:
+                    _feed(own, record)
+    is_part = all(head <= end for head, end in zip(heads, ends, strict=True))
+    if not is_part or own.digest() != theirs.digest():
+        raise ConfigurationError(
+            f"the namespace {store.log.namespace.name!r:.80} is not empty, or its log is not new: "
+            f"restore {path} into another one"
+        )
+    return checked
+
+
+def _feed(digest: Any, record: LogRecord) -> None:
+    place = (record.shard, record.seq, record.kind, record.keys, record.data)
+    digest.update(msgspec.msgpack.encode(place))
+
+
+def _batches(path: Path) -> Iterator[list[LogRecord] | BlobLine]:
+    """Yield what a file holds: records of one shard together, some at a time. Blocks."""
+    some, size = list[LogRecord](), 0
+    for each in read(path):
+        is_other = isinstance(each, BlobLine) or (some and each.shard != some[-1].shard)
+        if some and (is_other or len(some) == _RECORDS or size > _BYTES):
+            yield some
+            some, size = [], 0
+        if isinstance(each, BlobLine):
+            yield each
+        else:
+            some.append(each)
+            size += len(each.data)
+    if some:
+        yield some

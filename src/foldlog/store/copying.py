@@ -1,0 +1,178 @@
+"""What copying a whole log to another one takes, beside its records: blobs, and writing records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from foldlog.envelope import CLEARED, draft, pack
+from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.position import LogPosition
+from foldlog.store.blobs import digest
+from foldlog.store.operation import operation
+from foldlog.store.records import LogRecord, Records
+from foldlog.store.restoring import restore
+from foldlog.subjects import Subject
+from foldlog_projections import archive, artifacts, blobs, scoped, stateartifacts
+
+FILLER: Final = "filler"
+"""A family without a view: stands where a log that is restored has no records."""
+
+_FILLED: Final = pack([draft(CLEARED, b"\xc0", id="filler", ts=0.0)])
+_FAMILY: Final = re.compile(r"[a-z][a-z0-9_]*")
+_BLOB: Final = re.compile(r"[0-9a-f]{64}-[A-Za-z0-9_]+")
+_MESSAGES: Final = 1_000
+_BYTES: Final = 4 * 1024 * 1024
+
+
+class Copying(Records):
+    """Reads blobs as they are stored, and writes what another log held."""
+
+    async def blob_names(
+        self,
+        *,
+        session_id: str | None = None,
+        after: LogPosition | None = None,
+        until: LogPosition | None = None,
+    ) -> list[str]:
+        """Return the names of what is stored beside the log: artifacts and other large values.
+
+        Sorted. All that the log knew of at `until`; with another argument, what those records
+        refer to that `records` yields for it. Errors as `records`.
+        """
+        found = set[str]()
+        if session_id is None and after is None:
+            async for record in self.records(kinds=[blobs.kind.name], until=until):
+                begun = (each.id for each in record.envelopes if each.type == blobs.BEGUN)
+                found |= {f"{record.keys[0]}-{id}" for id in begun}
+            return sorted(found.intersection(await self.backend.blobs.names()))
+        kinds = [artifacts.kind.name, scoped.kind.name, stateartifacts.kind.name]
+        options: dict[str, Any] = {"session_id": session_id, "after": after, "until": until}
+        async for record in self.records(kinds=kinds, **options):
+            for each in record.envelopes:
+                if each.type == artifacts.SAVED:
+                    found.add(restore(artifacts.Saved, each).blob)
+                elif each.type == scoped.WRITTEN:
+                    found.add(restore(scoped.Written, each).blob)
+                elif each.type == stateartifacts.NAMED:
+                    sha256 = restore(stateartifacts.Named, each).sha256
+                    copies = (await self._blobs.read(sha256)).copies
+                    found |= {f"{sha256}-{copy}" for copy in copies}
+        return sorted(found - {""})
+
+    async def blob(self, name: str) -> bytes | None:
+        """Return what is stored under one of `blob_names`; None if it was removed since.
+
+        Raises:
+            LogUnavailable: it could not be read. LogCorrupt: it is not there whole.
+        """
+        return await self._blobs.get(_checked_name(name))
+
+    @operation(writes=True)
+    async def restore_blob(self, name: str, data: bytes) -> None:
+        """Store what `blob` returned for that name, perhaps of another store.
+
+        Raises:
+            PayloadError: the name is not that of these bytes. Others as `restore`.
+        """
+        if not _checked_name(name).startswith(f"{await digest(data)}-"):
+            raise PayloadError(name, "the bytes are not those that the name tells")
+        await self.backend.blobs.put(name, data)
+
+    @operation(writes=True)
+    async def restore(
+        self, shard: int, records: Sequence[LogRecord], *, until: int | None = None
+    ) -> int:
+        """Append records of another log to one shard: the same bytes at the same sequences.
+
+        For copies and backups (`foldlog.exporting`): nothing is redacted, nor decided. Where
+        sequences are missing, records of no kind fill them; `end_restore` removes those. Nobody
+        else may write to the namespace meanwhile.
+
+        Args:
+            records: of that shard, in order, and all behind its end. Their keys and kinds count,
+                not the namespace that they come from.
+            until: the sequence to fill the shard up to. None: that of the last record.
+
+        Returns:
+            The sequence at which the shard ends.
+
+        Raises:
+            PayloadError: a record cannot stand there. ConfigurationError: the store was opened with
+                an archive. In both cases nothing was appended.
+            AppendConflict: somebody else wrote. LogUnavailable, AppendFailed, AppendUnknown: some
+                may be appended: go on behind the end of the shard.
+        """
+        if self.backend.archiver is not None:
+            raise ConfigurationError("open the store without archive= to restore a log into it")
+        log = self.forked_log
+        end = (await log.heads())[shard]
+        placed = self._placed(shard, records, end)
+        upto = max(end, until or 0, records[-1].seq if records else 0)
+        for chunk in _chunks(_filled(placed, end, upto, self._filler(shard))):
+            await log.restore(shard, chunk, after=end)
+            end += len(chunk)
+        return end
+
+    @operation(writes=True)
+    async def end_restore(self) -> None:
+        """Remove what `restore` filled missing sequences with; views are read anew.
+
+        Raises:
+            LogUnavailable: some of it may remain; calling again is safe.
+        """
+        heads = await self.forked_log.heads()
+        for shard, head in enumerate(heads):
+            await self.forked_log.purge(self._filler(shard), before=head + 1, overwrite=False)
+        await self.hot_views.drop()
+
+    def _filler(self, shard: int) -> Subject:
+        return self.subject(FILLER, self._namespace.key_on(shard, FILLER))
+
+    def _placed(
+        self, shard: int, records: Sequence[LogRecord], end: int
+    ) -> dict[int, tuple[Subject, bytes]]:
+        placed: dict[int, tuple[Subject, bytes]] = {}
+        for each in records:
+            where = f"record {each.seq} of shard {each.shard}"
+            if not _FAMILY.fullmatch(each.kind) or each.kind in (archive.kind.name, FILLER):
+                raise PayloadError(where, f"{each.kind!r:.80} is no kind of records to restore")
+            if not each.keys:
+                raise PayloadError(where, "it has no keys")
+            subject = self.subject(each.kind, *each.keys)
+            if not shard == each.shard == subject.shard:
+                raise PayloadError(where, f"its keys belong to shard {subject.shard}")
+            if each.seq <= end:
+                raise PayloadError(where, f"it should come behind sequence {end}")
+            placed[each.seq] = subject, each.data
+            end = each.seq
+        return placed
+
+
+def _filled(
+    placed: dict[int, tuple[Subject, bytes]], end: int, upto: int, filler: Subject
+) -> Iterator[tuple[Subject, bytes]]:
+    """Yield what stands at each sequence from `end` on."""
+    for seq in range(end + 1, upto + 1):
+        yield placed.get(seq) or (filler, _FILLED)
+
+
+def _chunks(records: Iterator[tuple[Subject, bytes]]) -> Iterator[list[tuple[Subject, bytes]]]:
+    """Cut records into what one append takes."""
+    chunk: list[tuple[Subject, bytes]] = []
+    size = 0
+    for each in records:
+        if chunk and (len(chunk) == _MESSAGES or size + len(each[1]) > _BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(each)
+        size += len(each[1])
+    if chunk:
+        yield chunk
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not _BLOB.fullmatch(name):
+        raise PayloadError("name", f"{name!r:.80} is no name of a blob")
+    return name
