@@ -167,9 +167,10 @@ kind = Kind(
         _apply,
         keep=Thread.keep,
         restore=Thread.restore,
+        early_snapshots=True,
         remains=(Thread.remains, Thread.after_clearing),
     ),
-    version=2,
+    version=3,
     id=field_id("key"),
     redacted={PUT: ("values", "metadata"), WRITTEN: ("values",)},
 )

@@ -36,7 +36,7 @@ class Projection(Protocol[S]):
     reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
     that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
     one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
-    None where a state fits no snapshot. `remains`: see `foldlog.kind.Fold`.
+    None where a state fits no snapshot. `remains`, `early_snapshots`: see `foldlog.kind.Fold`.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Projection(Protocol[S]):
     keep: Callable[[S], bytes] | None
     restore: Callable[[bytes], S] | None
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
+    early_snapshots: bool
 
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:

@@ -116,6 +116,9 @@ class Fold(Generic[S]):
             from the state to bytes, which hold no content, and one from those to the state with
             which the view begins anew, which is false as an empty one is. What the first one makes
             is in the log: later versions read it, too.
+        early_snapshots: restoring a state is much cheaper than folding it. Snapshots are then
+            taken of short views, too, once nobody has written to them for a second, and looked
+            for before the log is read.
     """
 
     initial: Callable[[], S]
@@ -128,6 +131,7 @@ class Fold(Generic[S]):
     restore: Callable[[bytes], S] | None = None
     latest_only: bool = False
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = None
+    early_snapshots: bool = False
 
 
 class RecordType(NamedTuple):
@@ -217,6 +221,7 @@ class Kind(Generic[S]):
     def _take_fold(self, fold: Fold[S]) -> None:
         self.initial = fold.initial
         self.latest_only = fold.latest_only
+        self.early_snapshots = fold.early_snapshots
         self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
         apply: Any = fold.apply
         self.apply: Callable[[S, Recorded], S] = apply

@@ -92,7 +92,7 @@ async def test_what_was_on_its_way_has_no_effect_and_neither_has_what_goes_on_fr
     async with foldlog.memory_store() as store:
         one, key = threads(store), kind("trip")
         await one.put(ROOT, checkpoint("1", text="x"), {}, {"text": 1})
-        [first] = await store.query(key, lambda thread: thread.records())
+        [first] = await store.query(key, lambda thread: thread.namespaces.records())
         assert isinstance(first, Put)
         await one.delete("trip")
 

@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog_projections.checkpoints import kind
-from foldlog_projections.thread import Row, Thread
+from foldlog_projections.namespaces import Row
+from foldlog_projections.thread import Thread
 from tests.threads.support import FORMS, Place, checkpoint, threads
 
 _NAMES = st.sampled_from(["", "child:1"])

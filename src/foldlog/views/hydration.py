@@ -86,22 +86,28 @@ class Hydration:
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
         """Read from the beginning; where there is more than a little, look for a snapshot."""
-        restored: Restored[Any] | None = None
-        looked = False
+        if view.projection.early_snapshots and await self._read_restored(view, strong):
+            return
+        looked = view.projection.early_snapshots
         async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
             async for records in pages:
                 view.apply(records)
                 if not looked and len(view.folded.seen) >= MIN_LONG:
                     looked = True
-                    restored = await self._restored(view)
-                    if restored is not None:
-                        break
-        if restored is not None:
-            view.adopt(restored)
-            seen = view.folded.seen
-            await self._read_on(view, restored.end, strong)
-            if view.folded.seen is not seen and self._snapshots is not None:
-                self._snapshots.discard(view.subject)  # it was cleared since
+                    if await self._read_restored(view, strong):
+                        return
+
+    async def _read_restored(self, view: View[Any], strong: bool) -> bool:
+        """Read on from the view's snapshot; False if it has none that is ahead of it."""
+        restored = await self._restored(view)
+        if restored is None:
+            return False
+        view.adopt(restored)
+        seen = view.folded.seen
+        await self._read_on(view, restored.end, strong)
+        if view.folded.seen is not seen and self._snapshots is not None:
+            self._snapshots.discard(view.subject)  # it was cleared since
+        return True
 
     async def _restored(self, view: View[Any]) -> Restored[Any] | None:
         """The view's snapshot, if it is ahead of the view. One from before a clearing goes."""

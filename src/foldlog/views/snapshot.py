@@ -39,6 +39,12 @@ DUE_ENVELOPES: Final = 1024
 DUE_BYTES: Final = 1024 * 1024
 """A snapshot is due when as much is to be read that it does not cover."""
 
+EARLY_ENVELOPES: Final = PAGE
+EARLY_SHARE: Final = 1 / 8
+"""Of a view with early snapshots one is due when so many envelopes, and such a share of all, are
+not covered: it is written whole each time.
+"""
+
 
 class Unusable(Exception):
     """Bytes that are no snapshot of this view: of another version or log, torn, or damaged."""
@@ -100,6 +106,12 @@ _part_decoder: Final = msgspec.msgpack.Decoder(Part)
 def is_due(envelopes: int, size: int) -> bool:
     """Whether so many envelopes, of `size` bytes, are worth a snapshot."""
     return envelopes >= DUE_ENVELOPES or (size >= DUE_BYTES and envelopes >= PAGE)
+
+
+def is_due_early(projection: Projection[Any], envelopes: int, of: int) -> bool:
+    """Whether so many envelopes of all are worth a snapshot that hinders nobody."""
+    is_enough = envelopes >= max(EARLY_ENVELOPES, EARLY_SHARE * of)
+    return projection.early_snapshots and is_enough
 
 
 def slot_of(projection: Projection[Any]) -> str:

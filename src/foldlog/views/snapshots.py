@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog.envelope import CLEARED
 from foldlog.errors import AppendFailed, ConfigurationError, FoldlogError, LogUnavailable
@@ -30,6 +30,9 @@ S = TypeVar("S")
 _SHARE: Final = 0.1
 """The share of the time that writing may take: after each snapshot it rests nine times as long."""
 
+QUIET_SECONDS: Final = 1.0
+"""How long nobody has written to a view whose snapshot is due early."""
+
 CLOSING_SECONDS: Final = 1.0
 """What the snapshots still waiting get when the store closes."""
 
@@ -39,13 +42,20 @@ _RESTORED_IN_A_THREAD: Final = 1024 * 1024
 _log: Final = logging.getLogger("foldlog")
 
 
+class _Waiting(NamedTuple):
+    """A view whose snapshot is to be written, not before a time; None: one is to be removed."""
+
+    view: View[Any] | None
+    until: float
+
+
 class Snapshots:
     """The snapshots of one store's views. Lives as long as they do. `store` is where they are."""
 
     def __init__(self, log: Log, store: SnapshotStore) -> None:
         self.store = store
         self._log = log
-        self._waiting: OrderedDict[Key, View[Any] | None] = OrderedDict()
+        self._waiting: OrderedDict[Key, _Waiting] = OrderedDict()
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -89,14 +99,16 @@ class Snapshots:
 
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes) and snapshot.is_keepable(
-            view.projection
-        ):
+        if not snapshot.is_keepable(view.projection):
+            return
+        if snapshot.is_due(view.unsaved, view.unsaved_bytes):
             self._wait(view.key, view)
+        elif _is_due(view):
+            self._wait(view.key, view, time.monotonic() + QUIET_SECONDS)
 
     def withdraw(self, view: View[Any]) -> None:
         """Write no snapshot of a view that is evicted: waiting would keep it in memory."""
-        if self._waiting.get(view.key) is view:
+        if view.key in self._waiting and self._waiting[view.key].view is view:
             del self._waiting[view.key]
 
     def discard(self, subject: Subject) -> None:
@@ -105,10 +117,10 @@ class Snapshots:
 
     async def write_fold(self, fold: Fold[Any], covered: int) -> None:
         """Write the snapshot of a fold now, if so many envelopes that none covers make it due."""
-        if snapshot.is_due(len(fold.folded.seen) - covered, 0):
-            view = View(fold.projection, fold.subject)
-            view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
-            view.saved(covered)
+        view = View(fold.projection, fold.subject)
+        view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
+        view.saved(covered)
+        if _is_due(view):
             await self._write(view)
 
     async def settle(self) -> None:
@@ -141,11 +153,13 @@ class Snapshots:
                 self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
-    def _wait(self, key: Key, view: View[Any] | None) -> None:
+    def _wait(self, key: Key, view: View[Any] | None, until: float = 0.0) -> None:
         if self._closing:
             return  # nobody would wait for it
         self._enter_loop()
-        self._waiting[key] = view
+        self._waiting[key] = _Waiting(view, until)
+        if until:
+            self._waiting.move_to_end(key)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(
                 self._write_all(), name="foldlog snapshots"
@@ -159,7 +173,11 @@ class Snapshots:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            key, view = self._waiting.popitem(last=False)
+            key, (view, until) = next(iter(self._waiting.items()))
+            if (early := until - time.monotonic()) > 0 and not self._closing:
+                await self._rest(early)
+                continue
+            del self._waiting[key]
             subject = key if isinstance(key, Subject) else key[0]
             began = time.monotonic()
             try:
@@ -186,7 +204,7 @@ class Snapshots:
         try:
             identity = await self.store.identity(view.subject)
             folded, end = view.folded, view.last
-            if end is None or not snapshot.is_due(view.unsaved, view.unsaved_bytes):
+            if end is None or not _is_due(view):
                 return  # it was cleared meanwhile
             made = Sealing(view.projection, folded, end, view.sealed, identity)
             if made.covered <= len(folded.seen) - view.unsaved:
@@ -237,3 +255,10 @@ class Snapshots:
             self._reported.add(subject)
             what = f"the snapshot of {subject.name}" if subject else "snapshots"
             _log.warning("%s: %s", what, reason)
+
+
+def _is_due(view: View[Any]) -> bool:
+    """Whether a snapshot of a view is due, now or when it is quiet."""
+    return snapshot.is_due(view.unsaved, view.unsaved_bytes) or snapshot.is_due_early(
+        view.projection, view.unsaved, len(view.folded.seen)
+    )

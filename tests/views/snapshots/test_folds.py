@@ -182,6 +182,7 @@ def test_a_projection_without_a_way_to_keep_its_state_has_no_snapshots() -> None
     class Count:
         name, version, latest_only, replaces = "count", 1, False, None
         keep = restore = None
+        early_snapshots = False
 
         def initial(self) -> int:
             return 0

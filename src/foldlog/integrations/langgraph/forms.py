@@ -9,7 +9,7 @@ from foldlog import codec
 from foldlog.errors import PayloadError
 from foldlog_projections.bodies import Body
 from foldlog_projections.checkpointrecords import Typed
-from foldlog_projections.thread import Pending
+from foldlog_projections.namespaces import Pending
 
 
 class Place(NamedTuple):

@@ -32,14 +32,8 @@ from foldlog_projections.checkpointrecords import (
     Write,
     Written,
 )
-from foldlog_projections.thread import (
-    Checkpoint,
-    Pending,
-    Row,
-    Thread,
-    changes,
-    value_of,
-)
+from foldlog_projections.namespaces import Checkpoint, Pending, Row, changes, value_of
+from foldlog_projections.thread import Thread
 
 _AT_ONCE: Final = 64
 """Threads that are looked at side by side."""
@@ -244,7 +238,8 @@ class Threads:
         """
 
         def look(thread: Thread) -> tuple[dict[str, tuple[str, ...]], bytes]:
-            return {ns: tuple(each.ids) for ns, each in thread.namespaces.items()}, thread.copied()
+            spaces = thread.namespaces
+            return {ns: tuple(each.ids) for ns, each in spaces.items()}, spaces.copied()
 
         def token(thread: Thread) -> str:
             check_free(thread, target, self._store.now())
@@ -329,12 +324,8 @@ class Threads:
             parent = thread.checkpoint(place.ns, parent_id) if parent_id else None
             bodies: dict[str, tuple[Since, Body]] = {}
             if parent is not None:
-                space = thread.namespaces[place.ns]
-                for channel in values:
-                    since = parent.versions.get(channel)
-                    body = None if since is None else space.bodies.get((channel, since))
-                    if body is not None:
-                        bodies[channel] = since, body
+                held = thread.values(place.ns, parent)
+                bodies = {c: (parent.versions[c], held[c]) for c in values if c in held}
             return _Before(parent, bodies, token_of(thread, place.thread))
 
         return await self._store.query(_key(place.thread), look)
