@@ -24,6 +24,7 @@ from foldlog.errors import (
     AppendUnknown as AppendUnknown,
     ArtifactLimitExceeded as ArtifactLimitExceeded,
     ArtifactTooLarge as ArtifactTooLarge,
+    BundleRefused as BundleRefused,
     ConfigurationError as ConfigurationError,
     FoldlogError as FoldlogError,
     ImportFailed as ImportFailed,

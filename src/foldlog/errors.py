@@ -257,6 +257,17 @@ class ImportFailed(FoldlogError):
     """A file that cannot be imported: no conversation, or no whole export, can be read in it."""
 
 
+class BundleRefused(FoldlogError, ValueError):
+    """A bundle cannot be made, or a file that it takes is not what it should be.
+
+    `what` names the file, the key or the session.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what}: {reason}")
+        self.what, self.reason = what, reason
+
+
 def shown(value: object) -> str:
     """The caller's object for a message, whatever its own code does when it is asked."""
     try:

@@ -38,6 +38,8 @@ COMMANDS = [
     "export",
     "backup",
     "restore",
+    "bundle",
+    "verify-bundle",
     "doctor",
     "serve",
 ]

@@ -171,6 +171,8 @@ def test_every_error_is_public_and_a_foldlog_error() -> None:
 
 
 INTERNAL_ERRORS = {
+    "foldlog.bundles.anchors.BadAnchor",  # becomes a finding, or a BundleRefused
+    "foldlog.bundles.container.Malformed",  # becomes a finding, or a BundleRefused
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
     "foldlog.log.archive.archived.Superseded",  # has an archiver or an erasure begin again
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest

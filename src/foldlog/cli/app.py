@@ -9,6 +9,7 @@ import typer
 import foldlog
 from foldlog.cli.answer import answer
 from foldlog.cli.archive import archive
+from foldlog.cli.bundle import bundle, verify_bundle
 from foldlog.cli.demo import demo
 from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
@@ -58,6 +59,8 @@ app.command("archive")(archive)
 app.command("export")(export)
 app.command("backup")(backup)
 app.command("restore")(restore)
+app.command("bundle")(bundle)
+app.command("verify-bundle")(verify_bundle)
 app.command("doctor")(doctor)
 app.command("serve")(serve)
 

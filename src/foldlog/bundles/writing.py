@@ -1,0 +1,182 @@
+"""Making a bundle, and adding a time stamp to one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from foldlog.bundles import anchors
+from foldlog.bundles.container import Entry, Malformed, Writing, read_chunks, read_entries
+from foldlog.bundles.manifest import ARTIFACTS, MANIFEST, RECORDS, Manifest, Tally
+from foldlog.bundles.reading import MOST_MANIFEST_BYTES
+from foldlog.errors import BundleRefused, PastErased
+from foldlog.opening import Store
+from foldlog.position import LogPosition
+
+
+class Bundle(NamedTuple):
+    """A bundle that was made. `digest` is the SHA-256 of its manifest: what an anchor covers."""
+
+    path: Path
+    manifest: Manifest
+    digest: str
+
+
+async def write_bundle(
+    store: Store,
+    session_id: str,
+    path: str | os.PathLike[str],
+    *,
+    until: LogPosition | None = None,
+    private_key: bytes | None = None,
+) -> Bundle:
+    """Write all that the log holds of a session into one file that can be verified without it.
+
+    The same session as of the same position gives the same bytes, unless an artifact went
+    meanwhile. The store keeps no copy, so erasing the session does not reach the file.
+
+    Args:
+        path: where to; nothing may be there. The file is readable by its owner alone.
+        until: as of which moment. None: now.
+        private_key: an Ed25519 key, as PEM without a password, that signs the manifest.
+
+    Raises:
+        BundleRefused: the log holds nothing of the session, there is a file already, the bundle
+            would exceed 2 GiB, or the key is none. ConfigurationError: `foldlog[bundle]` is not
+            installed, and a key was given. LogUnavailable, LogCorrupt: the log cannot be read.
+            OSError: the file cannot be written. In each case there is no file.
+    """
+    target, position = Path(path), await store.position() if until is None else until
+    tally = Tally(store.log.namespace.name, session_id, str(position))
+    with _replacing(target) as file:
+        try:
+            writing = Writing(file)
+            with writing.entry(RECORDS) as entry:
+                async with aclosing(store.records(session_id=session_id, until=position)) as found:
+                    async for record in found:
+                        entry.write(tally.add(record).encode())
+                        tally.open(record)
+            included = await _write_artifacts(store, session_id, tally, writing)
+            manifest = tally.manifest(included)
+            if not manifest.records:
+                reason = f"the log holds nothing of it at {position}"
+                raise BundleRefused(f"session {session_id!r:.80}", reason)
+            with writing.entry(MANIFEST) as entry:
+                entry.write(manifest.encode())
+            if private_key is not None:
+                with writing.entry(anchors.SIGNATURE) as entry:
+                    entry.write(anchors.sign(manifest.encode(), private_key))
+            writing.finish()
+        except Malformed as error:
+            raise BundleRefused(str(target), str(error)) from error
+        await asyncio.to_thread(_sync, file)
+    return Bundle(target, manifest, anchors.digest(manifest.encode()))
+
+
+async def _write_artifacts(
+    store: Store, session_id: str, tally: Tally, writing: Writing
+) -> set[str]:
+    """Write the contents that are still there; return their digests."""
+    included = set[str]()
+    for saved in sorted((held.saved for held in tally.held()), key=lambda each: each.sha256):
+        if saved.sha256 in included:
+            continue
+        try:
+            get = store.artifact_store.get_with_session_check
+            data = await get(saved.artifact_id, session_id)
+        except PastErased:
+            continue
+        if data is not None:
+            with writing.entry(ARTIFACTS + saved.sha256) as entry:
+                entry.write(data)
+            included.add(saved.sha256)
+    return included
+
+
+def request_timestamp(path: str | os.PathLike[str]) -> bytes:
+    """Return a request of RFC 3161 for a time stamp on a bundle, to be sent to an authority.
+
+    Raises:
+        BundleRefused: the file is no bundle. ConfigurationError: `foldlog[bundle]` is not
+            installed. OSError: the file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        return anchors.timestamp_request(_manifest(path, file)[1])
+
+
+def add_timestamp(
+    path: str | os.PathLike[str], response: bytes, *, session_id: str | None = None
+) -> None:
+    """Add an authority's answer to a bundle, which stays as it is otherwise.
+
+    Args:
+        session_id: whose bundle it has to be. None: anybody's.
+
+    Raises:
+        BundleRefused: the file is no bundle, or another session's, or has a time stamp, or the
+            answer is none on this bundle. The file is as it was. Others as `request_timestamp`.
+    """
+    target = Path(path)
+    with target.open("rb") as file:
+        entries, manifest = _manifest(path, file)
+        of = Manifest.decode(manifest).session_id
+        if session_id not in (None, of):
+            raise BundleRefused(os.fspath(path), f"it is of session {of!r:.80}")
+        try:
+            anchors.check_imprint(manifest, response)
+        except anchors.BadAnchor as error:
+            raise BundleRefused("the time stamp", str(error)) from None
+        if any(each.name == anchors.TIMESTAMP for each in entries):
+            raise BundleRefused(str(target), "it has a time stamp already")
+        with _replacing(target, anew=False) as copy:
+            file.seek(0)
+            shutil.copyfileobj(file, copy)
+            copy.seek(entries[-1].start + entries[-1].size)
+            writing = Writing(copy, entries)
+            with writing.entry(anchors.TIMESTAMP) as entry:
+                entry.write(response)
+            writing.finish()
+            _sync(copy)
+
+
+def _manifest(path: str | os.PathLike[str], file: IO[bytes]) -> tuple[list[Entry], bytes]:
+    """A bundle's entries, and its manifest as it stands there."""
+    try:
+        entries = read_entries(file)
+        [entry] = [each for each in entries if each.name == MANIFEST]
+        if entry.size > MOST_MANIFEST_BYTES:
+            raise Malformed("its manifest is too large")
+        manifest = b"".join(read_chunks(file, entry))
+        Manifest.decode(manifest)
+        return entries, manifest
+    except (ValueError, msgspec.MsgspecError) as error:
+        reason = f"verify it first: {error}"
+        raise BundleRefused(os.fspath(path), reason) from error
+
+
+@contextmanager
+def _replacing(target: Path, *, anew: bool = True) -> Iterator[IO[bytes]]:
+    """A file that stands at `target` when the block ends, and nowhere if it fails."""
+    if anew and target.exists():
+        raise BundleRefused(str(target), "there is such a file already")
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
