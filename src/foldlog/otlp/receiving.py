@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from foldlog import kinds
+from foldlog import codec, kinds
 from foldlog.errors import (
     ConfigurationError,
     InvalidId,
@@ -112,19 +110,21 @@ class Receiver:
         So an erasure of the session reaches all that is on the log, whenever a receiver is killed.
         """
         by_trace: dict[str, set[str]] = {}
-        content: dict[str, str] = {}
+        spans: dict[str, list[str]] = {}
         for id, session_id, event in found:
             trace_id = str(event.trace_id)
             if event.kind == "otel.span" and session_id is None:
                 continue  # what is no span of generative AI makes no session
-            content.setdefault(trace_id, id)
+            spans.setdefault(trace_id, []).append(id)
             by_trace.setdefault(trace_id, set()).update([session_id] if session_id else [])
-        by_session: dict[str, dict[str, str]] = {}
+        by_session: dict[str, list[TraceSaved]] = {}
         for trace_id, named in by_trace.items():
+            # A session that was erased refuses a listing of content that it has had.
+            listing = TraceSaved(trace_id, codec.fingerprint(tuple(spans[trace_id])))
             for session_id in await self._sessions_of(trace_id, named):
-                by_session.setdefault(session_id, {})[trace_id] = content[trace_id]
-        for session_id, wanted in by_session.items():
-            await self._list(session_id, wanted)
+                by_session.setdefault(session_id, []).append(listing)
+        for session_id, listings in by_session.items():
+            await self._store.append(kinds.traces(session_id), *listings)
 
     async def _sessions_of(self, trace_id: str, named: set[str]) -> frozenset[str]:
         """The sessions that a trace belongs to: those that its spans name, else one of its own."""
@@ -142,17 +142,6 @@ class Receiver:
         if len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
         return found
-
-    async def _list(self, session_id: str, wanted: dict[str, str]) -> None:
-        """List traces in a session, each once.
-
-        The content tells listings apart: a session that was erased refuses one that it has had.
-        """
-
-        def missing(listed: dict[str, str]) -> Sequence[msgspec.Struct]:
-            return [TraceSaved(id, content) for id, content in wanted.items() if id not in listed]
-
-        await self._store.decide(kinds.traces(session_id), missing, copy=False)
 
     async def _leave(self, trace_id: str) -> None:
         """Take a trace off the session that is called after it, if that holds nothing else."""

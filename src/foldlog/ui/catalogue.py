@@ -20,12 +20,15 @@ from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import Plain
+from foldlog.ui.run import trace_named
 
 _AT_ONCE: Final = 32
 _FIRST: Final = ("updates", "tasks", "steering", "messages")
 """Kinds that tell of most sessions. The others are read where these hold nothing."""
 
 _TEXT: Final = 200
+_SPANS: Final = 10
+"""Spans of a trace that are looked at for words: those around others often have none."""
 
 STATUSES: Final = ("waiting", "running", "failed", "pending", "finished", "open")
 
@@ -120,11 +123,15 @@ class Catalogue:
         newest = await self._newest(first)
         if not newest:
             newest = await self._newest([kind(id) for kind in found.values()])
+            listed = {trace for item in newest if (trace := trace_named(item)) is not None}
+            spans = await self._newest([kinds.events(trace) for trace in listed], _SPANS)
+            newest = spans or newest
         states: dict[str, Any] = await self._store.view(kinds.tasks(id))
         tasks = Counter(str(task.status) for task in states.values())
         newest.sort(key=lambda item: item.recorded_at)
         last = newest[-1] if newest else None
         said = [item for item in newest if not item.type.startswith("task.")]
+        said.sort(key=lambda item: _tells(item, "output"))
         return Summary(
             id=id,
             status=_status(tasks),
@@ -135,11 +142,11 @@ class Catalogue:
             tasks=dict(tasks),
         )
 
-    async def _newest(self, views: Sequence[Key[Any]]) -> list[Item]:
+    async def _newest(self, views: Sequence[Key[Any]], limit: int = 1) -> list[Item]:
         pages = await asyncio.gather(
-            *(self._store.items(key, limit=1, newest_first=True) for key in views)
+            *(self._store.items(key, limit=limit, newest_first=True) for key in views)
         )
-        return [item for page in pages for item in page]
+        return [item for page in pages for item in reversed(page)]
 
     async def _said_first(self, id: str) -> str:
         """The first thing on record that is a text: what a session without tasks is about."""
@@ -147,6 +154,11 @@ class Catalogue:
             if name in self._store.kinds:
                 for item in await self._store.items(self._store.kinds[name](id), limit=1):
                     return gist(item)
+        for listed in await self._store.items(kinds.traces(id), limit=1):
+            key = kinds.events(listed.record.trace_id)
+            found = await self._store.items(key, limit=_SPANS)
+            for item in sorted(found, key=lambda item: not _tells(item, "input")):
+                return gist(item, "input")
         return ""
 
 
@@ -172,15 +184,33 @@ def _title(tasks: Sequence[Any]) -> str:
     return ""
 
 
-def gist(item: Item) -> str:
-    """What a record says, on a line: its first text, or its type."""
+def gist(item: Item, of_span: str = "output") -> str:
+    """What a record says, on a line: its first text, or its type.
+
+    Args:
+        of_span: where a span of an instrumented agent has its last words.
+    """
     record = item.record
+    if (span := _span(item)) is not None:
+        said = span[of_span][-1] if _tells(item, of_span) else span.get("name", "")
+        return " ".join(_first_text(Plain(_TEXT).value(said)).split())[:_TEXT]
     for name in ("body", "content", "payload", "result", "description", "error"):
         text = _first_text(Plain(_TEXT).value(getattr(record, name, None)))
         if text:
             return " ".join(text.split())[:_TEXT]
     status = getattr(record, "status", None)
     return status if isinstance(status, str) else item.type
+
+
+def _span(item: Item) -> dict[str, Any] | None:
+    payload = getattr(item.record, "payload", None)
+    return payload if isinstance(payload, dict) and "mapping" in payload else None
+
+
+def _tells(item: Item, name: str) -> bool:
+    """Whether a record tells something, as all but spans without content do."""
+    span = _span(item)
+    return span is None or (isinstance(span.get(name), list) and bool(span[name]))
 
 
 def _first_text(value: Any, depth: int = 4) -> str:

@@ -62,9 +62,10 @@ export class Log {
   add({ view, record, type }) {
     const { totals } = this;
     const found = costsOf(view[0], record);
-    for (const name of ["tokens", "cost", "latency"]) totals[name] += found[name];
-    if (type === "update.saved" && record.update_type === "TOOL_CALL") totals.calls += 1;
-    if (record.error || record.update_type === "ERROR") totals.errors += 1;
+    const span = type === "event.saved" && record.payload?.mapping ? record.payload : {};
+    if (!span.whole) for (const name of ["tokens", "cost", "latency"]) totals[name] += found[name]; // `whole`: has others inside
+    if (span.operation === "execute_tool" || record.update_type === "TOOL_CALL") totals.calls += 1;
+    if (record.error || (span.error && !span.whole) || record.update_type === "ERROR") totals.errors += 1;
   }
 
   // The states of all views after the first `count` records, by the view's name.

@@ -7,7 +7,7 @@ import { artifact, content } from "../render/content.js";
 import { json } from "../render/json.js";
 import { conversation } from "./said.js";
 
-const isNew = (run, envelope) => !run.isNow.value && envelope === run.current.value;
+const isNew = (run, envelope) => !run.isNow.value && (envelope.of ?? envelope) === run.current.value;
 
 export const conversationView = element("fl-conversation", (host) => {
   const { run } = host;
@@ -21,7 +21,7 @@ export const conversationView = element("fl-conversation", (host) => {
   });
   effect(() => {
     const current = run.current.value;
-    const place = said.value.indexOf(current);
+    const place = said.value.findLastIndex((each) => (each.of ?? each) === current);
     if (place >= 0 && !run.isNow.value) requestAnimationFrame(() => list.isConnected && list.reveal?.(place));
   });
   return html`${() => (said.value.length ? null : html`<p class="empty">No words yet at this moment. The timeline has all that was recorded.</p>`)}${list}`;

@@ -54,13 +54,11 @@ export function label({ type, record, view }) {
       return { group: "planner", title, text, tone: record.error ? "FAILED" : "" };
     }
     case "event.saved": {
-      const isMessage = record.kind.startsWith("message.");
       const { payload } = record;
-      const call = payload?.tool_calls?.[0]?.function;
-      const text = firstText(payload) || (call ? called(call) : short(payload));
-      if (isMessage) return { group: "message", title: record.kind.slice(8), text };
-      const failed = /error|fail/.test(record.kind);
-      return { group: /tool/.test(record.kind) ? "tool" : "event", title: [record.kind, record.node_name].filter(Boolean).join(" "), text, tone: failed ? "FAILED" : "" };
+      const call = payload?.tool_calls?.[0]?.function ?? (payload?.arguments && payload);
+      const text = firstText(payload?.error ?? payload?.output ?? payload) || (call ? called(call) : short(payload?.mapping ? payload.name : payload));
+      if (record.kind.startsWith("message.")) return { group: "message", title: record.kind.slice(8), text };
+      return { group: /tool/.test(record.kind) ? "tool" : "event", title: [record.kind, record.node_name].filter(Boolean).join(" "), text, tone: payload?.error || /error|fail/.test(record.kind) ? "FAILED" : "" };
     }
     case "message.added":
       return { group: "message", title: record.author ?? record.role ?? "message", text: firstText(record.body) || short(record.body) };

@@ -1,5 +1,4 @@
-// What was said in a run, whoever recorded it: messages of every framework, message events,
-// updates and steering. One list of { role, author, text, calls, results, place }.
+// What was said in a run, whoever recorded it: one list of { role, author, texts, calls, results ... }.
 
 import { parsedJson } from "../render/content.js";
 
@@ -22,14 +21,14 @@ function take(said, part) {
   else if (/tool_use|tool-call|function_call$|tool_call$/.test(kind)) {
     const input = part.input ?? part.arguments ?? part.args;
     said.calls.push({ id: part.id ?? part.call_id ?? part.tool_call_id, name: part.name ?? part.tool_name, input });
-  } else if (/tool_result|tool-return|function_call_output|function_result|function_response/.test(kind)) {
-    const output = part.content ?? part.output ?? part.result;
-    said.results.push({ id: part.tool_use_id ?? part.call_id ?? part.tool_call_id, name: part.tool_name, output });
+  } else if (/tool_result|tool-return|function_call_output|function_result|function_response|tool_call_response/.test(kind)) {
+    const output = part.content ?? part.output ?? part.result ?? part.response;
+    said.results.push({ id: part.tool_use_id ?? part.call_id ?? part.tool_call_id ?? part.id, name: part.tool_name, output });
   } else if (/thinking|reasoning/.test(kind)) {
     const text = part.thinking ?? part.text ?? part.content ?? list(part.summary).map((s) => s.text).join("\n");
     if (isText(text)) said.thoughts.push(text);
   } else if (isText(part.text)) said.texts.push(part.text);
-  else if (isText(part.content)) said.texts.push(part.content);
+  else if (isText(part.content) && kind !== "blob") said.texts.push(part.content);
   else if (/image|file|input_audio|document/.test(kind)) said.others.push(part);
   else if (Object.keys(part).length) said.others.push(part);
 }
@@ -67,8 +66,7 @@ export function message(body, role, author) {
   return said;
 }
 
-// All that was said up to a moment. `log.records` are looked through once; `cache` keeps what each
-// record says.
+// All that was said up to a moment. Each record keeps what it says.
 export function conversation(run, states, count) {
   const { records } = run.log;
   const isThere = ({ name, record }) => states.get(name).get(record.conversation ?? "main").messages.get(record.id) === record;
@@ -83,7 +81,7 @@ export function conversation(run, states, count) {
     }
     if (!envelope.said) continue;
     if (envelope.type === "message.added" && !isThere(envelope)) continue;
-    found.push(envelope);
+    found.push(...(envelope.turns ?? [envelope]));
     envelope.count = place + 1;
   }
   return found;
@@ -98,12 +96,21 @@ function saidBy(envelope, format, events) {
     if (record.conversation && record.conversation !== "main") said.conversation = record.conversation;
     return said;
   }
+  if (type === "event.saved" && record.payload?.mapping) return !format && !events && spanned(envelope);
   if (isMessageEvent(envelope)) return format ? null : message(record.payload, record.kind.slice(8));
   if (type === "steering.saved") return format || events ? steered(record, format ?? events) : steered(record);
   if (type === "feedback.saved") return { role: "note", author: record.author, feedback: record };
   if (type === "artifact.saved") return { role: "note", artifact: record };
   if (type === "update.saved") return updated(record, Boolean(format) || events);
   return null;
+}
+
+// A call of a model, as its span has it: what it was told since the answer before, and its answer.
+function spanned(envelope) {
+  const { input, output, whole } = envelope.record.payload;
+  const news = list(input).slice(list(input).findLastIndex((each) => each.role === "assistant") + 1);
+  const told = whole ? [] : [...news, ...list(output)];
+  return (envelope.turns = told.map((each) => Object.assign(Object.create(envelope), { said: message(each), of: envelope })));
 }
 
 function steered(record, isTold) {
