@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import aclosing
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from foldlog.opening import Store
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Compressed if its name ends in .gz.")]
+
+
+class Format(StrEnum):
+    """What an export is."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
 
 
 @command
@@ -44,6 +52,9 @@ async def export(
     until: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="Only what was stored up to it.")
     ] = None,
+    format: Annotated[
+        Format, typer.Option(help="Parquet has a row an envelope, and is not imported.")
+    ] = Format.JSONL,
 ) -> None:
     """Write what the log holds to a file that can be read, and that `import` brings back."""
     from foldlog.exporting import export_lines
@@ -53,9 +64,11 @@ async def export(
         "since": None if since is None else moment(since),
         "until": None if until is None else moment(until),
     }
+    if format is Format.PARQUET and output is None:
+        raise typer.BadParameter("--format parquet: name a file by --output")
     async with target.connect() as store:
         if output is not None:
-            _show(target, output, await _exported(store, output, **which))
+            _show(target, output, await _exported(store, output, format, **which))
             return
         async with aclosing(export_lines(store, **which)) as lines:  # type: ignore[arg-type]
             async for some in lines:
@@ -98,8 +111,12 @@ async def restored(target: Target, file: Path) -> None:
         console().print(f"{brought.records:,} records and {brought.blobs:,} blobs restored{there}")
 
 
-async def _exported(store: Store, file: Path, **which: Any) -> Exported:
-    from foldlog.exporting import export
+async def _exported(
+    store: Store, file: Path, format: Format = Format.JSONL, **which: Any
+) -> Exported:
+    from foldlog.exporting import export, export_parquet
+
+    write = export_parquet if format is Format.PARQUET else export
 
     with progress_bar("Exporting") as advance:
 
@@ -107,7 +124,7 @@ async def _exported(store: Store, file: Path, **which: Any) -> Exported:
             word = f"{progress.records:,} records, {progress.blobs:,} blobs"
             advance(progress.done, progress.total, word)
 
-        return await export(store, file, on_progress=on_progress, **which)
+        return await write(store, file, on_progress=on_progress, **which)
 
 
 def _show(target: Target, file: Path, made: Exported) -> None:

@@ -5,6 +5,7 @@ namespace. A backup is an export of everything: see `docs/backup.md`.
 """
 
 from foldlog.exporting.exporting import Exported, ExportProgress, export, export_lines
+from foldlog.exporting.parquet import export_parquet
 from foldlog.exporting.reading import Checked, check, is_export, read_header
 from foldlog.exporting.restoring import Restored, RestoreProgress, restore
 
@@ -17,6 +18,7 @@ __all__ = [
     "check",
     "export",
     "export_lines",
+    "export_parquet",
     "is_export",
     "read_header",
     "restore",

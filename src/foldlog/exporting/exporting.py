@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -70,7 +70,22 @@ async def export(
         InvalidId, UnknownMoment: as `Store.at`. LogUnavailable, LogCorrupt: the log could not be
             read. The next export goes on.
     """
-    part = await asyncio.to_thread(Part, Path(path))
+    which: dict[str, Any] = {"session_id": session_id, "since": since, "until": until}
+    return await export_records(store, Path(path), on_progress=on_progress, **which)
+
+
+async def export_records(
+    store: Store,
+    path: Path,
+    *,
+    session_id: str | None,
+    since: When | None,
+    until: When | None,
+    blobs: bool = True,
+    on_progress: OnProgress | None = None,
+) -> Exported:
+    """See `export`; without `blobs`, the records alone."""
+    part = await asyncio.to_thread(Part, path)
     try:
         asked = {
             "namespace": store.log.namespace.name,
@@ -83,7 +98,7 @@ async def export(
             header = await _header(store, session_id, since, until)
             progress = Progress(asked, header)
             await asyncio.to_thread(part.begin, header)
-        async with aclosing(_contents(store, progress)) as contents:
+        async with aclosing(_contents(store, progress, blobs)) as contents:
             async for some in contents:
                 progress = await asyncio.to_thread(_write, part, some, progress)
                 if on_progress is not None:
@@ -136,7 +151,9 @@ async def _is_of(store: Store, header: Header) -> bool:
     return True
 
 
-async def _contents(store: Store, progress: Progress) -> AsyncGenerator[Something]:
+async def _contents(
+    store: Store, progress: Progress, blobs: bool = True
+) -> AsyncGenerator[Something]:
     """Yield what comes after what was written: records, some at a time, and blobs."""
     header = progress.header
     until = LogPosition.parse(header.until)
@@ -156,6 +173,8 @@ async def _contents(store: Store, progress: Progress) -> AsyncGenerator[Somethin
                 yield some
                 some, size = [], 0
     yield some
+    if not blobs:
+        return
     which = await store.blob_names(session_id=header.session_id, after=after, until=until)
     for name in which:
         if name > progress.blob and (data := await store.blob(name)) is not None:

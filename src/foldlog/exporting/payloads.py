@@ -12,6 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
+from foldlog.jsonable import compact
+
 NOT_JSON: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 """What data that is something else makes code raise; msgspec's errors are ValueErrors."""
 
@@ -32,6 +34,20 @@ def as_json(payload: bytes) -> bytes | None:
         except NOT_JSON:
             continue
     return None
+
+
+def as_text(payload: bytes) -> str | None:
+    """Return a payload as JSON to be read, which need not give its bytes again; None: no payload.
+
+    Where it differs from `as_json`, it is as `foldlog.jsonable` has it.
+    """
+    exact = as_json(payload)
+    if exact is not None:
+        return exact.decode()
+    try:
+        return compact(msgspec.msgpack.decode(payload))
+    except NOT_JSON:
+        return None
 
 
 def from_json(text: bytes) -> bytes:
