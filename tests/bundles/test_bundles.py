@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,13 @@ from foldlog import ArtifactScope
 from foldlog.bundles import verify_bundle, verify_bundle_with_log, write_bundle
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.log.archive import ArchivedLog
+from foldlog.scoped import Scope
 from tests.bundles.forging import Parts
 from tests.exporting.history import LONG, write
 from tests.support.build import update
 from tests.support.stores import Backend, fresh_namespace
+
+NOT_ANCHORED = "not anchored: whoever wrote it could have written another"
 
 
 async def test_every_session_of_a_log_is_bundled(backend: Backend, tmp_path: Path) -> None:
@@ -102,27 +104,26 @@ async def test_the_bundles_of_the_demo(tmp_path: Path) -> None:
             assert (await verify_bundle_with_log(store, tmp_path / session)).is_good
 
 
-async def test_artifacts_that_are_gone_are_named(
-    tmp_path: Path, advance_clock: Callable[[float], None]
-) -> None:
+async def test_artifacts_that_are_gone_are_named(tmp_path: Path) -> None:
     async with foldlog.memory_store() as store:
         scope = ArtifactScope(session_id="s")
         kept = await store.artifact_store.put_bytes(b"one" * 1_000_000, scope=scope)
         twice = ArtifactScope(session_id="s", trace_id="t")
         await store.artifact_store.put_bytes(b"one" * 1_000_000, scope=twice)
+        await store.scoped.write(Scope.session("s"), "large", "value" * 60_000)
         deleted = await store.artifact_store.put_bytes(b"two", scope=scope)
+        await write_bundle(store, "s", tmp_path / "whole")
+        assert len(Parts.of((tmp_path / "whole").read_bytes()).artifacts) == 3
+        assert verify_bundle(tmp_path / "whole").notes == (NOT_ANCHORED,)
         await store.artifact_store.delete(deleted.id)
-        made = await write_bundle(store, "s", tmp_path / "whole")
-        assert [each.included for each in made.manifest.artifacts] == [True, True]
-        assert list(Parts.of((tmp_path / "whole").read_bytes()).artifacts) == [
-            f"artifacts/{kept.sha256}"
-        ]
-        assert verify_bundle(tmp_path / "whole").is_good
-        advance_clock(4_000)
-        await write_bundle(store, "s", tmp_path / "expired")
-        report = verify_bundle(tmp_path / "expired")
-        assert report.is_good
-        assert report.notes[0].startswith("2 artifacts are not included")
+        made = await write_bundle(store, "s", tmp_path / "less")
+        included = {each.sha256: each.included for each in made.manifest.artifacts}
+        assert included.pop(str(deleted.sha256)) is False
+        assert included.pop(str(kept.sha256))
+        assert list(included.values()) == [True]
+        report = await verify_bundle_with_log(store, tmp_path / "less")
+        assert report.findings == ()
+        assert report.notes[0].startswith("1 artifacts are not included")
 
 
 async def test_a_clock_that_went_back_is_told(tmp_path: Path) -> None:

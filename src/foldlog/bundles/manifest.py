@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection
-from typing import Any, Final, Self
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Final, Self
 
 import msgspec
 
 from foldlog import codec
 from foldlog.bundles.chain import MerkleTree, chain_start, leaf_hash, link
+from foldlog.envelope import Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.store import LogRecord
-from foldlog_projections import artifacts
-from foldlog_projections.artifacts import Held
-from foldlog_projections.fold import Folded, start, step
+from foldlog.store.restoring import FAULTS, restore
+from foldlog_projections import artifacts, scoped, stateartifacts
 
 FORMAT: Final = "foldlog-bundle-1"
 MANIFEST, RECORDS, ARTIFACTS = "manifest.json", "records.jsonl", "artifacts/"
@@ -25,14 +25,12 @@ _json: Final = msgspec.json.Encoder()
 
 
 class BundledArtifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An artifact that the session held. `included`: the bundle has its bytes.
+    """Bytes that records of the session name by their SHA-256: an artifact, or another large value.
 
-    Bytes that had expired or were removed when the bundle was made are not included.
+    `included`: the bundle has them. What had been removed when it was made is not included.
     """
 
-    artifact_id: str
     sha256: str
-    size_bytes: int
     included: bool
 
 
@@ -98,7 +96,7 @@ class Tally:
         self._envelopes = self._clock_steps_back = 0
         self._kinds = Counter[str]()
         self._times: dict[int, str] = {}
-        self._artifacts = defaultdict[tuple[str, ...], Folded[dict[str, Held]]](_nothing_held)
+        self._artifacts = set[str]()
 
     def add(self, record: LogRecord) -> Line:
         """Take in the next record; return its line.
@@ -124,28 +122,17 @@ class Tally:
         Raises:
             LogCorrupt: it or a payload cannot be decoded.
         """
-        held = self._artifacts[record.keys] if record.kind == artifacts.kind.family else None
         try:
             for envelope in record.envelopes:
                 self._envelopes += 1
                 codec.decode(envelope.payload)
-                if held is not None:
-                    step(artifacts.kind, held, envelope)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                if name := _NAMED.get((record.kind, envelope.type), _nothing)(envelope):
+                    self._artifacts.add(name)
+        except FAULTS as error:
             raise LogCorrupt(record.kind, record.seq, str(error)) from error
 
-    def held(self) -> list[Held]:
-        """The artifacts that the session holds after the last record."""
-        return [each for folded in self._artifacts.values() for each in folded.state.values()]
-
     def manifest(self, included: Collection[str]) -> Manifest:
-        """Return what a bundle says in which are the contents of these digests."""
-        found = {
-            (saved.artifact_id, saved.sha256): BundledArtifact(
-                saved.artifact_id, saved.sha256, saved.size_bytes, saved.sha256 in included
-            )
-            for saved in (held.saved for held in self.held())
-        }
+        """Return what a bundle says that has the bytes of these digests."""
         return Manifest(
             format=FORMAT,
             **self._of,
@@ -155,12 +142,22 @@ class Tally:
             clock_steps_back=self._clock_steps_back,
             chain_head=self._head.hex(),
             merkle_root=self._tree.root.hex(),
-            artifacts=[found[key] for key in sorted(found)],
+            artifacts=[BundledArtifact(n, n in included) for n in sorted(self._artifacts)],
         )
 
 
-def _nothing_held() -> Folded[dict[str, Any]]:
-    return start(artifacts.kind)
+def _nothing(_: Recorded) -> str:
+    return ""
+
+
+_NAMED: Final[dict[tuple[str, str], Callable[[Recorded], str]]] = {
+    (artifacts.kind.family, artifacts.SAVED): lambda e: restore(artifacts.Saved, e).sha256,
+    (scoped.kind.family, scoped.WRITTEN): lambda e: restore(scoped.Written, e).blob.split("-")[0],
+    (stateartifacts.kind.family, stateartifacts.NAMED): (
+        lambda e: restore(stateartifacts.Named, e).sha256
+    ),
+}
+"""How an envelope says which bytes it names, by its kind and type."""
 
 
 def _comparable(time: str) -> str:

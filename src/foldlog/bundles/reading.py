@@ -79,6 +79,7 @@ class Verification:
 
     def __init__(self, file: IO[bytes]) -> None:
         self.findings: list[BundleFinding] = []
+        self._more = 0
         self.notes: list[str] = []
         self._file = file
         self._manifest: Manifest | None = None
@@ -86,9 +87,9 @@ class Verification:
 
     def report(self) -> BundleReport:
         """Return what was found so far."""
-        found = self.findings[:MOST_FINDINGS]
-        if (more := len(self.findings) - len(found)) > 0:
-            found.append(BundleFinding("the bundle", f"{more:,} more findings"))
+        found = list(self.findings)
+        if self._more:
+            found.append(BundleFinding("the bundle", f"{self._more:,} more findings"))
         digest = anchors.digest(self._raw) if self._raw else ""
         return BundleReport(tuple(found), tuple(self.notes), self._manifest, digest)
 
@@ -104,7 +105,10 @@ class Verification:
             self._found("the file", str(error))
 
     def _found(self, where: str, reason: str) -> None:
-        self.findings.append(BundleFinding(where, reason))
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(BundleFinding(where, reason))
+        else:
+            self._more += 1
 
     def _read_manifest(self, entries: Sequence[Entry]) -> None:
         named = [each for each in entries if each.name == MANIFEST]
@@ -220,8 +224,8 @@ class Verification:
                 f"the log's clock went back {says.clock_steps_back:,} times: times are not in order"
             )
         if missing := [each for each in says.artifacts if not each.included]:
-            words = "had expired or been removed when the bundle was made"
-            self.notes.append(f"{len(missing):,} artifacts are not included: their bytes {words}")
+            words = "are not included: their bytes had been removed when it was made"
+            self.notes.append(f"{len(missing):,} artifacts {words}")
 
     def _check_anchors(
         self, entries: Sequence[Entry], public_key: bytes | None, authorities: bytes | None

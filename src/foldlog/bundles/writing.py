@@ -17,7 +17,7 @@ from foldlog.bundles import anchors
 from foldlog.bundles.container import Entry, Malformed, Writing, read_chunks, read_entries
 from foldlog.bundles.manifest import ARTIFACTS, MANIFEST, RECORDS, Manifest, Tally
 from foldlog.bundles.reading import MOST_MANIFEST_BYTES
-from foldlog.errors import BundleRefused, PastErased
+from foldlog.errors import BundleRefused
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 
@@ -64,7 +64,7 @@ async def write_bundle(
                     async for record in found:
                         entry.write(tally.add(record).encode())
                         tally.open(record)
-            included = await _write_artifacts(store, session_id, tally, writing)
+            included = await _write_artifacts(store, session_id, position, writing)
             manifest = tally.manifest(included)
             if not manifest.records:
                 reason = f"the log holds nothing of it at {position}"
@@ -82,22 +82,16 @@ async def write_bundle(
 
 
 async def _write_artifacts(
-    store: Store, session_id: str, tally: Tally, writing: Writing
+    store: Store, session_id: str, until: LogPosition, writing: Writing
 ) -> set[str]:
-    """Write the contents that are still there; return their digests."""
+    """Write the bytes that are still there of those that records name; return their digests."""
     included = set[str]()
-    for saved in sorted((held.saved for held in tally.held()), key=lambda each: each.sha256):
-        if saved.sha256 in included:
-            continue
-        try:
-            get = store.artifact_store.get_with_session_check
-            data = await get(saved.artifact_id, session_id)
-        except PastErased:
-            continue
-        if data is not None:
-            with writing.entry(ARTIFACTS + saved.sha256) as entry:
-                entry.write(data)
-            included.add(saved.sha256)
+    for name in await store.blob_names(session_id=session_id, until=until):
+        sha256 = name.partition("-")[0]
+        if sha256 not in included and (data := await store.blob(name)) is not None:
+            with writing.entry(ARTIFACTS + sha256) as entry:
+                await asyncio.to_thread(entry.write, data)
+            included.add(sha256)
     return included
 
 
