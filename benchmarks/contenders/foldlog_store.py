@@ -22,7 +22,7 @@ class Foldlog:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._path = site.directory("foldlog")
+        self.path = site.directory("foldlog")
         self.store: foldlog.Store
 
     async def open(self) -> None:
@@ -49,7 +49,7 @@ class Foldlog:
 
     async def another(self) -> foldlog.Store:
         """Another store on the same log, as another process would open it. The caller closes it."""
-        return await foldlog.connect(path=self._path, durability="fsync", shards=self.shards)
+        return await foldlog.connect(path=self.path, durability="fsync", shards=self.shards)
 
     async def close(self) -> None:
         """Close the store; its server stops with it."""

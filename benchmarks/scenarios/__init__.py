@@ -16,6 +16,7 @@ from benchmarks.scenarios import (
     langgraph,
     memory,
     one_save,
+    page,
     reads,
     rebuild,
     replicated,
@@ -40,6 +41,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "frameworks": frameworks.run,
     "scoped": scoped.run,
     "steering": steering.run,
+    "page": page.run,
     "memory": memory.run,
     # Last: its three servers stay up until the run ends.
     "replicated": replicated.run,
