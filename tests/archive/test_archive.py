@@ -37,7 +37,7 @@ class Place:
         store = await foldlog.connect(path=self._embedded, namespace=self._namespace, **given)
         self._opened.append(store)
         if isinstance(store.log, ArchivedLog):
-            store.log.believed = 0.0
+            store.log.manifests.believed = 0.0
         return store
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
     assert (erased.removed["updates"], erased.readable) == (20, ())
     name = store.subject("updates", "s3").name
     log = log_of(store)
-    manifest = await log.manifest(0, fresh=True)
+    manifest = await log.manifests.current(0, fresh=True)
     assert await log.segments.counts(manifest.segments, Rows(name)) == {}
     assert not {each.name for each in before} & {each.name for each in place.files()}
     assert sorted(each.name for each in place.files()) == sorted(
@@ -168,7 +168,7 @@ async def test_an_erasure_while_an_archiver_works_wins(
     monkeypatch.setattr(log.segments, "keep", erased_meanwhile)
     assert (await other.archive(everything=True)).records == 0
     assert (await other.archive(everything=True)).records > 0
-    manifest = await log.manifest(0, fresh=True)
+    manifest = await log.manifests.current(0, fresh=True)
     named = {each.name.rpartition("/")[2] for each in manifest.segments}
     assert {each.name for each in place.files()} == named
     reader = await place.open()
@@ -193,7 +193,7 @@ async def test_of_two_archivers_one_works(place: Place) -> None:
     await fill(store)
     await asyncio.gather(*(each.archive(everything=True) for each in [store, other] * 3))
     await store.archive(everything=True)
-    manifest = await log_of(store).manifest(0, fresh=True)
+    manifest = await log_of(store).manifests.current(0, fresh=True)
     counts = await log_of(store).segments.counts(manifest.segments, Rows())
     assert sum(counts.values()) == 200
     assert await ids(await place.open(), "s7") == ALL
@@ -207,7 +207,7 @@ async def test_an_archiver_that_dies_at_any_step_loses_and_doubles_nothing(
     await fill(store)
     log = log_of(store)
     monkeypatch.setattr("foldlog.log.archive.archiver._HELD", 0.0)
-    owner: Any = {"keep": log.segments, "purge": log.below}.get(step, log)
+    owner: Any = {"keep": log.segments, "purge": log.below, "change": log.manifests}[step]
     for before in (True, False):
         original = getattr(owner, step)
 
@@ -226,7 +226,7 @@ async def test_an_archiver_that_dies_at_any_step_loses_and_doubles_nothing(
     await (await place.open()).archive(everything=True)
     reader = await place.open()
     assert await ids(reader, "s3") == ALL
-    manifest = await log_of(reader).manifest(0, fresh=True)
+    manifest = await log_of(reader).manifests.current(0, fresh=True)
     assert sum((await log_of(reader).segments.counts(manifest.segments, Rows())).values()) == 600
 
 
@@ -284,7 +284,7 @@ async def test_logs_of_one_namespace_may_share_a_place(tmp_path: Path) -> None:
         return foldlog.connect(path=tmp_path / data, archive=tmp_path / "archive")
 
     async def archive(store: foldlog.Store) -> None:
-        log_of(store).believed = 0.0
+        log_of(store).manifests.believed = 0.0
         await store.archive(everything=True)
 
     async with opened("a") as store:
@@ -317,12 +317,14 @@ def test_a_file_that_is_overwritten_is_gone_for_its_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, found = Directory(tmp_path / "archive"), list[str]()
-    (tmp_path / "file").write_bytes(b"x")
-    directory.put("folder/name", tmp_path / "file")
+    draft = directory.draft("folder", ".draft") / "file"
+    draft.write_bytes(b"x")
+    directory.put("folder/name", draft)
+    directory.delete("folder/.draft")
 
     def overwrite(path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            directory.local("folder/name")
+            directory.local(["folder/name"])
         found.append(path.read_text())
 
     monkeypatch.setattr("foldlog.log.archive.places._overwrite", overwrite)

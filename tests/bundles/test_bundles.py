@@ -50,7 +50,7 @@ async def test_an_archived_log_gives_the_same_bundle(embedded_path: Path, tmp_pa
     place["archive"] = tmp_path / "archive"
     async with foldlog.connect(**place) as store:
         assert isinstance(store.log, ArchivedLog)
-        store.log.believed = 0.0  # nobody else reads: purge at once
+        store.log.manifests.believed = 0.0  # nobody else reads: purge at once
         await write(store)
         until = await store.position()
         hot, cold = tmp_path / "hot", tmp_path / "cold"

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from foldlog import AppendConflict, AppendUnknown, FoldlogError, Store, codec
-from foldlog.envelope import Recorded
+from foldlog.envelope import CLEARED, Recorded
 from foldlog.store.restoring import load
 from foldlog_projections.bindings import BindingSaved
 from foldlog_projections.events import EventSaved
@@ -204,6 +204,8 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
         newest: dict[tuple[str, str], int] = {}
         entries = log[f"{subject.family}/{subject.keys[-1]}"] = []
         async for envelope in _envelopes(store, subject):
+            if envelope.type == CLEARED:
+                continue
             token = token_of(subject.family, envelope)
             overtaken = False
             if token and subject.family in REPLACED:
@@ -218,8 +220,8 @@ async def log_of(store: Store) -> dict[str, list[Entry]]:
 REPLACED = ("memory", "tasks", "pauses", "trajectory", "bindings", "scoped")
 """Families in which a save takes the place of an earlier one."""
 
-_INDICES = ("belongings", "traces", "routes", "waiting")
-"""Families that say what others hold."""
+_INDICES = ("belongings", "traces", "routes", "waiting", "cleared", "lineage")
+"""Families that say what others hold, or held."""
 
 
 def replaced(token: str) -> str:

@@ -174,7 +174,7 @@ INTERNAL_ERRORS = {
     "foldlog.bundles.anchors.BadAnchor",  # becomes a finding, or a BundleRefused
     "foldlog.bundles.container.Malformed",  # becomes a finding, or a BundleRefused
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
-    "foldlog.log.archive.archived.Superseded",  # has an archiver or an erasure begin again
+    "foldlog.log.archive.manifests.Superseded",  # has an archiver or an erasure begin again
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest
     "foldlog.otlp.application.Refused",  # becomes an answer over HTTP
     "foldlog.otlp.wire.Malformed",  # becomes an answer over HTTP

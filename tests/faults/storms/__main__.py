@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.faults.storms.archive import archiver_kills, archiver_steps
 from tests.faults.storms.cluster import lagging_kills, node_kills
 from tests.faults.storms.figures import Figures
 from tests.faults.storms.frozen import frozen
@@ -41,6 +42,8 @@ STORMS = {
     "server": Storm(server_kills, 1000),
     "cluster": Storm(lambda path, size, seed: node_kills(size, seed), 200),
     "lagging": Storm(lambda path, size, seed: lagging_kills(size, seed), 20),
+    "archive": Storm(archiver_kills, 200),
+    "archive-steps": Storm(lambda path, size, seed: archiver_steps(path, size, seed=seed), 1),
     "frozen": Storm(lambda path, size, seed: frozen(size, seed), 10),
 }
 

@@ -5,8 +5,9 @@ the file is written and synced; the shard's *manifest*, a record of the log, nam
 purged. So whatever the log no longer has, the manifest named before.
 """
 
-from foldlog.log.archive.archived import ArchivedLog, check_whole
+from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.archiver import Archived, ArchiveLimits, Archiver, Archiving
+from foldlog.log.archive.manifests import check_whole
 from foldlog.log.archive.places import place_of
 from foldlog.log.archive.segments import Segments
 

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from foldlog.errors import FoldlogError
-from foldlog.log.archive.archived import ArchivedLog, Manifest, Superseded
+from foldlog.log.archive.archived import ArchivedLog
+from foldlog.log.archive.manifests import Manifest, Superseded
 from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
@@ -74,36 +75,41 @@ class Archiver:
         return moved
 
     async def _shard(self, info: StreamInfo, *, everything: bool) -> Archived:
-        shard, moved, log = info.shard, Archived(), self._log
-        manifest = await log.manifest(shard, fresh=True)
+        shard, log = info.shard, self._log
+        manifest = await log.manifests.current(shard, fresh=True)
         if self._is_held(manifest):
-            return moved
-        if manifest.says.folder:  # of an archiver that died: it may hold what was erased since
-            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+            return Archived()
         try:
-            upto = await self._upto(shard, manifest, everything)
-            if manifest.until < upto and not manifest.says.folder:
-                folder = log.segments.new_folder(shard)
-                says = msgspec.structs.replace(manifest.says, folder=folder)
-                manifest = await log.change(shard, manifest, says)
-            while manifest.until < upto:
-                before, manifest = manifest, await self._archive(shard, manifest, upto)
-                moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
-            while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
-                manifest = await self._merge(shard, manifest, run)
-                moved = _sum(moved, Archived(merges=1))
-            await self._purge(shard, manifest.until)
-            if manifest.says.holder == self._id:
-                await self._let_go(shard, manifest)
+            manifest, moved = await self._pass(shard, manifest, everything=everything)
         except (Superseded, SegmentGone):  # by another archiver, or an erasure: the next pass
-            manifest = await log.manifest(shard, fresh=True)
-            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+            manifest, moved = await log.manifests.current(shard, fresh=True), Archived()
+        # What was merged; and of an archiver that died, which may hold what was erased since.
+        await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
         return moved
+
+    async def _pass(
+        self, shard: int, manifest: Manifest, *, everything: bool
+    ) -> tuple[Manifest, Archived]:
+        moved, log = Archived(), self._log
+        upto = await self._upto(shard, manifest, everything)
+        if manifest.until < upto and not manifest.says.folder:
+            says = msgspec.structs.replace(manifest.says, folder=log.segments.new_folder(shard))
+            manifest = await log.manifests.change(shard, manifest, says)
+        while manifest.until < upto:
+            before, manifest = manifest, await self._archive(shard, manifest, upto)
+            moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
+        while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
+            manifest = await self._merge(shard, manifest, run)
+            moved = _sum(moved, Archived(merges=1))
+        await self._purge(shard, manifest.until)
+        if manifest.says.holder == self._id:
+            manifest = await self._let_go(shard, manifest)
+        return manifest, moved
 
     async def _purge(self, shard: int, until: int) -> None:
         """Remove from the log what the archive has, once nobody believes an older manifest."""
         if (await self._log.below.info()).streams[shard].first_seq <= until:
-            await asyncio.sleep(2 * self._log.believed)
+            await asyncio.sleep(2 * self._log.manifests.believed)
             await self._log.below.purge(shard, before=until + 1)
 
     def _is_held(self, manifest: Manifest) -> bool:
@@ -129,7 +135,8 @@ class Archiver:
         """Archive one segment's worth of what goes up to a sequence."""
         log, first = self._log, manifest.until + 1
         last, size = upto, 0
-        async with log.segments.draft() as draft:
+        into = manifest.says.folder, manifest.seq
+        async with log.segments.draft(*into) as draft:
             async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
                 async for page in pages:
                     kept = [each for each in page if each.seq <= upto]
@@ -142,7 +149,6 @@ class Archiver:
                         last = kept[-1].seq
                         break
             previous = manifest.segments[-1].digest if manifest.segments else ""
-            into = manifest.says.folder, manifest.seq
             made = await log.segments.keep(*into, draft, first, last, previous)
         segments = (*manifest.segments, *([made] if made else []))
         return await self._change(shard, manifest, segments, last)
@@ -151,15 +157,13 @@ class Archiver:
         log, segments = self._log, manifest.segments
         old = segments[run.start : run.stop]
         previous = segments[run.start - 1].digest if run.start else ""
-        async with log.segments.draft() as draft:
+        into = manifest.says.folder, manifest.seq
+        async with log.segments.draft(*into) as draft:
             await log.segments.copy(old, draft, [])
             span = old[0].first, old[-1].last
-            into = manifest.says.folder, manifest.seq
             made = await log.segments.keep(*into, draft, *span, previous)
         merged = (*segments[: run.start], *([made] if made else []), *segments[run.stop :])
-        manifest = await self._change(shard, manifest, merged, manifest.until)
-        await log.segments.sweep(manifest.says.folder, manifest.seq, merged)
-        return manifest
+        return await self._change(shard, manifest, merged, manifest.until)
 
     async def _change(
         self, shard: int, manifest: Manifest, segments: Sequence[Segment], until: int
@@ -171,11 +175,11 @@ class Archiver:
             holder=self._id,
             held_until=time.time() + _HELD,
         )
-        return await self._log.change(shard, manifest, says)
+        return await self._log.manifests.change(shard, manifest, says)
 
-    async def _let_go(self, shard: int, manifest: Manifest) -> None:
+    async def _let_go(self, shard: int, manifest: Manifest) -> Manifest:
         says = msgspec.structs.replace(manifest.says, holder="", held_until=0.0)
-        await self._log.change(shard, manifest, says)
+        return await self._log.manifests.change(shard, manifest, says)
 
 
 class Archiving:

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from foldlog.errors import ConfigurationError, LogUnavailable
 
-_CHUNK = 1024 * 1024
+_CHUNK: Final = 1024 * 1024
+_PART: Final = "part"
+_RETRIES: Final = {"max_retries": 3, "retry_timeout": dt.timedelta(seconds=30)}
+"""Of one request to a bucket, unless the caller's options say otherwise."""
 
 
 class Place(Protocol):
-    """Files by name; a name has one `/` at most. Its methods block."""
+    """Files by name, `FOLDER/FILE`. Its methods block."""
 
-    def put(self, name: str, file: Path) -> None:
-        """Take a file's content as `name`, whole or not at all, and for good when this returns."""
+    @property
+    def here(self) -> Directory:
+        """The directory of this machine in which its files are, or copies of them; and drafts."""
         ...
 
-    def local(self, name: str) -> Path:
-        """Return a file on this machine that has the content.
+    def put(self, name: str, draft: Path) -> None:
+        """Take a file out of a draft as `name`, whole or not at all, and for good on return.
 
         Raises:
-            FileNotFoundError: there is none, or none any more.
+            FileNotFoundError: somebody has removed the draft. LogUnavailable: it did not answer.
+        """
+        ...
+
+    def local(self, names: Sequence[str]) -> list[Path]:
+        """Return files on this machine that have the content of these.
+
+        Raises:
+            FileNotFoundError: one is not there, or not any more. LogUnavailable: no answer.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file, here and from every cache of this machine; fine if there is none."""
+        """Remove a file, here and in its cache on this machine; fine if there is none.
+
+        Raises:
+            LogUnavailable: it did not answer.
+        """
         ...
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder."""
+        """Return the names of the files and the drafts in a folder. Errors as `delete`."""
         ...
 
 
@@ -44,43 +61,56 @@ class Directory:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def put(self, name: str, file: Path) -> None:
-        target = self.root / name
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        try:
-            with file.open("rb") as source, beside.open("wb") as copy:
-                while chunk := source.read(_CHUNK):
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
-            beside.replace(target)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        _sync(target.parent)
+    @property
+    def here(self) -> Directory:
+        return self
 
-    def local(self, name: str) -> Path:
-        path = self.root / name
-        if not path.is_file():
-            raise FileNotFoundError(name)
-        return path
+    def put(self, name: str, draft: Path) -> None:
+        target = self.root / name
+        with _answering(name):
+            _sync(draft)
+            draft.rename(target)
+            # Whoever made a directory may have died before its name was on the disk.
+            for each in (target.parent, self.root, self.root.parent):
+                _sync(each)
+
+    def draft(self, folder: str, name: str) -> Path:
+        """Make a directory for what becomes a file of that folder. Errors as `delete`."""
+        draft = self.root / folder / name
+        with _answering(name):
+            for each in (self.root, draft.parent, draft):
+                each.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return draft
+
+    def local(self, names: Sequence[str]) -> list[Path]:
+        paths = [self.root / name for name in names]
+        for path in paths:
+            if not path.is_file():
+                raise FileNotFoundError(os.fspath(path))
+        return paths
 
     def delete(self, name: str) -> None:
         path = self.root / name
         # Who reads it meanwhile finds it gone, not damaged.
         doomed = path.with_name(f".{path.name.lstrip('.')}")
-        with suppress(FileNotFoundError):
+        with _answering(name), suppress(FileNotFoundError):
             path.rename(doomed)
-            _overwrite(doomed)
-            doomed.unlink()
+            if doomed.is_dir():
+                for each in doomed.iterdir():
+                    _overwrite(each)
+                    each.unlink()
+                doomed.rmdir()
+            else:
+                _overwrite(doomed)
+                doomed.unlink()
             _sync(path.parent)
 
     def names(self, folder: str) -> list[str]:
         directory = self.root / folder
-        if not directory.is_dir():
-            return []
-        return [f"{folder}/{each.name}" for each in directory.iterdir() if each.is_file()]
+        with _answering(folder):
+            if not directory.is_dir():
+                return []
+            return [f"{folder}/{each.name}" for each in directory.iterdir()]
 
 
 class Bucket:
@@ -89,7 +119,8 @@ class Bucket:
     Args:
         url: the bucket, and a prefix in it.
         cache: a directory of this machine, for this bucket alone.
-        max_cached: bytes that the cache may take; what was read longest ago goes first.
+        max_cached: bytes that the cache may take, but for what one question needs; what was read
+            longest ago goes first.
         options: what obstore takes for that kind of storage, such as `endpoint`.
     """
 
@@ -100,34 +131,48 @@ class Bucket:
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
         self._failed = BaseError
-        self._store = from_url(url, **options)
+        try:
+            self._store = from_url(url, **{"retry_config": _RETRIES, **options})
+        except (BaseError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"the archive {url} cannot be used: {error}") from error
         self._cache = Directory(cache)
         self._max_cached = max_cached
 
-    def put(self, name: str, file: Path) -> None:
+    @property
+    def here(self) -> Directory:
+        return self._cache
+
+    def put(self, name: str, draft: Path) -> None:
         import obstore
 
-        with self._asked(name):
-            obstore.put(self._store, name, file)
+        with draft.open("rb") as content, self._asked(name):
+            try:
+                obstore.put(self._store, name, content)
+            except FileNotFoundError as error:  # of the draft it would be told by `open`
+                raise LogUnavailable(f"the archive has no such bucket: {error}") from error
+        self._cache.put(name, draft)
 
-    def local(self, name: str) -> Path:
+    def local(self, names: Sequence[str]) -> list[Path]:
+        paths = [self._copy(name) for name in names]
+        self._shrink(set(paths))
+        return paths
+
+    def _copy(self, name: str) -> Path:
         import obstore
 
+        path = self._cache.root / name
         with suppress(FileNotFoundError):
-            path = self._cache.local(name)
             os.utime(path)
             return path
-        with self._asked(name):
-            found = obstore.get(self._store, name)
-            target = self._cache.root / name
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-            with beside.open("wb") as copy:
-                for chunk in found:
+        beside = self._cache.draft(name.rpartition("/")[0], f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with self._asked(name), (beside / _PART).open("wb") as copy:
+                for chunk in obstore.get(self._store, name):
                     copy.write(chunk)
-            beside.replace(target)
-        self._shrink(target)
-        return target
+            self._cache.put(name, beside / _PART)
+        finally:
+            self._cache.delete(f"{path.parent.name}/{beside.name}")
+        return path
 
     def delete(self, name: str) -> None:
         import obstore
@@ -146,21 +191,25 @@ class Bucket:
     @contextmanager
     def _asked(self, name: str) -> Iterator[None]:
         try:
-            yield
-        except FileNotFoundError:
-            raise
-        except (self._failed, OSError) as error:
+            with _answering(name):
+                yield
+        except self._failed as error:
+            if isinstance(error, FileNotFoundError):
+                raise
             raise LogUnavailable(f"the archive did not answer for {name}: {error}") from error
 
-    def _shrink(self, keep: Path) -> None:
-        files = [each for each in self._cache.root.rglob("*.parquet") if each != keep]
-        files.sort(key=lambda each: each.stat().st_mtime)
-        left = keep.stat().st_size + sum(each.stat().st_size for each in files)
-        for each in files:
+    def _shrink(self, keep: set[Path]) -> None:
+        files = [each for each in self._cache.root.glob("*/*.parquet") if each not in keep]
+        sizes = dict[Path, os.stat_result]()
+        for each in (*keep, *files):
+            with suppress(FileNotFoundError):  # another process shrinks it, too
+                sizes[each] = each.stat()
+        left = sum(each.st_size for each in sizes.values())
+        for each in sorted(sizes.keys() - keep, key=lambda each: sizes[each].st_mtime):
             if left <= self._max_cached:
                 return
-            left -= each.stat().st_size
-            each.unlink(missing_ok=True)
+            left -= sizes[each].st_size
+            self._cache.delete(f"{each.parent.name}/{each.name}")
 
 
 def place_of(
@@ -181,18 +230,32 @@ def _not_installed(error: ModuleNotFoundError) -> ConfigurationError:
     return ConfigurationError(f"{error.name} is not installed: pip install 'foldlog[archive]'")
 
 
+@contextmanager
+def _answering(name: str) -> Iterator[None]:
+    """Have what the file system cannot do be an error of the store's; what is gone is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogUnavailable(f"the archive cannot be used for {name}: {error}") from error
+
+
 def _overwrite(path: Path) -> None:
     """Have no block of the disk hold the bytes, where the file system writes in place."""
-    with path.open("r+b") as file:
-        left = path.stat().st_size
-        while left > 0:
-            left -= file.write(bytes(min(left, _CHUNK)))
-        file.flush()
-        os.fsync(file.fileno())
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        end, at = os.fstat(handle).st_size, 0
+        while at < end:
+            at += os.pwrite(handle, bytes(min(end - at, _CHUNK)), at)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Have a file's content, or a directory's names, be on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

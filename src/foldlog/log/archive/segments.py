@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from foldlog.errors import ConfigurationError, LogCorrupt
+from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 from foldlog.log.archive.places import Place
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
@@ -69,13 +69,10 @@ class Segments:
         self._namespace = namespace
         self._failed = duckdb.Error
         self._spill = tempfile.TemporaryDirectory(prefix="foldlog-")
-        config: dict[str, Any] = {
-            "memory_limit": _MEMORY,
-            "threads": 1,
-            "temp_directory": self._spill.name,
-        }
-        self._database = duckdb.connect(config=config)
-        self._database.execute("set enable_object_cache = true")
+        self._database = _open(Path(self._spill.name))
+        # Footers, in the memory that the limit allows. Files are cached by the system already.
+        self._database.execute("set parquet_metadata_cache = true")
+        self._database.execute("set enable_external_file_cache = false")
 
     def new_folder(self, shard: int) -> str:
         """Return where the files of a shard may stand. Another log of that name has another one."""
@@ -95,26 +92,30 @@ class Segments:
 
     async def last(self, segments: Sequence[Segment], rows: Rows) -> Stored | None:
         """Return the last of these rows, or None. Errors as `read`."""
-        sql = (
-            f"select subject, seq, time, data from {{}} where {rows.sql} order by seq desc limit 1"
-        )
-        for segment in reversed(segments):
-            if found := await self._ask([segment], rows, sql):
-                return Stored(*found[0])
-        return None
+        [[seq]] = await self._ask(
+            segments, rows, f"select max(seq) from {{}} where {rows.sql}"
+        ) or [[None]]
+        if seq is None:
+            return None
+        [found] = await self.read(segments, rows._replace(after=seq - 1, upto=seq))
+        return found
 
     async def lasts(self, segments: Sequence[Segment], rows: Rows) -> list[Stored]:
         """Return the last row of each subject, by their sequences. Errors as `read`."""
-        sql = (
-            f"select subject, max(seq) as seq, arg_max(time, seq), arg_max(data, seq) from {{}} "
-            f"where {rows.sql} group by subject order by seq"
-        )
+        columns = "subject, max(seq) as seq, arg_max(time, seq), arg_max(data, seq)"
+        sql = f"select {columns} from {{}} where {rows.sql} group by subject order by seq"
         return [Stored(*row) for row in await self._ask(segments, rows, sql)]
 
     async def counts(self, segments: Sequence[Segment], rows: Rows) -> dict[str, int]:
         """Return how many of these rows each subject has. Errors as `read`."""
         sql = f"select subject, count(*) from {{}} where {rows.sql} group by subject"
         return dict(await self._ask(segments, rows, sql))
+
+    async def holding(self, segments: Sequence[Segment], rows: Rows) -> set[str]:
+        """Return the names of the segments that have such rows. Errors as `read`."""
+        sql = f"select distinct filename from {{}} where {rows.sql}"
+        paths = {path for [path] in await self._ask(segments, rows, sql)}
+        return {each.name for each in segments if str(self._place.here.root / each.name) in paths}
 
     async def sequence_at(self, segments: Sequence[Segment], micros: int) -> int:
         """Return the last sequence of a row up to that time, in microseconds since 1970; or 0."""
@@ -134,29 +135,44 @@ class Segments:
         try:
             with self._database.cursor() as cursor:
                 found: list[Any] = cursor.execute(sql.format(_files(paths))).fetchall()
-                return found
         except self._failed as error:
-            if not all(path.is_file() for path in paths):
-                raise SegmentGone(str(error)) from error
+            self._check_there(paths)
             raise LogCorrupt(segments[0].name, segments[0].first, str(error)) from error
+        # One that was overwritten meanwhile may have had nothing, without an error.
+        self._check_there(paths)
+        return found
 
     def _paths(self, segments: Sequence[Segment]) -> list[Path]:
         try:
-            return [self._place.local(each.name) for each in segments]
+            return self._place.local([each.name for each in segments])
         except FileNotFoundError as error:
             raise SegmentGone(str(error)) from error
+
+    def _check_there(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            if not path.is_file():
+                raise SegmentGone(str(path))
 
     # --- writing ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def draft(self) -> AsyncIterator[Draft]:
-        """Begin a segment; what is not kept when the block ends is gone."""
-        with tempfile.TemporaryDirectory(prefix="foldlog-") as directory:
-            draft = Draft(self._database, Path(directory))
-            try:
-                yield draft
-            finally:
-                await asyncio.to_thread(draft.close)
+    async def draft(self, folder: str, base: int) -> AsyncIterator[Draft]:
+        """Begin a segment; what is not kept when the block ends is overwritten.
+
+        Args:
+            folder: that of the shard's manifest.
+            base: the sequence of the manifest on which this is decided: see `sweep`.
+
+        Raises:
+            LogUnavailable: there is no place for it.
+        """
+        name, here = f".{base:016d}-{secrets.token_hex(4)}", self._place.here
+        draft = await asyncio.to_thread(lambda: Draft(here.draft(folder, name)))
+        try:
+            yield draft
+        finally:
+            await asyncio.to_thread(draft.close)
+            await asyncio.to_thread(here.delete, f"{folder}/{name}")
 
     async def keep(
         self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
@@ -164,8 +180,7 @@ class Segments:
         """Store a draft as a segment, synced; None if it has no rows.
 
         Args:
-            folder: that of the shard's manifest.
-            base: the sequence of the manifest on which this was decided: see `sweep`.
+            folder, base: as for `draft`.
             first, last: the sequences that it is about.
 
         Raises:
@@ -176,41 +191,53 @@ class Segments:
     def _keep(
         self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
     ) -> Segment | None:
-        records, raw_bytes, latest = draft.write()
-        if not records:
-            return None
-        with draft.file.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
         try:
+            records, raw_bytes, latest = draft.write()
+            if not records:
+                return None
+            with draft.file.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
+            size = draft.file.stat().st_size
             self._place.put(name, draft.file)
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
-            raise SegmentGone(name) from error
-        size = draft.file.stat().st_size
+            raise SegmentGone(str(error)) from error
+        except self._failed as error:
+            self._check_there([draft.file, *draft.sources])
+            raise LogUnavailable(f"a segment could not be written: {error}") from error
         return Segment(name, first, last, records, raw_bytes, size, latest, digest, previous)
 
     async def copy(self, segments: Sequence[Segment], into: Draft, without: Sequence[Rows]) -> None:
         """Have a draft hold the rows of segments, but for some. Errors as `read`."""
-        paths = await asyncio.to_thread(self._paths, segments)
+        into.sources = await asyncio.to_thread(self._paths, segments)
         conditions = ["true", *(f"not ({rows.sql})" for rows in without)]
         into.rows = (
-            f"select subject, seq, time, data from {_files(paths)} where {' and '.join(conditions)}"
+            f"select subject, seq, time, data from {_files(into.sources)} "
+            f"where {' and '.join(conditions)}"
         )
 
     async def sweep(self, folder: str, base: int, named: Sequence[Segment]) -> None:
-        """Remove files that no manifest names, nor will.
+        """Overwrite and remove files and drafts that no manifest names, nor will.
 
-        A file's name says on which manifest its writer decided. One that is older than the newest,
-        `base`, can no longer be named.
+        A name says on which manifest its writer decided. One that is older than the newest, `base`,
+        can no longer be named.
         """
-        if folder:  # else nothing was archived yet
-            await asyncio.to_thread(self._sweep, folder, base, {each.name for each in named})
+        await asyncio.to_thread(self._sweep, self._place, folder, base, named)
+        await self.forget(folder, base, named)
 
-    def _sweep(self, folder: str, base: int, named: set[str]) -> None:
-        for name in self._place.names(folder):
+    async def forget(self, folder: str, base: int, named: Sequence[Segment]) -> None:
+        """Do so with the copies on this machine, where the files are elsewhere."""
+        if self._place.here is not self._place:
+            await asyncio.to_thread(self._sweep, self._place.here, folder, base, named)
+
+    def _sweep(self, place: Place, folder: str, base: int, named: Sequence[Segment]) -> None:
+        if not folder:  # nothing was archived yet
+            return
+        kept = {each.name for each in named}
+        for name in place.names(folder):
             decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
-            if name not in named and decided_on.isdigit() and int(decided_on) < base:
-                self._place.delete(name)
+            if name not in kept and decided_on.isdigit() and int(decided_on) < base:
+                place.delete(name)
 
     async def close(self) -> None:
         """Let go of the database. The files stay."""
@@ -221,19 +248,20 @@ class Segments:
 class Draft:
     """Rows that become a segment. Its methods block."""
 
-    def __init__(self, database: Any, directory: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.file = directory / "segment.parquet"
         self.rows = "select * from draft"
-        self._cursor = database.cursor()
-        self._cursor.execute(
-            "create or replace temp table draft(subject varchar, seq ubigint, time varchar, "
-            "data blob)"
+        self.sources: list[Path] = []
+        # A database of its own: readers need not share its memory, and what it spills stands here.
+        self._database = _open(directory)
+        self._database.execute(
+            "create temp table draft(subject varchar, seq ubigint, time varchar, data blob)"
         )
 
     def add(self, page: Sequence[Stored]) -> None:
         """Take rows."""
         columns = zip(*((e.subject, e.seq, e.time, e.data) for e in page), strict=True)
-        self._cursor.execute(
+        self._database.execute(
             "insert into draft select unnest($1::varchar[]), unnest($2::ubigint[]), "
             "unnest($3::varchar[]), unnest($4::blob[])",
             [list(column) for column in columns],
@@ -242,20 +270,29 @@ class Draft:
     def write(self) -> tuple[int, int, str]:
         """Write the file; return how many rows it has, their bytes, and the latest time."""
         ordered, target = f"{self.rows} order by subject, seq", _quoted(str(self.file))
-        self._cursor.execute(f"copy ({ordered}) to {target} {_FORMAT}")
+        self._database.execute(f"copy ({ordered}) to {target} {_FORMAT}")
         about = "count(*), coalesce(sum(octet_length(data)), 0), coalesce(arg_max(time, seq), '')"
-        found = self._cursor.execute(f"select {about} from {_files([self.file])}").fetchone()
+        found = self._database.execute(f"select {about} from {_files([self.file])}").fetchone()
         records, raw_bytes, latest = found
         return int(records), int(raw_bytes), str(latest)
 
     def close(self) -> None:
         """Let go of the rows."""
-        self._cursor.close()
+        self._database.close()
+
+
+def _open(spill: Path) -> Any:
+    import duckdb
+
+    return duckdb.connect(
+        config={"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)}
+    )
 
 
 def _files(paths: Sequence[Path]) -> str:
     listed = ", ".join(_quoted(str(path)) for path in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false)"  # a path may have a `seq=7`
+    # A path may have a `seq=7` in it.
+    return f"read_parquet([{listed}], hive_partitioning = false, filename = true)"
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,74 @@
+"""Erasing from the archive: segments are written anew without what goes, and overwritten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from foldlog.errors import LogUnavailable
+from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
+from foldlog.log.archive.segments import Rows, SegmentGone, Segments
+from foldlog_projections.archive import Segment
+
+
+class Erasing:
+    """Erases rows from the segments of a log; callers who wait meanwhile share one pass."""
+
+    def __init__(self, manifests: Manifests, segments: Segments) -> None:
+        self._manifests = manifests
+        self._segments = segments
+        self._due: list[tuple[int, Rows]] = []
+        self._busy = asyncio.Lock()
+
+    async def erase(self, shard: int, doomed: Rows) -> None:
+        """Have no file of the archive hold these rows when this returns.
+
+        The log has none of them any more: an archiver that read it earlier finds another manifest,
+        and begins anew.
+
+        Raises:
+            LogUnavailable, LogCorrupt: some may remain; erasing again is safe.
+        """
+        self._due.append((shard, doomed))
+        async with self._busy:
+            due, self._due = self._due, []
+            try:
+                for number in dict.fromkeys(shard for shard, _ in due):
+                    await self._erase(number, [rows for shard, rows in due if shard == number])
+            except BaseException:
+                self._due += due
+                raise
+
+    async def _erase(self, shard: int, doomed: Sequence[Rows]) -> None:
+        for _ in range(ATTEMPTS):
+            manifest = await self._manifests.current(shard, fresh=True)
+            try:
+                manifest = await self._without(shard, manifest, doomed)
+            except (Superseded, SegmentGone):
+                continue
+            await self._segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+            return
+        raise LogUnavailable(f"the archive of shard {shard} changes all the time: erase again")
+
+    async def _without(self, shard: int, manifest: Manifest, doomed: Sequence[Rows]) -> Manifest:
+        """Write anew the segments that hold such rows, and change the manifest in any case."""
+        holding = set[str]()
+        for rows in doomed:
+            holding |= await self._segments.holding(manifest.segments, rows)
+        kept = list[Segment]()
+        for segment in manifest.segments:
+            if segment.name not in holding:
+                kept.append(segment)
+                continue
+            previous = kept[-1].digest if kept else ""
+            into = manifest.says.folder, manifest.seq
+            async with self._segments.draft(*into) as anew:
+                await self._segments.copy([segment], anew, doomed)
+                span = segment.first, segment.last
+                made = await self._segments.keep(*into, anew, *span, previous)
+            if made is not None:
+                kept.append(made)
+        says = msgspec.structs.replace(manifest.says, segments=tuple(kept))
+        return await self._manifests.change(shard, manifest, says)
