@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from foldlog.otlp.contents import MAX_DEPTH, Taker, message, parsed
-from foldlog.otlp.mapping import MAPPING, mapped, operation, refusal
+from foldlog.otlp.mapping import (
+    _NAMES,
+    _OPERATIONS,
+    _SESSIONS,
+    _USAGE,
+    MAPPING,
+    mapped,
+    operation,
+    refusal,
+)
 from foldlog.otlp.spans import CLIENT, ERROR, INTERNAL, Span, SpanEvent
+from foldlog.store.payloads import encode
+from foldlog_projections import events
+from foldlog_projections.events import EventSaved
 
 TRACE, ID = "a" * 32, "b" * 16
 HI = {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
@@ -107,6 +121,14 @@ def test_a_conversation_reads_alike_in_every_convention(name: str) -> None:
     assert "attributes" not in found, "what was read is not kept a second time"
 
 
+def test_what_a_tool_answered_is_the_tools() -> None:
+    """Also where the user is said to have said it, and by an older name."""
+    part = {"type": "tool_call_response", "id": "c1", "result": "done"}
+    told = [{"role": "user", "parts": [part]}]
+    found = payload({"gen_ai.operation.name": "chat", "gen_ai.input.messages": told})
+    assert found["input"] == [RESULT]
+
+
 def at(name: str, attributes: dict[str, Any]) -> SpanEvent:
     return SpanEvent(name, 2_001_000_000, attributes)
 
@@ -156,6 +178,24 @@ def test_a_conversation_in_the_events_of_a_span(name: str) -> None:
 )
 def test_what_a_span_does(attributes: dict[str, Any], expected: str | None) -> None:
     assert operation(attributes) == expected
+
+
+@pytest.mark.parametrize(
+    ("does", "where"),
+    [
+        ("chat", "m"),
+        ("invoke_agent", "a"),
+        ("execute_tool", "f"),
+        ("plan", "a"),
+        ("retrieval", "m"),
+    ],
+)
+def test_where_it_was(does: str, where: str) -> None:
+    """Of a call of a model the model, though current conventions name the agent there, too."""
+    names = {"gen_ai.agent.name": "a", "gen_ai.request.model": "m"}
+    names |= {"gen_ai.tool.name": "f"} if does == "execute_tool" else {}
+    event = mapped(span(names | {"gen_ai.operation.name": does})).event
+    assert (event.node_name, event.payload["agent"]) == (where, "a")
 
 
 def test_a_call_of_a_model() -> None:
@@ -341,3 +381,51 @@ def test_messages_of_no_shape_are_kept_as_they_can(value: Any) -> None:
 def test_every_attribute_may_be_of_any_type(name: str, value: Any) -> None:
     for kind in ("chat", "execute_tool", "invoke_agent"):
         mapped(span({"gen_ai.operation.name": kind, name: value}))
+
+
+NAMES = sorted(
+    {n for a, _, _ in CONVENTIONS.values() for n in a}
+    | {n for names in (*_NAMES.values(), *_USAGE.values(), _SESSIONS, _OPERATIONS) for n in names}
+    | {"gen_ai.tool.call.arguments", "gen_ai.prompt", "gen_ai.completion", "error.type"}
+    | {"llm.tools.0", "gen_ai.prompt.0", "gen_ai.prompt.0.parts.1.type", "gen_ai.prompt.1.1.1"}
+)
+KEYS = (
+    "role",
+    "parts",
+    "type",
+    "content",
+    "text",
+    "tool_calls",
+    "function",
+    "name",
+    "id",
+    "result",
+)
+WORDS = ("", "text", "tool", "tool_use", "tool_result", "tool_call_response", "user", "[1]", "x")
+plain = st.one_of(
+    *(st.sampled_from(WORDS), st.none(), st.booleans(), st.integers(), st.floats(), st.binary())
+)
+values = st.recursive(
+    plain,
+    lambda inner: st.one_of(
+        *(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=4))
+    ),
+    max_leaves=12,
+)
+texts = values.map(lambda value: json.dumps(value, default=str))
+attributes = st.dictionaries(st.sampled_from(NAMES), st.one_of(values, texts), max_size=8)
+happened = st.sampled_from(
+    ("gen_ai.choice", "gen_ai.tool.message", "gen_ai.content.prompt", "exception", "other")
+)
+
+
+@given(attributes, happened, attributes, st.integers(0, 5), st.integers(0, 3))
+def test_no_attributes_can_make_it_fail(
+    of_span: dict[str, Any], event: str, of_event: dict[str, Any], kind: int, status: int
+) -> None:
+    """What comes out can be held, and is the same each time."""
+    one = span(of_span, events=(at(event, of_event),), kind=kind, status=status)
+    found = mapped(one)
+    record = EventSaved(*dataclasses.astuple(found.event))
+    encode(events.kind, record, id=found.id)
+    assert repr(mapped(one)) == repr(found)

@@ -163,7 +163,9 @@ def message(given: Any, role: str = "user") -> Message:
     said = given.get("role")
     made: Message = {"role": said if isinstance(said, str) and said else role}
     made |= {name: given[name] for name in ("name", "finish_reason") if given.get(name)}
-    made["parts"] = list(_parts(given, made["role"]))
+    made["parts"] = parts = list(_parts(given, made["role"]))
+    if parts and all(_type_of(each) == "tool_call_response" for each in parts):
+        made["role"] = "tool"  # some have the user say what tools answered
     return made
 
 
@@ -191,19 +193,21 @@ def _part(given: Any) -> Any:
         return {"type": "text", "content": given}
     if not isinstance(given, dict):
         return {"type": "value", "content": given}
-    match given.get("type"):
+    match _type_of(given):
         case "text" | "input_text" | "output_text" if isinstance(given.get("text"), str):
             return {"type": "text", "content": given["text"]}
         case "tool_use":
             return _call(given | {"arguments": given.get("input")})
         case "tool_result":
-            response = given.get("content")
-            return {
-                "type": "tool_call_response",
-                "id": given.get("tool_use_id"),
-                "response": response,
-            }
+            id, response = given.get("tool_use_id"), given.get("content")
+            return {"type": "tool_call_response", "id": id, "response": response}
+        case "tool_call_response" if "response" not in given and "result" in given:
+            return {("response" if k == "result" else k): v for k, v in given.items()}
     return given
+
+
+def _type_of(part: Any) -> Any:
+    return part.get("type") if isinstance(part, dict) else None
 
 
 def _call(given: Any) -> Any:

@@ -73,11 +73,13 @@ _USAGE: Final = {
     "input_tokens": (
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.prompt_tokens",
+        "gen_ai.aggregated_usage.input_tokens",
         "llm.token_count.prompt",
     ),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",
+        "gen_ai.aggregated_usage.output_tokens",
         "llm.token_count.completion",
     ),
     "total_tokens": ("llm.usage.total_tokens", "llm.token_count.total"),
@@ -161,7 +163,8 @@ def mapped(span: Span) -> Mapped:
         told, rest = _told(does, taker, span.events)
         payload |= {"operation": does} | told
         kind = f"gen_ai.{does}"
-        where = next(filter(None, (told.get(n) for n in ("tool", "agent", "model"))), span.name)
+        names = ("tool", "agent", "model") if does in _WHOLES else ("tool", "model", "agent")
+        where = next(filter(None, map(told.get, names)), span.name)
     payload["events"] = plain_events(span, rest)
     payload["attributes"] = taker.rest
     event = StoredEvent(
