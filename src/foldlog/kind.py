@@ -222,6 +222,7 @@ class Kind(Generic[S]):
         self.initial = fold.initial
         self.latest_only = fold.latest_only
         self.early_snapshots = fold.early_snapshots
+        self.state: Any = fold.state
         self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
         apply: Any = fold.apply
         self.apply: Callable[[S, Recorded], S] = apply

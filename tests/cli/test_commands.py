@@ -40,6 +40,7 @@ COMMANDS = [
     "restore",
     "bundle",
     "verify-bundle",
+    "sql",
     "doctor",
     "serve",
 ]

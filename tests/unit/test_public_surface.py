@@ -178,6 +178,7 @@ INTERNAL_ERRORS = {
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest
     "foldlog.otlp.application.Refused",  # becomes an answer over HTTP
     "foldlog.otlp.wire.Malformed",  # becomes an answer over HTTP
+    "foldlog.sql.database.Refused",  # becomes a message from the process that answers a query
     "foldlog.ui.safety.Refused",  # becomes an answer over HTTP
     "foldlog.views.snapshot.Unusable",  # becomes a fold of the log, and a line in the program's log
 }
@@ -215,7 +216,7 @@ def test_a_name_loads_what_it_needs_when_it_is_first_used() -> None:
 def test_a_store_loads_nothing_that_nobody_has_asked_for() -> None:
     code = (
         "import sys, foldlog; foldlog.memory_store();"
-        "asked = 'agents', 'recovery', 'scoped', 'sessions';"
+        "asked = 'agents', 'recovery', 'scoped', 'sessions', 'sql';"
         "never = {'typer', 'rich', *(f'foldlog.{name}' for name in asked)};"
         "print(sorted(never & sys.modules.keys()))"
     )

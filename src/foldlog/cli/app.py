@@ -21,6 +21,7 @@ from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
 from foldlog.cli.serve import serve
 from foldlog.cli.sessions import sessions
+from foldlog.cli.sql import sql
 from foldlog.cli.steer import steer
 from foldlog.cli.tasks import tasks
 from foldlog.cli.traces import traces
@@ -61,6 +62,7 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("bundle")(bundle)
 app.command("verify-bundle")(verify_bundle)
+app.command("sql")(sql)
 app.command("doctor")(doctor)
 app.command("serve")(serve)
 

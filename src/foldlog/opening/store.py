@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from foldlog.models import WaitingKind
 from foldlog.position import LogPosition
 from foldlog.store.core import Backend
 from foldlog.store.forks import When, named
+from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade,
     from foldlog.recovery import Execution, StateBackend
     from foldlog.scoped import ScopedStore
     from foldlog.sessions import Session, TaskTelemetrySink
+    from foldlog.sql import SqlResult
 
 
 class Store(Inbox, BaseStore):
@@ -110,6 +112,46 @@ class Store(Inbox, BaseStore):
         state_id = "/".join(quote(part, safe="") for part in (session_id, task_id))
         execution = self.recovery.execution(state_id, session_id=session_id, **options)
         return task_execution(self.session(session_id), execution, task_id)
+
+    @operation()
+    async def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        at: When | None = None,
+        timeout: float = 30.0,
+        max_rows: int = 10_000,
+        max_bytes: int = 512 * 1024 * 1024,
+    ) -> SqlResult:
+        """Answer a query in DuckDB's SQL over the log, archive included: see `docs/sql.md`.
+
+        A table stands for each kind, and `steps` for those of executions; `foldlog.sql.tables`
+        lists them with their columns. The query reads, and reaches nothing else: no file, no
+        network, no program. It runs in a process of its own, of which nothing stays.
+
+        Args:
+            query: one statement that only reads: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE.
+            parameters: values of `?` or `$1` in order, or of `$name` by name.
+            at: the moment as of which it is answered, as for `Store.at`. None: now.
+            timeout: seconds for all of it, reading the log included.
+            max_rows: how many rows the answer may have.
+            max_bytes: of memory for the tables and the query; and, each by itself, for the answer
+                and for what of the log has to be remembered.
+
+        Raises:
+            SqlError: DuckDB refuses the query; its message names the place. UnknownTable,
+                SqlTimeout, TooManyRows, SqlOutOfMemory: each is a SqlError.
+            PayloadError: an argument is not what it should be. ConfigurationError: DuckDB is not
+                installed. UnknownMoment: `at` names no moment.
+            LogUnavailable, LogCorrupt: the log could not be read.
+        """
+        from foldlog.sql import ask
+
+        store = self if at is None else self.at(at)
+        return await ask(
+            store, query, parameters, timeout=timeout, max_rows=max_rows, max_bytes=max_bytes
+        )
 
     def at(self, when: When) -> Past:
         """Return this store as it was at a moment, read-only: see `Past`.

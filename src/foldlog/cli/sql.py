@@ -1,0 +1,92 @@
+"""`foldlog sql`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli.command import command
+from foldlog.cli.moments import At, seen
+from foldlog.cli.options import Target
+from foldlog.cli.output import console, moment, print_json_line, printable, table
+from foldlog.jsonable import compact, jsonable
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from foldlog.sql import SqlResult, Table
+
+_RIGHT = ("INT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT")
+
+
+@command
+async def sql(
+    target: Target,
+    query: Annotated[
+        str | None, typer.Argument(help="One that reads. Without: the tables and their columns.")
+    ] = None,
+    at: At = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds for all of it.")] = 30.0,
+    max_rows: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = 10_000,
+) -> None:
+    """Ask the log, archive included, in SQL. The query reads, and reaches nothing else."""
+    if csv and target.json:
+        raise typer.BadParameter("--csv and --json: give one of them")
+    async with target.connect() as store:
+        if query is None:
+            from foldlog.sql import tables
+
+            _list(tables(store), as_json=target.json)
+            return
+        found = await seen(store, at).sql(query, timeout=timeout, max_rows=max_rows)
+    if target.json:
+        for row in found.dicts():
+            print_json_line(row)
+    elif csv:
+        _print_csv(found)
+    else:
+        _print_table(found)
+
+
+def _list(tables: list[Table], *, as_json: bool) -> None:
+    if as_json:
+        for each in tables:
+            print_json_line(each._asdict())
+        return
+    shown = table("table", "a row is", "columns")
+    for each in tables:
+        shown.add_row(each.name, each.row, ", ".join(each.columns))
+    console().print(shown)
+
+
+def _print_table(found: SqlResult) -> None:
+    headings = zip(found.columns, found.types, strict=True)
+    shown = table(*(">" * type_.endswith(_RIGHT) + printable(name) for name, type_ in headings))
+    for row in found.rows:
+        shown.add_row(*map(_cell, row))
+    console().print(shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if hasattr(value, "tzinfo") and hasattr(value, "year"):
+        when: dt.datetime = value
+        return moment(when)
+    return printable(value if isinstance(value, str) else compact(value))
+
+
+def _print_csv(found: SqlResult) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(found.columns)
+    for row in found.rows:
+        writer.writerow(_plain(value) for value in row)
+
+
+def _plain(value: Any) -> Any:
+    plain = jsonable(value)
+    return compact(plain) if isinstance(plain, dict | list) else plain

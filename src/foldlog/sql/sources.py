@@ -1,0 +1,88 @@
+"""The tables that a query may ask: one for each kind that has records, and the steps of executions.
+
+Columns follow from the kind's declaration: its keys, where a record stands, and the fields of its
+structs. What is a row follows from its fold: a kind that keeps only the last record, or the last
+of each value, has a row for each that it keeps; any other has a row for each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+
+from foldlog.envelope import Recorded
+from foldlog.kind import Fold, Kind
+from foldlog.sql import frames
+from foldlog.sql.columns import table_of
+from foldlog.sql.special import BY_KIND, STEPS, STEPS_NOW, Special
+from foldlog_projections import archive
+from foldlog_projections.registry import KINDS
+
+if TYPE_CHECKING:
+    from foldlog.store.store import BaseStore
+
+
+class Table(NamedTuple):
+    """A table: its name, what stands in a row, and the types of its columns by their names."""
+
+    name: str
+    row: str
+    columns: dict[str, str]
+
+
+class Source(NamedTuple):
+    """How a table comes from the log.
+
+    `fold` folds the records of one view, and `rows_of` gives the rows of the state in the end;
+    None where the state is a list of rows, which may be taken as they come.
+    """
+
+    table: frames.Table
+    row: str
+    fold: Kind[Any]
+    rows_of: Callable[[Any], Iterable[Recorded]] | None
+
+
+def tables(store: BaseStore) -> list[Table]:
+    """Return the tables that `store.sql` knows, by name."""
+    return [
+        Table(name, each.row, {column.name: column.type for column in each.table.columns})
+        for name, each in sources_of(store.kinds).items()
+    ]
+
+
+def sources_of(kinds: Mapping[str, Kind[Any]]) -> dict[str, Source]:
+    """Return where all tables come from, by name."""
+    found = {STEPS: _special(STEPS, STEPS_NOW)}
+    for kind in kinds.values():
+        if kind.of is None and kind.records and kind is not archive.kind:
+            found[kind.name] = _source(kind)
+    return dict(sorted(found.items()))
+
+
+def _source(kind: Kind[Any]) -> Source:
+    made = BY_KIND.get(kind.name)
+    if made is not None:
+        return _special(kind.name, made)
+    schemas = [each.schema for each in kind.records.values()]
+    table = table_of(kind.name, kind, schemas, is_own=kind in KINDS)
+    if kind.latest_only:
+        return Source(table, "the last record of a view", kind, _only)
+    if get_origin(kind.state) is dict and get_args(kind.state)[1] is Recorded:
+        return Source(table, "what a view holds, by its last record", kind, dict.values)
+    every = Kind("sql_records", of=kind, fold=Fold(list, _taken, takes="envelope"))
+    return Source(table, "a record", every, None)
+
+
+def _special(name: str, made: Special) -> Source:
+    table = table_of(name, made.fold, [made.schema], is_own=True)
+    return Source(table, made.row, made.fold, made.rows_of)
+
+
+def _taken(state: list[Recorded], envelope: Recorded) -> list[Recorded]:
+    state.append(envelope)
+    return state
+
+
+def _only(state: Recorded | None) -> Iterable[Recorded]:
+    return () if state is None else (state,)
