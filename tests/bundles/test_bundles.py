@@ -40,6 +40,7 @@ async def test_every_session_of_a_log_is_bundled(backend: Backend, tmp_path: Pat
             assert again.read_bytes() == path.read_bytes()
         # What comes later is not the bundle's affair.
         await store.save_update(update("later", "a"))
+        await store.belong("a", foldlog.kinds.events("trace b"))
         assert (await verify_bundle_with_log(store, tmp_path / "0")).is_good
     finally:
         await store.close()
@@ -65,12 +66,15 @@ async def test_an_archived_log_gives_the_same_bundle(embedded_path: Path, tmp_pa
 async def test_the_log_says_what_it_no_longer_has(store: foldlog.Store, tmp_path: Path) -> None:
     await write(store)
     path, other = tmp_path / "a", tmp_path / "b"
+    until = await store.position()
     await write_bundle(store, "b", path)
     await write_bundle(store, "a", other)
     await store.erase_session("b")
     assert verify_bundle(path).is_good  # what somebody holds is not erased
     [found] = (await verify_bundle_with_log(store, path)).findings
-    assert found.reason.startswith("it holds none of the bundle's records: it was erased since")
+    assert found.reason.startswith("the session as it was then was erased since: it was cleared")
+    with pytest.raises(foldlog.PastErased):
+        await write_bundle(store, "b", tmp_path / "late", until=until)
     await store.delete(foldlog.kinds.events("trace a"))
     found = (await verify_bundle_with_log(store, other)).findings[0]
     assert "it was erased since, or was never there" in found.reason
@@ -116,6 +120,7 @@ async def test_artifacts_that_are_gone_are_named(tmp_path: Path) -> None:
         assert len(Parts.of((tmp_path / "whole").read_bytes()).artifacts) == 3
         assert verify_bundle(tmp_path / "whole").notes == (NOT_ANCHORED,)
         await store.artifact_store.delete(deleted.id)
+        assert (await verify_bundle_with_log(store, tmp_path / "whole")).findings == ()
         made = await write_bundle(store, "s", tmp_path / "less")
         included = {each.sha256: each.included for each in made.manifest.artifacts}
         assert included.pop(str(deleted.sha256)) is False

@@ -17,7 +17,7 @@ from foldlog.bundles.reading import (
     verify_bundle,
     where_of,
 )
-from foldlog.errors import LogRewound, PayloadError, UnknownMoment
+from foldlog.errors import LogRewound, PastErased, PayloadError, UnknownMoment
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store import LogRecord
@@ -63,11 +63,13 @@ async def _compare(store: Store, path: Path, manifest: Manifest) -> AsyncGenerat
         yield BundleFinding(THE_LOG, reason)
         return
     try:
-        await store.at(until)
-        records = store.records(session_id=manifest.session_id, until=until)
+        past = await store.at(until)  # what belongs to a session may change, so as of then
+        records = past.records(session_id=manifest.session_id, until=until)
         async with aclosing(records), aclosing(_merged(path, records)) as differences:
             async for each in differences:
                 yield each
+    except PastErased as error:
+        yield BundleFinding(THE_LOG, f"the session as it was then was erased since: {error.reason}")
     except (LogRewound, PayloadError, UnknownMoment) as error:
         yield BundleFinding(THE_LOG, str(error))
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -51,20 +51,23 @@ async def write_bundle(
     Raises:
         BundleRefused: the log holds nothing of the session, there is a file already, the bundle
             would exceed 2 GiB, or the key is none. ConfigurationError: `foldlog[bundle]` is not
-            installed, and a key was given. LogUnavailable, LogCorrupt: the log cannot be read.
-            OSError: the file cannot be written. In each case there is no file.
+            installed, and a key was given. UnknownMoment: the log has no such position.
+            PastErased: the session was erased since. LogUnavailable, LogCorrupt: the log cannot be
+            read. OSError: the file cannot be written. In each case there is no file.
     """
     target, position = Path(path), await store.position() if until is None else until
+    past = store.at(position)  # what belongs to a session may change, so as of then
     tally = Tally(store.log.namespace.name, session_id, str(position))
     with _replacing(target) as file:
         try:
             writing = Writing(file)
             with writing.entry(RECORDS) as entry:
-                async with aclosing(store.records(session_id=session_id, until=position)) as found:
+                async with aclosing(past.records(session_id=session_id, until=position)) as found:
                     async for record in found:
                         entry.write(tally.add(record).encode())
                         tally.open(record)
-            included = await _write_artifacts(store, session_id, position, writing)
+            names = await past.blob_names(session_id=session_id, until=position)
+            included = await _write_artifacts(store, names, writing)
             manifest = tally.manifest(included)
             if not manifest.records:
                 reason = f"the log holds nothing of it at {position}"
@@ -81,12 +84,10 @@ async def write_bundle(
     return Bundle(target, manifest, anchors.digest(manifest.encode()))
 
 
-async def _write_artifacts(
-    store: Store, session_id: str, until: LogPosition, writing: Writing
-) -> set[str]:
+async def _write_artifacts(store: Store, names: Sequence[str], writing: Writing) -> set[str]:
     """Write the bytes that are still there of those that records name; return their digests."""
     included = set[str]()
-    for name in await store.blob_names(session_id=session_id, until=until):
+    for name in names:
         sha256 = name.partition("-")[0]
         if sha256 not in included and (data := await store.blob(name)) is not None:
             with writing.entry(ARTIFACTS + sha256) as entry:
