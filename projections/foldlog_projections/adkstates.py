@@ -1,4 +1,4 @@
-"""What sessions of Google's ADK share: the state of an app, or of one user, and a user's sessions.
+"""What sessions of Google's ADK share: the state of an app, or of one user.
 
 Nothing here imports ADK. A session's own state is in its messages.
 """
@@ -15,8 +15,6 @@ from foldlog.kind import Content, Fold, Kind
 from foldlog.subjects import checked_id
 
 CHANGED: Final = "adk.state_changed"
-LISTED: Final = "adk.session_listed"
-UNLISTED: Final = "adk.session_unlisted"
 
 
 class StateChanged(msgspec.Struct, frozen=True):
@@ -25,63 +23,23 @@ class StateChanged(msgspec.Struct, frozen=True):
     delta: Content[Any]
 
 
-class SessionListed(msgspec.Struct, frozen=True):
-    """`adk.session_listed`: the user has, or will have, a session of this ADK id."""
-
-    session_id: str
-
-
-class SessionUnlisted(msgspec.Struct, frozen=True):
-    """`adk.session_unlisted`: the session was deleted."""
-
-    session_id: str
-
-
-class Shared(msgspec.Struct):
-    """`state` by key; `sessions` are a user's, as ADK names them, in the order of their listing."""
-
-    state: dict[str, Any] = msgspec.field(default_factory=dict)
-    sessions: dict[str, None] = msgspec.field(default_factory=dict)
-
-
-def _apply(shared: Shared, record: Any, _: Recorded) -> Shared:
-    match record:
-        case StateChanged(delta=dict(delta)):
-            shared.state.update(delta)
-        case SessionListed(session_id):
-            shared.sessions[session_id] = None
-        case SessionUnlisted(session_id):
-            shared.sessions.pop(session_id, None)
-    return shared
-
-
-def _keep(shared: Shared) -> bytes:
-    return codec.encode([shared.state, list(shared.sessions)])
-
-
-def _restore(kept: bytes) -> Shared:
-    state, sessions = codec.decode(kept)
-    return Shared(state, dict.fromkeys(sessions))
+def _apply(state: dict[str, Any], record: StateChanged, _: Recorded) -> dict[str, Any]:
+    if isinstance(record.delta, dict):  # of others `redact=` has left nothing
+        state.update(record.delta)
+    return state
 
 
 kind = Kind(
     "adkstates",
     keys=("app_name", "whose"),
-    records={CHANGED: StateChanged, LISTED: SessionListed, UNLISTED: SessionUnlisted},
-    fold=Fold(Shared, _apply, keep=_keep, restore=_restore),
+    records={CHANGED: StateChanged},
+    fold=Fold(dict[str, Any], _apply, keep=codec.encode, restore=codec.decode),
 )
 """`whose` is APP, or `of_user(user_id)`."""
 
 APP: Final = "app"
 
-_USER: Final = "user:"
-
 
 def of_user(user_id: str) -> str:
     """What the state of a user stands under, within the app. InvalidId: the id is empty."""
-    return _USER + checked_id(user_id, "user_id")
-
-
-def user_of(whose: str) -> str | None:
-    """The user whose state it is; None for the app's own."""
-    return whose.removeprefix(_USER) if whose.startswith(_USER) else None
+    return f"user:{checked_id(user_id, 'user_id')}"

@@ -164,3 +164,8 @@ kind = Kind(
 def path_of(labels: Sequence[str]) -> str:
     """The labels of a namespace as one key: no two namespaces have the same one."""
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in labels)
+
+
+def labels_of(path: str) -> list[str]:
+    """The labels of which `path_of` makes a path."""
+    return [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]

@@ -302,9 +302,9 @@ async def test_the_lasts_of_subjects_are_whole_when_records_are_archived_meanwhi
     place: Place,
 ) -> None:
     store = await place.open()
-    await store.append(adkstates.kind("app", "a"), adkstates.SessionListed("one"))
+    await store.append(adkstates.kind("app", "a"), adkstates.StateChanged({"n": 1}))
     await store.archive(everything=True)
-    await store.append(adkstates.kind("app", "b"), adkstates.SessionListed("two"))
+    await store.append(adkstates.kind("app", "b"), adkstates.StateChanged({"n": 2}))
     log = log_of(store)
     found = set[str]()
     async for page in log.lasts(log.namespace.branch(adkstates.kind.family, "app")):

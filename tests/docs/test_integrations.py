@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "integrations" / "README.md"
 ROW = re.compile(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| `([^`]+)` \|", re.MULTILINE)
 ROWS = {package: (tested, module) for package, tested, module in ROW.findall(PAGE.read_text())}
-HELPERS = {"access", "objects", "required"}
+HELPERS = {"access", "objects", "required", "waiting"}
 
 
 def versions(constraints: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
 from foldlog_projections import (
     a2alist,
-    adkstates,
     archive,
     conversations,
     langgraphitems,
@@ -21,7 +20,6 @@ from foldlog_projections import (
     workflowcheckpoints,
 )
 from foldlog_projections.a2alist import Listed, Unlisted
-from foldlog_projections.adkstates import SessionListed, SessionUnlisted
 from foldlog_projections.langgraphitems import Deleted, Embedded, Swept, Touched
 from foldlog_projections.langgraphnamespaces import Added
 from foldlog_projections.workflowcheckpoints import CheckpointDeleted
@@ -36,7 +34,7 @@ async def everything_else(store: Store) -> None:
     await _saves(store)
     await _scoped(store)
     await _langgraph(store)
-    await _adk(store)
+    await store.append(conversations.kind("rest"), conversations.Deleted("r", "none"))
     await _workflows(store)
     await store.append(a2alist.kind("a2a", "@ann"), Listed("t", "c", "s"), Unlisted("t"))
     await _executions(store)
@@ -83,12 +81,6 @@ async def _langgraph(store: Store) -> None:
     await store.append(langgraphnamespaces.kind("default"), Added(("rest",)))
     items = langgraphitems.kind("default", "rest")
     await store.append(items, Touched("k"), Embedded("k", "", "", ()), Swept(0.0), Deleted("k"))
-
-
-async def _adk(store: Store) -> None:
-    user = adkstates.kind("app", adkstates.of_user("rest"))
-    await store.append(user, SessionListed("s"), SessionUnlisted("s"))
-    await store.append(conversations.kind("rest"), conversations.Deleted("r", "none"))
 
 
 async def _workflows(store: Store) -> None:

@@ -1,19 +1,25 @@
-"""Objects as data, without pickle: classes are named, and only those that a reader was told of are
-made again. Decoding imports nothing.
+"""What a framework's objects are in the log, and what becomes of them again.
+
+Objects as data, without pickle: classes are named, and only those that a reader was told of are
+made again. Decoding imports nothing. A body that is no longer what the framework can read, because
+`redact=` has replaced it or another version has written it, is `Unreadable`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from enum import Enum
 from types import GenericAlias
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from foldlog.errors import PayloadError
+from foldlog.errors import FoldlogError, PayloadError, shown
+from foldlog_projections.messages import Message
+
+T = TypeVar("T")
 
 _NATIVE: Final = frozenset(
     {
@@ -29,6 +35,50 @@ _PLAIN: Final = {
 }
 _NEW: Final = object().__reduce_ex__(2)[0]
 """How `copy` makes an object without calling its class."""
+
+
+class Unreadable(FoldlogError, ValueError):
+    """What is stored is nothing that the framework can read; `what` says what it is, and where.
+
+    `redact=` has replaced it, or another version of the framework has written it. The cause is what
+    the framework raised.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what} cannot be read: {reason}; redact= has replaced it, or another version of the "
+            "framework has written it"
+        )
+        self.what, self.reason = what, reason
+
+
+def read_as(
+    read: Callable[[Any], T], body: Any, what: str, error: type[Unreadable] = Unreadable
+) -> T:
+    """Return what a framework makes of a stored body.
+
+    Raises:
+        Unreadable: it makes nothing of it; `error` is what its users expect beside that.
+    """
+    try:
+        return read(body)
+    except FoldlogError:
+        raise
+    except Exception as fault:  # whatever a framework's reader raises
+        raise error(what, f"{type(fault).__name__}: {fault}") from fault
+
+
+def said_in(session_id: str, messages: Sequence[Message], format: str) -> list[Message]:
+    """Return the messages that still are mappings: of others `redact=` has left nothing.
+
+    Raises:
+        PayloadError: some are not of this format: the session is another framework's.
+    """
+    for each in messages:
+        if each.format != format:
+            whose = f"{shown(session_id)} has messages of {shown(each.format)}"
+            raise PayloadError("session_id", f"{whose}: give this one an id of its own")
+    return [each for each in messages if isinstance(each.body, dict)]
 
 
 class Objects:

@@ -21,6 +21,7 @@ from foldlog import codec
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.access import AnyStore, Opened, access_to
 from foldlog.integrations.required import not_installed
+from foldlog.integrations.waiting import begin_waiting, together, token_beside
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections.conversations import Conversation, Deleted, Entry, Saved, kind
@@ -137,7 +138,7 @@ class FoldlogConversationStore(ConversationStore):
 
         async def write(store: Store) -> None:
             # What the caller has read before is in memory, and the log decides in any case.
-            before, has = await store.query(kind(id), lambda f: (f.carried, root in f.entries))
+            has = await store.query(kind(id), lambda found: root in found.entries)
             try:
                 shared = [] if root is None or has else await self._history(store, root)
             except LookupError:
@@ -146,9 +147,9 @@ class FoldlogConversationStore(ConversationStore):
             links += [(each.id, each.parent_id) for each in entries]
             bodies = [*(codec.decode(entry.message) for _, entry in shared), *messages]
             about = (record.revision, record.head_id, fields, carried, expected_revision)
-            await _append(store, id, Saved(*about, tuple(links), bodies))
+            asks = record.deferred_tool_requests is not None
+            await _write(store, id, Saved(*about, tuple(links), bodies), record if asks else None)
             self._remember(record)
-            await _list_what_waits(store, record, expected_revision, before)
 
         await self._do(write)
 
@@ -162,13 +163,8 @@ class FoldlogConversationStore(ConversationStore):
             ConversationConflict: it has another revision, or is not there.
         """
 
-        async def delete(store: Store) -> None:
-            before = await _read(store, conversation_id, lambda found: found.carried)
-            await _append(store, conversation_id, Deleted(uuid4().hex, expected_revision))
-            if _waits(before):
-                await store.load_planner_state(_token(conversation_id, expected_revision))
-
-        await self._do(delete)
+        deleted = Deleted(uuid4().hex, expected_revision)
+        await self._do(lambda store: _write(store, conversation_id, deleted, None))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. An id alone does not say where it is: this looks at all conversations.
@@ -264,36 +260,59 @@ async def _read(store: Store, id: str, question: Callable[[Conversation], T]) ->
     return await store.query(kind(id), question, consistency="strong")
 
 
-async def _append(store: Store, id: str, record: Saved | Deleted) -> None:
-    """Append what takes effect if it is the first that expects what it does, and see whether."""
-    await store.append(kind(id), record)
-    if await store.query(kind(id), lambda found: record.revision in found.void):
-        raise ConversationConflict(id)
-
-
-async def _list_what_waits(
-    store: Store, record: ConversationRecord, expected: str | None, before: bytes
+async def _write(
+    store: Store, id: str, record: Saved | Deleted, asks: ConversationRecord | None
 ) -> None:
-    """List a conversation that waits, and no longer list what it waited for before."""
+    """Append what takes effect if it is the first that expects what it does, and see whether.
+
+    Args:
+        asks: the conversation's record, if it waits for a person from now on.
+    """
+
+    def waits(found: Conversation) -> bool:
+        # Where another revision is in memory, what is expected may wait, too.
+        known = found.revision == record.expected
+        return not known or (bool(found) and _waits(found.carried))
+
+    if asks is None and not await store.query(kind(id), waits):
+        await store.append(kind(id), record)
+        if await store.query(kind(id), lambda found: record.revision in found.void):
+            raise ConversationConflict(id)
+        return
+    waited = False
+
+    def first(found: Conversation) -> list[Saved | Deleted]:
+        nonlocal waited
+        if found.revision != record.expected:
+            raise ConversationConflict(id)
+        waited = bool(found) and _waits(found.carried)
+        return [record]
+
+    async def write() -> None:
+        await store.decide(kind(id), first, copy=False)
+        if waited:
+            await store.load_planner_state(_token(store, id, str(record.expected)))
+        if asks is not None:
+            await _ask(store, asks)
+
+    await together(store, write)
+
+
+async def _ask(store: Store, record: ConversationRecord) -> None:
+    """List a conversation that waits."""
     id, requests = record.conversation_id, record.deferred_tool_requests
-    if expected is not None and _waits(before):
-        await store.load_planner_state(_token(id, expected))
-    if requests is not None:
-        asked = [
-            {"tool": each.tool_name, "arguments": each.args, "id": each.tool_call_id}
-            for each in (*requests.approvals, *requests.calls)
-        ]
-        paused = {
-            "reason": WAITS,
-            "payload": {"conversation_id": id, "asked": asked},
-            "tool_context": {"session_id": id, "user_id": record.scope},
-        }
-        await store.save_planner_state(_token(id, record.revision), paused, session_id=id)
+    asked = [
+        {"tool": each.tool_name, "arguments": each.args, "id": each.tool_call_id}
+        for each in (*requests.approvals, *requests.calls)
+    ]
+    payload = {"conversation_id": id, "asked": asked}
+    token = _token(store, id, record.revision)
+    await begin_waiting(store, token, WAITS, payload, session_id=id, user_id=record.scope)
 
 
 def _waits(carried: bytes) -> bool:
-    return bool(carried) and codec.decode(carried).get("deferred_tool_requests") is not None
+    return codec.decode(carried).get("deferred_tool_requests") is not None
 
 
-def _token(id: str, revision: str) -> str:
-    return f"pydantic_ai:{id}:{revision}"
+def _token(store: Store, id: str, revision: str) -> str:
+    return token_beside(store, kind(id), f"pydantic_ai:{id}:{revision}")

@@ -17,6 +17,7 @@ import foldlog
 from foldlog.integrations.a2a import FoldlogTaskStore, FoldlogVersionedTaskStore
 from foldlog_projections import a2atasks
 from tests.integrations.a2a.support import ANN, BOB, MISSING, chunk, now, save, task
+from tests.integrations.killing import dying_at
 
 DIGITS = re.compile(r"\d{4,}")
 
@@ -249,6 +250,37 @@ async def test_a_task_that_asks_waits_until_it_goes_on(log: foldlog.Store) -> No
     answered = await log.answer(item.id)
     assert answered.state is not None
     assert answered.state["tool_context"]["task_id"] == "t1"
+    with pytest.raises(foldlog.AlreadyAnswered):
+        await log.answer(item.id)
+
+
+async def test_what_waits_is_saved_with_its_task_or_not_at_all(log: foldlog.Store) -> None:
+    tasks, asking = FoldlogVersionedTaskStore(log), task(state="working")
+    version = await save(tasks, asking)
+    event = now(asking, "input_required", "Why?")
+    with dying_at(log, "save_planner_state"):
+        await save(tasks, asking, version, event)
+    assert await states(tasks, status=TaskState.TASK_STATE_WORKING) == ["t1"]
+
+    await save(tasks, asking, version, event)
+    with dying_at(log, "load_planner_state"):
+        await tasks.as_task_store.save(task(state="completed"), ANN)
+    assert await states(tasks, status=TaskState.TASK_STATE_INPUT_REQUIRED) == ["t1"]
+    assert len(await log.waiting()) == 1
+    with dying_at(log, "delete"):
+        await tasks.delete("t1", ANN)
+    assert (await log.waiting(), await states(tasks)) == ([], [])
+    await tasks.delete("t1", ANN)  # what is not listed can still be deleted
+    assert await tasks.get("t1", ANN) is None
+
+
+async def test_of_servers_that_go_on_at_once_each_ends_what_waited(log: foldlog.Store) -> None:
+    tasks = FoldlogTaskStore(log)
+    await tasks.save(task(state="input_required"), ANN)
+    [item] = await log.waiting()
+    saves = (tasks.save(task(state="working", at=n + 1), ANN) for n in range(8))
+    await asyncio.gather(*saves)
+    assert await log.waiting() == []
     with pytest.raises(foldlog.AlreadyAnswered):
         await log.answer(item.id)
 

@@ -23,6 +23,7 @@ from foldlog.integrations.agent_framework import (
 from foldlog_projections import workflowcheckpoints
 from foldlog_projections.workflowcheckpoints import CheckpointSaved
 from tests.integrations.agent_framework.desk import REFUNDS, Refund, make_workflow
+from tests.integrations.killing import dying_at
 
 # Some versions warn that they will want to be told what a workflow's outputs are.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -225,6 +226,28 @@ async def test_a_request_waits_until_a_checkpoint_has_it_answered(store: foldlog
     )
     assert ran.get_outputs() == ["7 refused"]
     assert await store.waiting() == []
+
+
+async def test_what_waits_is_saved_with_its_checkpoint_or_not_at_all(store: foldlog.Store) -> None:
+    storage = FoldlogCheckpointStorage("trip", store, types=[Refund])
+    await make_workflow(storage).run(7)
+    paused = await storage.get_latest(workflow_name=REFUNDS)
+    assert paused is not None
+    [waits] = await store.waiting()
+
+    other = FoldlogCheckpointStorage("other", store, types=[Refund])
+    with dying_at(store, "save_planner_state"):
+        await other.save(paused)
+    assert await other.list_checkpoint_ids(workflow_name=REFUNDS) == []
+
+    over = checkpoint("over", paused.checkpoint_id)
+    with dying_at(store, "load_planner_state"):
+        await storage.save(over)
+    assert await latest(storage) is None
+    await storage.save(over)
+    assert await store.waiting() == []
+    with pytest.raises(foldlog.AlreadyAnswered):
+        await store.answer(waits.id)
 
 
 async def test_redaction_and_erasure_reach_checkpoints_and_requests(

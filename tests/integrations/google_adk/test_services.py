@@ -26,6 +26,7 @@ from foldlog.integrations.google_adk import (
     session_id_of,
 )
 from foldlog.scoped import Scope
+from tests.integrations.killing import dying_at
 from tests.redaction.leaks import MASK, SECRET, Hook
 
 ANN = {"app_name": "travel", "user_id": "ann"}
@@ -269,6 +270,59 @@ async def test_a_blocking_store_serves_runs_of_any_thread(tmp_path: Any) -> None
         assert len((await sessions.list_sessions(**ANN)).sessions) == 2
 
 
+# --- what waits -------------------------------------------------------------------------------
+
+
+def asking(id: str, name: str = "adk_request_confirmation") -> Event:
+    call = types.FunctionCall(id=id, name=name, args={"n": 1})
+    content = types.ModelContent([types.Part(function_call=call)])
+    return Event(author="guide", content=content, long_running_tool_ids={id})
+
+
+def responding(id: str, author: str = "user") -> Event:
+    response = types.FunctionResponse(id=id, name="any", response={"confirmed": True})
+    return Event(author=author, content=types.UserContent([types.Part(function_response=response)]))
+
+
+async def test_a_call_waits_until_the_user_answers_it(log: foldlog.Store) -> None:
+    sessions = FoldlogSessionService(log)
+    session = await sessions.create_session(**TRIP)
+    await sessions.append_event(session, asking("1"))
+    await sessions.append_event(session, asking("2", "ticket"))
+    await sessions.append_event(session, responding("2", "guide"))  # it is under way
+    first, second = await log.waiting()
+    assert (first.session_id, first.by, first.asked["reason"]) == (ID, "ann", "confirmation")
+    assert second.asked["reason"] == "long_running_tool"
+    about = {name: second.asked["payload"][name] for name in ("session_id", "id", "name", "args")}
+    assert about == {"session_id": "trip", "id": "2", "name": "ticket", "args": {"n": 1}}
+    await sessions.append_event(session, responding("1"))
+    assert [each.id for each in await log.waiting()] == [second.id]
+    await sessions.delete_session(**TRIP)
+    assert await log.waiting() == []
+
+
+async def test_a_call_waits_with_its_event_or_not_at_all(log: foldlog.Store) -> None:
+    sessions = FoldlogSessionService(log)
+    session = await sessions.create_session(**TRIP)
+    with dying_at(log, "save_planner_state"):
+        await sessions.append_event(session, asking("1"))
+    await sessions.append_event(session, asking("1"))
+    with dying_at(log, "load_planner_state"):
+        await sessions.append_event(session, responding("1"))
+    got = await sessions.get_session(**TRIP)
+    assert got is not None
+    assert ([each.author for each in got.events], len(await log.waiting())) == (["guide"], 1)
+
+
+async def test_calls_wait_on_several_shards() -> None:
+    async with foldlog.memory_store(shards=4) as log:
+        sessions = FoldlogSessionService(log)
+        for n in range(6):
+            session = await sessions.create_session(**ANN, session_id=str(n))
+            await sessions.append_event(session, asking("1"))
+        assert len(await log.waiting()) == 6
+
+
 # --- artifacts --------------------------------------------------------------------------------
 
 
@@ -355,7 +409,12 @@ async def test_a_memory_that_was_deleted_does_not_come_back(log: foldlog.Store) 
     assert [await found(memory, word) for word in ("user", "trip", "ann", event.id)] == [[]] * 4
     [kept] = (await memory.search_memory(**ANN, query="trains")).memories
     assert (kept.id, kept.author, kept.content.role) == (event.id, "user", "user")
-    await memory.delete_memory(**ANN, memory_id=event.id)
+    with dying_at(log.scoped, "clear"):
+        await memory.delete_memory(**ANN, memory_id=event.id)
+    assert await found(memory, "trains") == []
+    for _ in range(2):
+        await memory.add_session_to_memory(session)
+        await memory.delete_memory(**ANN, memory_id=event.id)
     await memory.add_session_to_memory(session)
     assert await found(memory, "trains tea") == ["and tea"]
     await memory.delete_memory(**ANN, memory_id="never")
@@ -438,19 +497,21 @@ async def test_erasing_a_session_takes_its_events_artifacts_and_memories(
     assert await sessions.get_user_state(**ANN) == {}
 
 
-async def test_a_session_that_is_created_while_one_of_its_id_is_deleted_is_listed(
-    log: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+async def test_a_list_has_forks_and_what_was_changed_since_and_reads_no_events(
+    log: foldlog.Store,
 ) -> None:
-    about = {"app_name": "app", "user_id": "ann", "session_id": "s"}
-    service = FoldlogSessionService(log)
-    await service.create_session(**about)
-    delete = log.delete
-
-    async def delete_and_create(*args: Any, **options: Any) -> None:
-        await delete(*args, **options)
-        await service.create_session(**about)
-
-    monkeypatch.setattr(log, "delete", delete_and_create)
-    await service.delete_session(**about)
-    listed = await service.list_sessions(app_name="app", user_id="ann")
-    assert [each.id for each in listed.sessions] == ["s"]
+    sessions = FoldlogSessionService(log)
+    session = await sessions.create_session(**TRIP, state={"n": 1, "user:n": 2})
+    await log.append_messages("travel", [foldlog.Message("m", "plain", 1)])  # is no session of ADK
+    await log.fork(ID, into=session_id_of(**ANN, session_id="a/b"))
+    await sessions.append_event(session, said("hi", n=3))
+    listed = {each.id: each for each in (await sessions.list_sessions(**ANN)).sessions}
+    got = {id: await sessions.get_session(**ANN, session_id=id) for id in ("trip", "a/b")}
+    for each in got.values():
+        assert each is not None
+        each.events.clear()
+    assert listed == got
+    assert listed["trip"].state == {"n": 3, "user:n": 2}
+    await sessions.append_event(listed["trip"], said("to Oslo"))  # it is not stale
+    with pytest.raises(StaleSessionError):
+        await sessions.append_event(session, said("late"))

@@ -23,6 +23,7 @@ import foldlog
 from foldlog.errors import InvalidId, PayloadError, RedactionFailed
 from foldlog.integrations.pydantic_ai import FoldlogConversationStore, follow
 from foldlog_projections.conversations import Saved, kind
+from tests.integrations.killing import dying_at
 from tests.integrations.pydantic_ai.agents import make_agent
 
 
@@ -38,6 +39,34 @@ def texts(conversation: Conversation | None) -> list[Any] | None:
 
 def trip(*said_: str, id: str = "trip") -> Conversation:
     return Conversation(conversation_id=id, messages=said(*said_))
+
+
+async def test_what_waits_is_saved_with_its_conversation_or_not_at_all() -> None:
+    async with foldlog.memory_store() as store:
+        conversations = FoldlogConversationStore(store)
+        conversation = Conversation(conversation_id="trip")
+        result = await make_agent().run("book it", conversation=conversation)
+        with dying_at(store, "save_planner_state"):
+            await conversations.save(result)
+        assert await conversations.load("trip") is None
+        await conversations.save(result)
+        assert len(await store.waiting()) == 1
+
+        loaded = await conversations.load("trip")
+        assert loaded is not None
+        loaded.deferred_tool_requests = None
+        with dying_at(store, "load_planner_state"):
+            await conversations.save(loaded)
+        with dying_at(store, "load_planner_state"):
+            await conversations.delete("trip")
+        again = await conversations.load("trip")
+        assert again is not None
+        assert again.deferred_tool_requests is not None
+        await conversations.save(loaded)
+        assert await store.waiting() == []
+        with pytest.raises(ConversationConflict):  # a stale one that would wait again
+            await conversations.save(again)
+        assert await store.waiting() == []
 
 
 async def test_a_fork_loses_nothing_when_its_origin_is_deleted_or_erased() -> None:

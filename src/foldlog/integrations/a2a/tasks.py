@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from a2a.server import cluster
@@ -17,6 +18,7 @@ from google.protobuf import json_format
 
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.a2a.log import OnLog, json_of, number_of, parse
+from foldlog.integrations.waiting import begin_waiting, together, token_beside
 from foldlog.kind import Key
 from foldlog_projections import a2alist
 from foldlog_projections.a2alist import Listed, Unlisted, matching
@@ -28,7 +30,14 @@ Agrees = Callable[[AgentTask, str], bool]
 
 _CANCELED: Final = "TASK_STATE_CANCELED"
 _ENDED: Final = (_CANCELED, "TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_REJECTED")
+_SECONDS: Final = 10.0
+"""How long a list leaves out tasks that were erased, page by page."""
+
 _WAITING: Final = ("TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED")
+
+
+class _Waits(Exception):
+    """The stored task waits for a person: what ends that is saved with the task."""
 
 
 class _Tasks(OnLog):
@@ -45,17 +54,18 @@ class _Tasks(OnLog):
         if params.page_size:
             paging.validate_page_size(params.page_size)
         size, index = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, self._list(context)
-        total, found = await self._store.query(
-            index, lambda listed: _choose(listed, params, size), consistency="strong"
-        )
-        reads = (self._read(each.task_id, context, each) for each in found[:size])
-        stored = await asyncio.gather(*reads)
-        gone = [each for each, task in zip(found, stored, strict=False) if task is None]
-        if gone and self._store.past is None:  # erased with their session
-            await self._store.decide(
-                index, lambda listed: [Unlisted(e.task_id) for e in gone if e in listed.values()]
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + _SECONDS
+        while True:
+            total, found = await self._store.query(
+                index, lambda listed: _choose(listed, params, size), consistency="strong"
             )
-            return await self.list(params, context)
+            reads = (self._read(each.task_id, context, each) for each in found[:size])
+            stored = await asyncio.gather(*reads)
+            gone = [each for each, task in zip(found, stored, strict=False) if task is None]
+            if not gone or self._store.past is not None or loop.time() > ends:
+                break
+            await self._store.decide(index, partial(_unlisted, gone))  # erased with their session
         return pb.ListTasksResponse(
             tasks=[each.task for each in stored if each is not None],
             total_size=total,
@@ -68,16 +78,21 @@ class _Tasks(OnLog):
 
         The server frees the bytes later. Errors as `Store.delete`.
         """
-        if await self._read(task_id, context) is not None:
+        if await self._read(task_id, context) is None:
+            return
+
+        async def unlist() -> None:
             await self._store.append(self._list(context), Unlisted(task_id))
-            await self._store.delete(self._key(task_id), overwrite=False)
             await self._store.load_planner_state(self._token_of(task_id))
+
+        await together(self._store, unlist)
+        await self._store.delete(self._key(task_id), overwrite=False)
 
     def _list(self, context: ServerCallContext) -> Key[dict[str, Listed]]:
         return a2alist.kind(self._name, f"@{self._owner_of(context)}")  # no user: ""
 
     def _token_of(self, task_id: str) -> str:
-        return f"{self._name}/{task_id}"
+        return token_beside(self._store, self._key(task_id), f"{self._name}/{task_id}")
 
     async def _read(
         self, task_id: str, context: ServerCallContext, listed: Listed | None = None
@@ -112,7 +127,7 @@ class _Tasks(OnLog):
             raise PayloadError("event", f"{shown(event)} is no event of A2A")
         whole = self._redacted(key, Saved(0, owner, *about, [0, json_of(task)], told))
         body = (whole.change or [None])[-1]
-        before, token = "", self._token_of(task.id)
+        before, is_joint = "", about[1] in _WAITING
 
         def decide(stored: AgentTask) -> Mapping[Key[Any], Sequence[Any]]:
             nonlocal before
@@ -120,25 +135,42 @@ class _Tasks(OnLog):
             if not agrees(stored, about[1]) or (was is not None and was.owner != owner):
                 raise cluster.ConcurrentTaskModificationError(task.id)
             before = was.state if was is not None else ""
+            if before in _WAITING and not is_joint:
+                raise _Waits
             change = difference(stored.body, body)
             saved = {key: [Saved(stored.version + 1, owner, *about, change, whole.event)]}
             is_listed = was is not None and (was.context_id, was.state, was.at) == about
             return saved if is_listed else {**saved, index: [Listed(task.id, *about)]}
 
+        async def save() -> int:
+            saved: Any = (await self._store.decide([key], decide, copy=False))[key][0]
+            if saved.state not in _WAITING and before in _WAITING:
+                await self._store.load_planner_state(self._token_of(task.id))
+            elif saved.state in _WAITING and (event is not None or before not in _WAITING):
+                await self._ask(task.id, saved, body)
+            return int(saved.version)
+
         if task.context_id:
             await self._store.belong(task.context_id, key)
-        saved: Any = (await self._store.decide([key], decide, copy=False))[key][0]
-        if saved.state in _WAITING and (event is not None or before not in _WAITING):
-            asked = {
-                "reason": saved.state.removeprefix("TASK_STATE_").lower().replace("_", "-"),
-                "payload": body.get("status", {}).get("message", {}),
-                "tool_context": {"session_id": about[0], "task_id": task.id, "user_id": owner},
-                "version": saved.version,
-            }
-            await self._store.save_planner_state(token, asked, session_id=about[0] or None)
-        elif before in _WAITING and saved.state not in _WAITING:
-            await self._store.load_planner_state(token)
-        return cluster.TaskVersion(saved.version)
+        try:
+            version = await (together(self._store, save) if is_joint else save())
+        except _Waits:
+            is_joint = True
+            version = await together(self._store, save)
+        return cluster.TaskVersion(version)
+
+    async def _ask(self, task_id: str, saved: Saved, body: Any) -> None:
+        """List a task that asks for something."""
+        await begin_waiting(
+            self._store,
+            self._token_of(task_id),
+            saved.state.removeprefix("TASK_STATE_").lower().replace("_", "-"),
+            body.get("status", {}).get("message", {}),
+            session_id=saved.context_id,
+            user_id=saved.owner,
+            task_id=task_id,
+            version=saved.version,
+        )
 
     def _redacted(self, key: Key[Any], saved: Saved) -> Saved:
         """A whole task and its event as `redact=` leaves them: a task and an event."""
@@ -246,6 +278,11 @@ def _choose(listed: Mapping[str, Listed], params: Any, size: int) -> tuple[int, 
 def _token_after(last: Listed) -> str:
     cursor = paging.ListTasksCursor(timestamp_ns=last.at, task_id=last.task_id)
     return str(paging.encode_list_tasks_cursor(cursor))
+
+
+def _unlisted(gone: Sequence[Listed], listed: Mapping[str, Listed]) -> list[Unlisted]:
+    """The records that take tasks off a list, which may have been listed anew meanwhile."""
+    return [Unlisted(each.task_id) for each in gone if listed.get(each.task_id) == each]
 
 
 def _state(number: int) -> str:

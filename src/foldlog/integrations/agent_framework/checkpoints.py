@@ -13,6 +13,7 @@ from foldlog.envelope import Recorded
 from foldlog.errors import FoldlogError, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.objects import Objects
+from foldlog.integrations.waiting import begin_waiting, together, token_beside
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections import workflowcheckpoints
@@ -146,23 +147,30 @@ class FoldlogCheckpointStorage:
         return bool(await self._do(lambda store: store.decide(self._key, once, copy=False)))
 
     async def _save(self, store: Store, saved: CheckpointSaved, asked: dict[str, Any]) -> None:
-        """Append it; then list the requests that wait there, and take off those that do not."""
-        await store.append(self._key, saved)
+        """Append it with what it changes of the list of what waits."""
         before = await store.query(self._key, _found(saved.previous))
-        over = () if before is None else set(_head(before).waits).difference(asked)
-        for request in over:
-            await store.load_planner_state(self._token(request))
-        for request, data in asked.items():
-            waits = {
-                "reason": REQUEST,
-                "payload": {"workflow": saved.workflow, "request_id": request, "data": data},
-                "tool_context": {"session_id": self.session_id},
-            }
-            token = self._token(request)
-            await store.save_planner_state(token, waits, session_id=self.session_id)
+        waited = set[str]() if before is None else set(_head(before).waits)
+        if waited == asked.keys():
+            await store.append(self._key, saved)
+            return
 
-    def _token(self, request_id: str) -> str:
-        return f"{PACKAGE}:{self.session_id}:{request_id}"
+        async def save() -> None:
+            await store.append(self._key, saved)
+            for request in waited.difference(asked):
+                await store.load_planner_state(self._token(store, request))
+            for request in asked.keys() - waited:
+                payload = {
+                    "workflow": saved.workflow,
+                    "request_id": request,
+                    "data": asked[request],
+                }
+                token = self._token(store, request)
+                await begin_waiting(store, token, REQUEST, payload, session_id=self.session_id)
+
+        await together(store, save)
+
+    def _token(self, store: Store, request_id: str) -> str:
+        return token_beside(store, self._key, f"{PACKAGE}:{self.session_id}:{request_id}")
 
     async def _of(self, workflow_name: str) -> list[tuple[_Head, Recorded]]:
         def choose(state: Mapping[Any, Recorded]) -> list[tuple[_Head, Recorded]]:

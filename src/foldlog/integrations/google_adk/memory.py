@@ -28,6 +28,9 @@ from foldlog_projections.langgraphitems import path_of
 _AT_ONCE: Final = 500
 """Memories in one append."""
 
+_GONE: Final = "/gone"
+"""What the key of a memory that was deleted ends with, so that it is not added again."""
+
 
 class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-ignore]
     """ADK's memory service on a foldlog store. Lives as long as its store.
@@ -73,7 +76,8 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
         values = {key: value for key, each in said.items() if len(value := _value(each)) > 1}
 
         async def add(store: Store) -> None:
-            known = {*await store.scoped.list(scope, consistency="strong")}
+            listed = await store.scoped.list(scope, consistency="strong")
+            known = {each.removesuffix(_GONE) for each in listed}
             new = [each for each in values.items() if each[0] not in known]
             for start in range(0, len(new), _AT_ONCE):
                 some = dict(new[start : start + _AT_ONCE])
@@ -106,8 +110,11 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
 
         async def delete(store: Store) -> None:
             for key in await store.scoped.list(scope, f"{name}/", consistency="strong"):
-                await store.scoped.clear(scope, key)
-                await store.scoped.write(scope, key, [b""])
+                if not key.endswith(_GONE):
+                    async with store.atomic():
+                        await store.scoped.write(scope, key, [b""])
+                        await store.scoped.write(scope, f"{key}{_GONE}", [b""])
+                    await store.scoped.clear(scope, key)
 
         await self._access.acall(delete)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 from weakref import WeakValueDictionary
 
 from google.adk.errors import StaleSessionError
@@ -20,28 +20,33 @@ from google.adk.platform import time as adk_time
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
+from foldlog.errors import shown
 from foldlog.integrations.access import AnyStore, access_to
+from foldlog.integrations.google_adk.calls import Calls, end_waiting
+from foldlog.integrations.google_adk.states import (
+    BEGAN,
+    FORMAT,
+    SUMMARY,
+    Summary,
+    delta_of,
+    own_part,
+    shared_states,
+    time_of,
+)
+from foldlog.integrations.objects import read_as
+from foldlog.integrations.waiting import together
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
-from foldlog.views import Consistency
-from foldlog_projections.adkstates import (
-    APP,
-    SessionListed,
-    SessionUnlisted,
-    StateChanged,
-    kind as states,
-    of_user,
-    user_of,
+from foldlog_projections.adkstates import APP, StateChanged, kind as states, of_user
+from foldlog_projections.langgraphitems import labels_of, path_of
+from foldlog_projections.messages import (
+    MAIN,
+    Conversation,
+    Conversations,
+    Message,
+    kind as said,
 )
-from foldlog_projections.langgraphitems import path_of
-from foldlog_projections.messages import MAIN, Conversation, Conversations, Message, kind as said
-
-FORMAT: Final = "google_adk"
-"""The format of messages that are events; the body is the event's JSON."""
-
-BEGAN: Final = "google_adk.session"
-"""The format of a session's first message: its state when it was created."""
 
 
 def session_id_of(app_name: str, user_id: str, session_id: str) -> str:
@@ -92,7 +97,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         session = Session(app_name=app_name, user_id=user_id, id=id, last_update_time=now)
         # As an event would change it: ADK says what becomes of values that are no JSON.
         delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
-        body = {"state": _own(delta), "last_update_time": now}
+        body = {"state": own_part(delta), "last_update_time": now}
         began, key = Message(Event.new_id(), BEGAN, body), _key(session)
 
         def begin(found: Conversations) -> Mapping[Any, Any]:
@@ -102,10 +107,9 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
             return {key: [began], **_shared(session, delta)}
 
         async def create(store: Store) -> Session:
-            # First, so that every session is listed. One that came to nothing is left out of lists.
-            await store.append(states(app_name, of_user(user_id)), SessionListed(id))
             await store.decide([key], begin, copy=False)
-            return await _merge(store, session, body["state"], "session")
+            session.state = {**body["state"], **await shared_states(store, session, "session")}
+            return session
 
         return await self._access.acall(create)
 
@@ -120,23 +124,35 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         """Return a session with the events that `config` asks for, oldest first, or None."""
         session = Session(app_name=app_name, user_id=user_id, id=session_id.strip())
         wanted = config or GetSessionConfig()
-        return await self._access.acall(lambda store: _load(store, session, wanted, "strong"))
+        return await self._access.acall(lambda store: _load(store, session, wanted))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Return the sessions of a user, or of all, by last use, without events: it reads all."""
+        """Return the sessions of a user, or of all, by last use, without events.
+
+        The cost grows with the number of sessions in the store; of those that it returns, a
+        process folds the state once, and then what is added.
+        """
 
         async def load(store: Store) -> list[Session]:
-            keys = await store.keys(states, (app_name,)) if user_id is None else []
-            found: list[Session | None] = []
-            for user in filter(None, [user_id, *(user_of(key.keys[1]) for key in keys)]):
-                listing = states(app_name, of_user(user))
-                for id in (await store.view(listing, consistency="strong")).sessions:
-                    session = Session(app_name=app_name, user_id=user, id=id)
-                    config = GetSessionConfig(num_recent_events=0)
-                    found.append(await _load(store, session, config, "session"))
-            return [each for each in found if each is not None]
+            names = [labels_of(key.keys[0]) for key in await store.keys(said)]
+            sessions = [
+                Session(app_name=app_name, user_id=each[1], id=each[2])
+                for each in names
+                if len(each) == 3 and each[0] == app_name and user_id in (None, each[1])
+            ]
+            users = {each.user_id: each for each in sessions}
+            shared = {
+                user: await shared_states(store, each, "strong") for user, each in users.items()
+            }
+            keys = [SUMMARY(_key(each).keys[0]) for each in sessions]
+            found = await store.views(keys, consistency="strong")
+            listed = [pair for pair in zip(sessions, found, strict=True) if pair[1].first]
+            for session, each in listed:
+                session._storage_update_marker = f"{each.first}:{each.version}"
+                each.fill(session, shared[session.user_id])
+            return [session for session, _ in listed]
 
         sessions = await self._access.acall(load)
         sessions.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
@@ -151,16 +167,11 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         Raises:
             SessionHasForks: sessions that were forked from it share it. Nothing was deleted.
         """
-        id = session_id.strip()
-        key = said(session_id_of(app_name, user_id, id))
-        listing = states(app_name, of_user(user_id))
+        key = said(session_id_of(app_name, user_id, session_id.strip()))
 
         async def delete(store: Store) -> None:
             await store.delete(key, overwrite=False)
-            if await store.query(listing, lambda found: id in found.sessions):
-                await store.append(listing, SessionUnlisted(id))
-            if await store.query(key, bool, consistency="strong"):  # created anew meanwhile
-                await store.append(listing, SessionListed(id))
+            await end_waiting(store, key.keys[0])
 
         await self._access.acall(delete)
 
@@ -168,7 +179,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         """Return what is stored under `user:` for a user, by keys without the prefix."""
         key = states(app_name, of_user(user_id))
         shared = await self._access.acall(lambda store: store.view(key, consistency="strong"))
-        return dict(shared.state)
+        return dict(shared)
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event, and give it to `session`. A partial one is returned as it is.
@@ -202,12 +213,18 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
                 reason = "was modified in storage since it was loaded: get it again"
                 raise StaleSessionError(f"Session {session.id} {reason}.")
             marker = _marker(conversation, more=1)
-            return {key: [message], **_shared(session, _delta(body))}
+            return {key: [message], **_shared(session, delta_of(body))}
+
+        calls = Calls(session, key, body)
 
         async def append(store: Store) -> None:
+            async def save() -> None:
+                if await store.decide([key], add, copy=False):
+                    await calls.save(store)
+
             # In turn, so that those who share one session object see what the others made of it.
             async with self._turns.setdefault(key.keys[0], asyncio.Lock()):
-                await store.decide([key], add, copy=False)
+                await (together(store, save) if calls else save())
                 session._storage_update_marker = marker
 
         await self._access.acall(append)
@@ -216,58 +233,31 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
         return event if has_it else await super().append_event(session, event)
 
 
-async def _load(
-    store: Store, session: Session, config: GetSessionConfig, consistency: Consistency
-) -> Session | None:
+async def _load(store: Store, session: Session, config: GetSessionConfig) -> Session | None:
     """Fill a session with what the log has of it; None if there is none."""
+    key = _key(session)
     messages, session._storage_update_marker = await store.query(
-        _key(session),
-        lambda found: (list(found[MAIN]), _marker(found[MAIN])),
-        consistency=consistency,
+        key, lambda found: (list(found[MAIN]), _marker(found[MAIN])), consistency="strong"
     )
     if not messages:
         return None
-    own: dict[str, Any] = {}
-    bodies: list[dict[str, Any]] = []
-    # Of other bodies `redact=` has left nothing.
-    for each in [each for each in messages if isinstance(each.body, dict)]:
-        if each.format == BEGAN:
-            own.update(each.body["state"])
-            session.last_update_time = each.body["last_update_time"]
-        elif each.format == FORMAT:
-            own.update(_own(_delta(each.body)))
-            session.last_update_time = each.body["timestamp"]
-            bodies.append(each.body)
+    summary = Summary()
+    for each in messages:
+        summary.add(each)
+    bodies = [each.body for each in messages if each.format == FORMAT and time_of(each) is not None]
     if config.after_timestamp is not None:
         bodies = [each for each in bodies if each["timestamp"] >= config.after_timestamp]
     if config.num_recent_events is not None:
         bodies = bodies[max(len(bodies) - config.num_recent_events, 0) :]
-    session.events = [Event.model_validate(each) for each in bodies]
-    return await _merge(store, session, own, consistency)
-
-
-async def _merge(
-    store: Store, session: Session, own: Mapping[str, Any], consistency: Consistency
-) -> Session:
-    """Give a session its own state, its app's and its user's."""
-    whose = {"app:": APP, "user:": of_user(session.user_id)}
-    keys = [states(session.app_name, each) for each in whose.values()]
-    session.state = {**own}
-    for prefix, its in zip(whose, await store.views(keys, consistency=consistency), strict=True):
-        session.state |= {prefix + key: value for key, value in its.state.items()}
-    return session
+    session.events = [
+        read_as(Event.model_validate, each, f"an event of session {shown(key.keys[0])}")
+        for each in bodies
+    ]
+    return summary.fill(session, await shared_states(store, session, "strong"))
 
 
 def _key(session: Session) -> Key[Conversations]:
     return said(session_id_of(session.app_name, session.user_id, session.id))
-
-
-def _delta(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (body.get("actions") or {}).get("state_delta") or {}
-
-
-def _own(delta: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in delta.items() if not k.startswith(("app:", "user:", "temp:"))}
 
 
 def _shared(session: Session, delta: Mapping[str, Any]) -> Mapping[Any, Any]:
