@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
+from obstore.store import LocalStore, from_url
 
 import foldlog
 from foldlog import ArchiveLimits, kinds
@@ -17,6 +19,7 @@ from foldlog.log.archive.places import Directory
 from foldlog.log.archive.segments import Rows
 from foldlog_projections import adkstates
 from foldlog_projections.archive import Segment
+from tests.support.buckets import S3Server, s3_options, s3_server
 from tests.support.build import task, update
 from tests.support.stores import fresh_namespace
 
@@ -26,14 +29,15 @@ LIMITS = ArchiveLimits(hot_bytes=20_000, segment_bytes=20_000, largest=10_000_00
 class Place:
     """Opens stores on one log and its archive. Each question reads the manifest."""
 
-    def __init__(self, embedded: Path, archive: Path) -> None:
-        self.archive = archive
+    def __init__(self, embedded: Path, archive: str | Path, objects: Any, options: Any) -> None:
+        self.objects = objects
+        self._archive = {"archive": archive, "archive_options": options}
         self._embedded = embedded
         self._namespace = fresh_namespace()
         self._opened: list[foldlog.Store] = []
 
     async def open(self, **options: Any) -> foldlog.Store:
-        given: dict[str, Any] = {"archive": self.archive, "archive_limits": LIMITS, **options}
+        given: dict[str, Any] = {**self._archive, "archive_limits": LIMITS, **options}
         store = await foldlog.connect(path=self._embedded, namespace=self._namespace, **given)
         self._opened.append(store)
         if isinstance(store.log, ArchivedLog):
@@ -44,15 +48,35 @@ class Place:
         for store in self._opened:
             await store.close()
 
-    def files(self) -> list[Path]:
-        return sorted(self.archive.rglob("*.parquet"))
+    def files(self) -> list[str]:
+        pages = obstore.list(self.objects)
+        return sorted(each["path"] for page in pages for each in page)
 
 
-@pytest.fixture
-async def place(embedded_path: Path, tmp_path: Path) -> AsyncIterator[Place]:
-    place = Place(embedded_path, tmp_path / "archive")
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.long)])
+async def place(
+    embedded_path: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Place]:
+    if request.param == "directory":
+        local = LocalStore(tmp_path / "archive", mkdir=True)
+        place = Place(embedded_path, tmp_path / "archive", local, {})
+    else:
+        server = request.getfixturevalue("s3")
+        url, options = server.bucket(), s3_options(server.url)
+        place = Place(embedded_path, url, from_url(url, **options), options)
     yield place
     await place.close()
+
+
+def copies_of(store: foldlog.Store) -> Path:
+    """Where this machine has copies of the archive's files, or the files."""
+    return log_of(store).segments._place.here.root
 
 
 def log_of(store: foldlog.Store) -> ArchivedLog:
@@ -141,10 +165,8 @@ async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
     log = log_of(store)
     manifest = await log.manifests.current(0, fresh=True)
     assert await log.segments.counts(manifest.segments, Rows(name)) == {}
-    assert not {each.name for each in before} & {each.name for each in place.files()}
-    assert sorted(each.name for each in place.files()) == sorted(
-        each.name.rpartition("/")[2] for each in manifest.segments
-    )
+    assert not set(before) & set(place.files())
+    assert place.files() == sorted(each.name for each in manifest.segments)
     for reader in (store, await place.open()):
         assert await ids(reader, "s3") == []
         assert await ids(reader, "s4") == ALL
@@ -169,8 +191,7 @@ async def test_an_erasure_while_an_archiver_works_wins(
     assert (await other.archive(everything=True)).records == 0
     assert (await other.archive(everything=True)).records > 0
     manifest = await log.manifests.current(0, fresh=True)
-    named = {each.name.rpartition("/")[2] for each in manifest.segments}
-    assert {each.name for each in place.files()} == named
+    assert place.files() == sorted(each.name for each in manifest.segments)
     reader = await place.open()
     assert await ids(reader, "s3") == []
     assert await ids(reader, "s4") == ALL
@@ -182,8 +203,8 @@ async def test_what_a_killed_archiver_left_goes_with_the_next_pass(place: Place)
     await fill(store, each=2)
     await store.archive(everything=True)
     [segment] = place.files()
-    left = segment.with_name(f"{0:016d}-left.parquet")
-    left.write_bytes(segment.read_bytes())
+    left = f"{segment.partition('/')[0]}/{0:016d}-left.parquet"
+    obstore.put(place.objects, left, obstore.get(place.objects, segment).bytes())
     await store.archive()
     assert place.files() == [segment]
 
@@ -250,8 +271,9 @@ async def test_a_segment_that_is_missing_is_an_error_and_not_an_empty_answer(
     store = await place.open()
     await fill(store, each=5)
     await store.archive(everything=True)
-    for each in place.files():
-        each.unlink()
+    obstore.delete(place.objects, place.files())
+    for cached in copies_of(store).rglob("*.parquet"):
+        cached.unlink()
     reader = await place.open()
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await ids(reader, "s3")

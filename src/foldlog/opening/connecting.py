@@ -39,8 +39,7 @@ _START_TIMEOUT: Final = 60.0
 """Seconds that a start may take: recovering a large log is no call of the store's."""
 
 
-_CACHED_BYTES: Final = 1024 * 1024 * 1024
-"""What segments of a bucket may take on this machine's disk."""
+DEFAULT_CACHE_BYTES: Final = 1024 * 1024 * 1024
 
 URL_VARIABLE: Final = "FOLDLOG_URL"
 PATH_VARIABLE: Final = "FOLDLOG_PATH"
@@ -66,6 +65,8 @@ class Settings:
     archive: str | os.PathLike[str] | None
     archive_limits: ArchiveLimits
     archive_options: dict[str, Any]
+    archive_cache: str | os.PathLike[str] | None
+    archive_cache_bytes: int
     nats_options: dict[str, Any]
 
     @property
@@ -96,7 +97,7 @@ class Settings:
         """Raise ConfigurationError or InvalidId for what is wrong, without asking a server."""
         if self.durability not in ("fsync", "relaxed"):
             raise ConfigurationError(f'durability is "fsync" or "relaxed", not {self.durability!r}')
-        timeout, size = self.timeout, self.spool_bytes
+        timeout = self.timeout
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
             raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
         if self.url is not None and (not isinstance(self.url, str) or not self.url):
@@ -105,8 +106,16 @@ class Settings:
             raise ConfigurationError(f"a path names a directory; {self.path!r:.80} does not")
         if self.spool is not None and not _is_path(self.spool):
             raise ConfigurationError(f"spool names a directory; {self.spool!r:.80} does not")
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise ConfigurationError(f"spool_bytes is a number of bytes, not {size!r:.80}")
+        for what, size in (
+            ("spool_bytes", self.spool_bytes),
+            ("archive_cache_bytes", self.archive_cache_bytes),
+        ):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise ConfigurationError(f"{what} is a number of bytes, not {size!r:.80}")
+        if self.archive_cache is not None and not _is_path(self.archive_cache):
+            raise ConfigurationError(
+                f"archive_cache names a directory; {self.archive_cache!r:.80} does not"
+            )
         if self.url is not None and self.path is not None:
             raise ConfigurationError("a url and a path: the path belongs to the embedded server")
         checked_namespace(self.namespace, self.shards)
@@ -158,6 +167,8 @@ def connect(
     archive: str | os.PathLike[str] | None = None,
     archive_limits: ArchiveLimits | None = None,
     archive_options: dict[str, Any] | None = None,
+    archive_cache: str | os.PathLike[str] | None = None,
+    archive_cache_bytes: int = DEFAULT_CACHE_BYTES,
     **nats_options: Any,
 ) -> Connecting:
     """Open a store: `async with foldlog.connect() as store`, or `store = await foldlog.connect()`.
@@ -202,6 +213,10 @@ def connect(
             opened without it afterwards is refused.
         archive_limits: what stays in the log. None: 64 MiB a shard, of any age.
         archive_options: what obstore takes for such a bucket: `endpoint`, `region` ...
+        archive_cache: a directory for copies of a bucket's files. None: `archive-cache` in the data
+            directory (in `$FOLDLOG_PATH` or `./.foldlog` where the log is at a URL).
+        archive_cache_bytes: what these copies may take on the disk, but for those that one read
+            needs; what was read longest ago goes first.
         nats_options: whatever `nats.connect` takes: `user`, `password`, `token`,
             `user_credentials`, `nkeys_seed`, `tls`, `tls_hostname` ...
 
@@ -242,6 +257,8 @@ def connect(
             archive=archive,
             archive_limits=archive_limits or ArchiveLimits(),
             archive_options=archive_options or {},
+            archive_cache=archive_cache,
+            archive_cache_bytes=archive_cache_bytes,
             nats_options=nats_options,
         )
     )
@@ -367,8 +384,8 @@ async def _with_archive(settings: Settings, backend: Backend) -> Backend:
     if not where:
         await check_whole(backend.log)
         return backend
-    cache = settings.data / "archive-cache"
-    place = place_of(where, cache, _CACHED_BYTES, settings.archive_options)
+    cache = Path(settings.archive_cache or settings.data / "archive-cache")
+    place = place_of(where, cache, settings.archive_cache_bytes, settings.archive_options)
     log = ArchivedLog(backend.log, Segments(place, backend.log.namespace))
     return backend._replace(log=log, archiver=Archiver(log, settings.archive_limits))
 
