@@ -193,6 +193,19 @@ async def test_a_fork_has_its_own_records_and_the_state_of_both(store: foldlog.S
     assert found.rows == [("fork", "RUNNING"), ("fork", "u2"), ("s", "PENDING"), ("s", "u1")]
 
 
+async def test_a_moment_may_end_inside_of_a_record(store: foldlog.Store) -> None:
+    session = "s" * 300  # whose subject is hashed
+    for some in (("u0",), ("u1", "u2", "u3")):
+        async with store.atomic():
+            for each in some:
+                await store.save_update(update(each, session))
+                await store.save_task(task(each, session))
+    ids = "select update_id from updates union all select task_id from tasks order by all"
+    assert await column(store.at(update("u2", session)), ids) == ["u0", "u0", "u1", "u2"]
+    assert (await store.sql(ids, at="u0")).rows == [("u0",)]
+    assert len((await store.sql(ids)).rows) == 8
+
+
 async def test_erased_is_erased_from_every_moment(store: foldlog.Store) -> None:
     await store.save_update(update("u1", "s"))
     then = await store.position()

@@ -11,15 +11,16 @@ import msgspec
 
 from foldlog.envelope import CLEARED, FORKED, Recorded
 from foldlog.errors import LogCorrupt
+from foldlog.log.past import cut
 from foldlog.position import LogPosition
 from foldlog.sql.errors import SqlOutOfMemory
 from foldlog.sql.frames import Forget, Rows
 from foldlog.sql.sources import Source
+from foldlog.subjects import Subject
 from foldlog.views.fold import refold
 from foldlog_projections.fold import Folded, start, step
 
 if TYPE_CHECKING:
-    from foldlog.store.records import LogRecord
     from foldlog.store.store import BaseStore
 
 _PAGE: Final = 2_000
@@ -49,11 +50,14 @@ async def load(
     async with aclosing(store.records(kinds=list(of), until=until)) as records:
         async for record in records:
             for loading in of[record.kind]:
-                loading.take(record)
+                loading.take((record.shard, record.keys), record.envelopes)
                 for message in loading.taken():
                     yield message
             if sum([each.bytes for each in loadings]) > max_bytes:
                 raise SqlOutOfMemory(max_bytes)
+    async for subject, envelopes in _in_part(store, until):
+        for loading in of[subject.family]:
+            loading.take((subject.shard, subject.keys), envelopes)
     past = store.log_at(until)
     for loading in loadings:
         kind, rows_of = loading.source.fold, loading.source.rows_of
@@ -70,6 +74,22 @@ async def load(
             yield message
 
 
+async def _in_part(
+    store: BaseStore, until: LogPosition
+) -> AsyncGenerator[tuple[Subject, list[Recorded]]]:
+    """Yield what a position includes of records that it includes in part, which no scan brings."""
+    log = store.log if store.past is None else store.past.below
+    for shard, reach in enumerate(until.shards):
+        stored = None if reach.index is None else await log.stored(shard, reach.seq)
+        if stored is not None:
+            envelopes = cut(stored.record(), reach).envelopes
+            keys = envelopes[0].keys or ()
+            yield (
+                log.namespace.parse(stored.subject) or Subject(stored.subject, shard, keys),
+                envelopes,
+            )
+
+
 class _Loading:
     """The rows of one table, as far as the log was read. `bytes` is what it remembers, roughly."""
 
@@ -82,16 +102,15 @@ class _Loading:
         self._rows_bytes = 0
         self._sent: list[Rows | Forget] = []
 
-    def take(self, record: LogRecord) -> None:
-        """Fold a record in."""
-        place = record.shard, record.keys
+    def take(self, place: Place, envelopes: Sequence[Recorded]) -> None:
+        """Fold a record of a view in."""
         if place in self.forks:
             return
         folded = self.folds.get(place)
         if folded is None:
             folded = self.folds[place] = start(self.source.fold)
             self.bytes += 4 * _ID_BYTES
-        for envelope in record.envelopes:
+        for envelope in envelopes:
             if envelope.type == FORKED and self.source.rows_of is not None:
                 self.forks[place] = None  # what it shares with its origin is no record of its own
                 del self.folds[place]
