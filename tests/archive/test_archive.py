@@ -17,11 +17,13 @@ from foldlog.log.archive import ArchivedLog, Archiver
 from foldlog.log.archive.archiver import FAN, due_merge
 from foldlog.log.archive.places import Directory
 from foldlog.log.archive.segments import Rows
+from foldlog.views.snapshots import Snapshots
 from foldlog_projections import adkstates
 from foldlog_projections.archive import Segment
 from tests.support.buckets import S3Server, s3_options, s3_server
 from tests.support.build import task, update
 from tests.support.stores import fresh_namespace
+from tests.threads.support import FORMS, ROOT, step, threads
 
 LIMITS = ArchiveLimits(hot_bytes=20_000, segment_bytes=20_000, largest=10_000_000)
 
@@ -353,3 +355,34 @@ def test_a_file_that_is_overwritten_is_gone_for_its_readers(
     directory.delete("folder/name")
     assert found == ["x"]
     assert directory.names("folder") == []
+
+
+async def test_a_new_process_goes_on_with_an_archived_thread(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    now = ROOT
+    for number in range(140):
+        saved, versions = step(number, [number])
+        now = await threads(store).put(now, saved, {}, versions)
+    await store.close()  # which writes the thread's snapshot
+    store = await place.open()
+    assert (await store.archive(everything=True)).records >= 140
+    loads = list[int]()
+    load = Snapshots.load
+
+    async def counted(self: Snapshots, *about: Any) -> Any:
+        restored = await load(self, *about)
+        loads.append(0 if restored is None else len(restored.folded.seen))
+        return restored
+
+    monkeypatch.setattr(Snapshots, "load", counted)
+    one = threads(await place.open())
+    row = await one.get(ROOT)
+    assert row is not None
+    assert (row.checkpoint.id, FORMS.value(row.values["messages"])) == (now.id, [139])
+    assert loads == [140]
+    rows = await one.rows({"configurable": {"thread_id": "trip"}}, None, None, None)
+    assert [FORMS.value(each.values["messages"]) for _, each in rows] == [
+        [n] for n in reversed(range(140))
+    ]
