@@ -363,6 +363,8 @@ def test_names_that_claim_places_far_away_take_no_more_room_than_they_need() -> 
         [{"tool_calls": "x"}],
         b"bytes",
         {"role": "tool", "tool_call_id": {}, "content": {}},
+        {"tool_calls": 5},
+        [{"tool_calls": [{"function": [1]}]}],
         {"tool_calls": [5]},
         "[1, {}]",
     ],
@@ -412,8 +414,13 @@ values = st.recursive(
     ),
     max_leaves=12,
 )
-texts = values.map(lambda value: json.dumps(value, default=str))
-attributes = st.dictionaries(st.sampled_from(NAMES), st.one_of(values, texts), max_size=8)
+TELLING = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt")
+odd_messages = st.lists(st.dictionaries(st.sampled_from(KEYS), values, min_size=2), max_size=3)
+given_values = st.one_of(values, odd_messages)
+texts = given_values.map(lambda value: json.dumps(value, default=str))
+attributes = st.dictionaries(
+    st.sampled_from(NAMES) | st.sampled_from(TELLING), st.one_of(given_values, texts), max_size=8
+)
 happened = st.sampled_from(
     ("gen_ai.choice", "gen_ai.tool.message", "gen_ai.content.prompt", "exception", "other")
 )

@@ -245,6 +245,22 @@ async def test_content_passes_redact(reopen: OpenStore, recorder: Recorder) -> N
     assert SECRET not in history
 
 
+async def test_a_hook_that_leaves_nothing_of_a_payload(
+    reopen: OpenStore, recorder: Recorder
+) -> None:
+    """Nobody can tell then which session the spans before have named."""
+
+    def redact(saving: foldlog.Saving) -> dict[str, Any]:
+        return dict.fromkeys(saving.values, "gone")
+
+    recorder.agent_run("s")
+    *inner, outer = recorder.spans
+    await send(await reopen(redact=redact), [outer])
+    store = await reopen(redact=redact)
+    assert (await send(store, inner)).status_code == 200
+    assert "s" in await store.sessions()
+
+
 async def test_a_hook_that_fails_refuses_only_its_span(
     reopen: OpenStore, recorder: Recorder
 ) -> None:

@@ -15,6 +15,7 @@ from foldlog.errors import (
     RedactionFailed,
     SessionHasForks,
 )
+from foldlog.kind import Kind
 from foldlog.models import StoredEvent
 from foldlog.opening import Store
 from foldlog.otlp.mapping import Mapped, mapped, operation, refusal
@@ -118,30 +119,46 @@ class Receiver:
             spans.setdefault(trace_id, []).append(id)
             by_trace.setdefault(trace_id, set()).update([session_id] if session_id else [])
         by_session: dict[str, list[TraceSaved]] = {}
-        for trace_id, named in by_trace.items():
+        for trace_id, sessions in (await self._sessions_of(by_trace)).items():
             # A session that was erased refuses a listing of content that it has had.
             listing = TraceSaved(trace_id, codec.fingerprint(tuple(spans[trace_id])))
-            for session_id in await self._sessions_of(trace_id, named):
+            for session_id in sessions:
                 by_session.setdefault(session_id, []).append(listing)
         for session_id, listings in by_session.items():
             await self._store.append(kinds.traces(session_id), *listings)
 
-    async def _sessions_of(self, trace_id: str, named: set[str]) -> frozenset[str]:
-        """The sessions that a trace belongs to: those that its spans name, else one of its own."""
-        known = self._known.get(trace_id)
-        if known is None and not named:
-            history = await self._store.load_history(trace_id)
-            told = (each.payload.get("session_id") for each in history)
-            known = frozenset(each for each in told if isinstance(each, str) and each)
-        known = (known or frozenset()) - {trace_id}
-        if named and not known:
-            await self._leave(trace_id)  # where it stood until a span named its session
-        found = known | named or frozenset({trace_id})
-        self._known.pop(trace_id, None)
-        self._known[trace_id] = found
-        if len(self._known) > _KNOWN:
+    async def _sessions_of(self, by_trace: dict[str, set[str]]) -> dict[str, frozenset[str]]:
+        """The sessions that traces belong to: those that spans name, else one of the trace's own.
+
+        Args:
+            by_trace: the sessions that the spans of this batch name.
+        """
+        known = {id: self._known[id] for id in by_trace if id in self._known}
+        silent = [id for id, named in by_trace.items() if not named and id not in known]
+        for id, history in zip(silent, await self._views(kinds.events, silent), strict=True):
+            payloads = (each.payload for each in history)  # of anything that a hook has made
+            told = (each.get("session_id") for each in payloads if isinstance(each, dict))
+            known[id] = frozenset(each for each in told if isinstance(each, str) and each)
+        found: dict[str, frozenset[str]] = {}
+        moved: list[str] = []
+        for id, named in by_trace.items():
+            others = known.get(id, frozenset()) - {id}
+            found[id] = others | named or frozenset({id})
+            if named and not others:
+                moved.append(id)
+        for id, listed in zip(moved, await self._views(kinds.traces, moved), strict=True):
+            if id in listed and id not in found[id]:
+                await self._leave(id)  # where it stood until a span named its session
+        for id, sessions in found.items():
+            self._known.pop(id, None)
+            self._known[id] = sessions
+        while len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
         return found
+
+    async def _views(self, kind: Kind[Any], ids: Sequence[str]) -> list[Any]:
+        keys = [kind(id) for id in ids]
+        return await self._store.views(keys, consistency="strong") if keys else []
 
     async def _leave(self, trace_id: str) -> None:
         """Take a trace off the session that is called after it, if that holds nothing else."""
