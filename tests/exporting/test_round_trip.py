@@ -153,12 +153,34 @@ async def test_a_session_and_a_range_come_alone_and_can_be_brought_back(
     assert await of_session.list_updates("a") == await store.at(until).list_updates("a")
     assert await of_session.sessions() == ["a"]
     assert (await of_session.verify()).is_good
-    for each in await of_session.artifact_store.list(scope=foldlog.ArtifactScope(session_id="a")):
+    refs = await of_session.artifact_store.list(scope=foldlog.ArtifactScope(session_id="a"))
+    assert len(refs) == 2
+    for each in refs:
         assert await of_session.artifact_store.get(each.id) is not None
+    # Nothing is said of who has the same artifact.
+    names = {key for each in await read(of_session) for key in each.keys}
+    assert not {"b", LONG} & names
+    assert f'"{LONG}"' not in file.read_text()
+    assert len(await blobs(of_session)) == 4
+    for name in await blobs(of_session):
+        assert (await of_session._blobs.read(name.partition("-")[0])).claims
 
     await export(store, file, since=since, until=until)
     assert (await restore(of_range, file)).records == 1
     assert [each.update_id for each in await of_range.list_updates("a")] == ["last"]
+
+
+async def test_a_session_that_was_brought_back_alone_can_be_erased(
+    fresh: Open, tmp_path: Path
+) -> None:
+    store, copy = await fresh(), await fresh()
+    await write(store)
+    await export(store, tmp_path / "b.jsonl", session_id="b")
+    await restore(copy, tmp_path / "b.jsonl")
+    assert len(await copy.backend.blobs.names()) == 2
+    erased = await copy.erase_session("b")
+    assert (erased.artifacts, erased.readable) == (2, ())
+    assert await copy.backend.blobs.names() == []
 
 
 async def test_a_log_in_an_archive_is_exported_whole(

@@ -164,7 +164,7 @@ async def _contents(
         reached[progress.shard] = Reach(progress.seq)
     since = LogPosition(tuple(reached))
     some, size = list[LogRecord](), 0
-    found = store.records(session_id=header.session_id, after=since, until=until)
+    found = store.records(session_id=header.session_id, after=since, until=until, claims=True)
     async with aclosing(found) as records:
         async for record in records:
             some.append(record)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,8 +16,16 @@ from foldlog.log.port import Stored
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import POINTER
 from foldlog.store.removal import Removal
+from foldlog.store.restoring import restore
+from foldlog.store.scopes import contents, is_own
 from foldlog.subjects import Subject, checked_id
-from foldlog_projections import artifacts, lineage, states
+from foldlog_projections import artifacts, blobs, lineage, states
+from foldlog_projections.stateartifacts import Named
+
+_CLAIMS: Final[dict[str, type[blobs.Claimed | blobs.Released]]] = {
+    blobs.CLAIMED: blobs.Claimed,
+    blobs.RELEASED: blobs.Released,
+}
 
 
 class LogRecord(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +65,7 @@ class Records(Removal):
         session_id: str | None = None,
         after: LogPosition | None = None,
         until: LogPosition | None = None,
+        claims: bool = False,
     ) -> AsyncGenerator[LogRecord]:
         """Yield every record of the log, each once: one shard after the other, each in log order.
 
@@ -72,6 +81,8 @@ class Records(Removal):
             after, until: only records behind the one position, and up to and with the other; a
                 record that a position includes in part is behind it. None: from the first record;
                 to where the log ends when the first record is asked for.
+            claims: with `session_id`, also what says of the bytes of its artifacts that this
+                session has them; nothing of others that have the same bytes.
 
         Raises:
             ConfigurationError: the store has no such kind. InvalidId: the session id is empty.
@@ -83,8 +94,11 @@ class Records(Removal):
         begins = self._ends(after, "after")
         ends = await log.heads() if until is None else self._ends(until, "until")
         only: dict[int, list[str]] = defaultdict(list)
+        claimants: set[tuple[str, tuple[str, ...]]] | None = None
         if session_id is not None:
-            for subject in await self._subjects_of(checked_id(session_id, "session_id")):
+            subjects = await self._subjects_of(checked_id(session_id, "session_id"), claims)
+            claimants = {(subject.family, subject.keys) for subject in subjects}
+            for subject in subjects:
                 if families is None or subject.family in families:
                     only[subject.shard].append(subject.name)
         for shard, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -93,7 +107,8 @@ class Records(Removal):
             if (families is None and session_id is None) or only[shard]:
                 async with aclosing(self._scanned(shard, begin, end, only[shard])) as found:
                     async for each in found:
-                        yield each
+                        if claimants is None or _is_claimed(each, claimants):
+                            yield each
 
     def _ends(self, position: LogPosition | None, field: str) -> list[int]:
         shards = self._namespace.shards
@@ -138,19 +153,38 @@ class Records(Removal):
             raise LogCorrupt(stored.subject, stored.seq, reason)
         return tuple(found)
 
-    async def _subjects_of(self, session_id: str) -> Iterable[Subject]:
-        """The subjects that are a session's, each once."""
+    async def _subjects_of(self, session_id: str, claims: bool) -> Collection[Subject]:
+        """The subjects that are a session's, each once; with `claims`, of the contents it has."""
         origin = (await self.read_what_can_be(lineage.kind, session_id)).state.origin
         views = [lineage.kind(session_id), *await self.views_of_session(session_id, origin)]
         found = [self.subject(lineage.MARKER, session_id)]
+        claimed = set[str]()
         for key in list(views):
             if key.kind is artifacts.kind:
                 held = (await self.read_what_can_be(artifacts.kind, *key.keys)).state.values()
                 found += [self.subject(POINTER, each.saved.artifact_id) for each in held]
+                claimed |= {each.saved.sha256 for each in held}
+            elif is_own(key):
+                found_blobs = (await contents(self, key.keys[0])).blobs.values()
+                claimed |= {name.partition("-")[0] for name, _ in found_blobs}
             elif key.kind is states.kind:
-                views += await self._artifacts_of_state(key.keys[0])
+                named = await self._artifacts_of_state(key.keys[0])
+                views += named
+                for each in await self.views(named):
+                    claimed |= {each.sha256} if isinstance(each, Named) else set()
+        views += map(blobs.kind, sorted(claimed) if claims else ())
         return dict.fromkeys([*found, *(self.subject(key.kind, *key.keys) for key in views)])
 
     async def _artifacts_of_state(self, state_id: str) -> list[Key[Any]]:
         """The views of the large objects to which an execution's state refers."""
         return []
+
+
+def _is_claimed(record: LogRecord, claimants: Collection[tuple[str, tuple[str, ...]]]) -> bool:
+    """Whether a record of a content says nothing of others, who may have the same content."""
+    if record.kind != blobs.kind.name:
+        return True
+    decoded = [restore(_CLAIMS[e.type], e) for e in record.envelopes if e.type in _CLAIMS]
+    # Claims of an execution's large objects have no keys, and the object's as their id.
+    keys = ((each.claim.family, each.claim.keys or (each.claim.id,)) for each in decoded)
+    return all(each in claimants for each in keys)
