@@ -32,9 +32,11 @@ async def main(url: str, session: str, count: int) -> None:
             sent += len(data)
 
     async with asyncio.TaskGroup() as group:
-        states = [asyncio.Event() for _ in range(count)]
-        followers = [group.create_task(follow(each)) for each in states]
-        await asyncio.gather(*(each.wait() for each in states))
+        followers = []
+        for _ in range(count):  # one after another, as people do
+            is_live = asyncio.Event()
+            followers.append(group.create_task(follow(is_live)))
+            await is_live.wait()
         print("live", flush=True)
         await asyncio.to_thread(sys.stdin.read)
         for each in followers:

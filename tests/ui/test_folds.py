@@ -19,9 +19,12 @@ from foldlog.position import LogPosition
 from foldlog.scoped import Scope
 from foldlog.ui.plain import Plain
 from foldlog.ui.run import Run, read_page
+from foldlog_projections import a2atasks, conversations, workflowcheckpoints
+from foldlog_projections.a2atasks import AgentTask
 from foldlog_projections.agentstates import AgentState
 from foldlog_projections.artifacts import Held
 from foldlog_projections.belongings import Belonging
+from foldlog_projections.conversations import Conversation
 from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
 from foldlog_projections.states import State
@@ -75,6 +78,15 @@ def shown(key: Key[Any], state: Any) -> Any:
                 "offered": sorted(state.offered),
                 "spent": sorted(state.spent),
             }
+        case Conversation():
+            entries = {id: shown(key, codec.decode(e.message)) for id, e in state.entries.items()}
+            of = {
+                name: codec.decode(getattr(state, name) or b"\xc0")
+                for name in ("record", "carried")
+            }
+            return {"revision": state.revision, **shown(key, of), "entries": entries}
+        case AgentTask():
+            return shown(key, {n: getattr(state, n) for n in ("version", "body", "configs")})
         case Held():
             return {"id": state.id, "ts": state.ts, "saved": shown(key, state.saved)}
         case State():
@@ -184,6 +196,33 @@ async def test_long_sessions_whose_states_are_kept_in_strides(
             if number % 3 == 0:
                 await store.append(kinds.messages("s"), MessagesRemoved((f"m{number // 3}",)))
     await check(browser, store, Run("session", "s"), 16)
+
+
+async def test_sessions_of_frameworks(browser: Browser, store: foldlog.Store) -> None:
+    """Kinds that adapters write: saves that come too late, deletions, versions of a task."""
+    saved = conversations.Saved
+    for record in (
+        saved("r1", "e1", {"n": 1}, {}, None, (("e1", None),), ["one"]),
+        saved("r2", "e2", {"n": 2}, {}, "r1", (("e2", "e1"),), ["two"]),
+        saved("late", "e3", {"n": 3}, {}, "r1", (("e3", "e1"),), ["void"]),
+        conversations.Deleted("r4", "r2"),
+        saved("r5", "e5", {"n": 5}, {}, None, (("e5", None),), ["again"]),
+    ):
+        await store.append(conversations.kind("s"), record)
+    task, owner = a2atasks.kind("a2a", "t"), ("ann", "s")
+    for version, change in (
+        (1, [0, {"id": "t", "n": [1]}]),
+        (2, [1, {"n": [2, [], 1, 0, [2]]}, []]),
+    ):
+        await store.append(task, a2atasks.Saved(version, *owner, "WORKING", None, change))
+    await store.append(task, a2atasks.Pushed("ann", "c", {"url": "x"}))
+    await store.append(task, a2atasks.Pushed("ann", "c", None))
+    await store.belong("s", task)
+    for id in ("a", "b"):
+        made = workflowcheckpoints.CheckpointSaved(id, "flow", "2026-01-01T00:00:00", {"at": id})
+        await store.append(workflowcheckpoints.kind("s"), made)
+    await store.append(workflowcheckpoints.kind("s"), workflowcheckpoints.CheckpointDeleted("a"))
+    await check(browser, store, Run("session", "s"))
 
 
 TABLES = """async () => {

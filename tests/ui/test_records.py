@@ -8,11 +8,14 @@ from contextlib import aclosing
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 import foldlog
 from foldlog import TaskStatus, kinds
 from foldlog.position import LogPosition
+from foldlog_projections import checkpoints
+from foldlog_projections.checkpointrecords import Write, Written
 from tests.ui.conftest import serving
 from tests.ui.support import event, messages, said, task
 
@@ -91,6 +94,23 @@ async def test_long_texts_are_cut_and_can_be_had_whole(
             },
         )
     assert whole.json()["record"]["content"]["text"] == text
+
+
+async def test_what_langgraph_wrote_is_readable_without_it(
+    store: foldlog.Store, client_of: ClientOf
+) -> None:
+    """Its objects are extensions of numbers that mean something else to `foldlog.codec`."""
+    encode = msgspec.msgpack.encode
+    made = encode(["langchain_core.messages", "HumanMessage", {"content": "hi"}, "model_validate"])
+    objects = [msgspec.msgpack.Ext(code, made) for code in (0, 4, 5)]
+    writes = (Write(0, "messages", "msgpack", encode(objects)), Write(1, "x", "pickle", b"\x80"))
+    record = Written(key="k", id="c", task="t", writes=writes)
+    await store.append(checkpoints.kind("s"), record)
+    async with client_of(store) as client:
+        [found] = await all_pages(client, 10, session="s")
+    first, second = found["record"]["writes"]
+    assert first["data"] == [{"content": "hi"}] * 3
+    assert second["data"].endswith("base64,gA==")
 
 
 async def test_what_cannot_be_asked_is_refused(store: foldlog.Store, client_of: ClientOf) -> None:

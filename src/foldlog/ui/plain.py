@@ -17,6 +17,7 @@ from foldlog import codec
 from foldlog.jsonable import jsonable
 from foldlog.kind import Key
 from foldlog.store.primitives import Item
+from foldlog_projections.checkpointrecords import Put, Value, Write
 
 CUT: Final = 20_000
 """Characters of a text, or bytes, beyond which a page of records has only the beginning."""
@@ -70,12 +71,26 @@ class Plain:
         """A record's fields, without those that it leaves as they are."""
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
         found = {n: self.value(v) for n, v in fields.items() if v is not msgspec.UNSET}
-        data, form = fields.get("data"), fields.get("form")
-        if isinstance(data, bytes) and form in (None, "msgpack", "null"):
-            # A value that another library wrote in MessagePack: readable without that library.
-            with suppress(ValueError, msgspec.MsgspecError):
-                found["data"] = self.value(codec.decode(data)) if data else None
+        if isinstance(record, Write):
+            found["data"] = self._typed(record.form, record.data)
+        elif isinstance(record, Put):
+            found |= {name: self._typed(*getattr(record, name)) for name in ("rest", "metadata")}
+        elif isinstance(record, Value):
+            # What it adds to another value is bytes between which something is missing.
+            del found["head"], found["pieces"]
+            parts = [record.head, *(each for each in record.pieces if isinstance(each, bytes))]
+            if record.since is None:
+                found["value"] = self._typed(record.form, b"".join(parts))
         return found
+
+    def _typed(self, form: str | None, data: bytes) -> Any:
+        """A value that LangGraph wrote, as far as it can be read without LangGraph."""
+        with suppress(ValueError, TypeError, msgspec.MsgspecError, RecursionError):
+            if form is None:
+                return self.value(codec.decode(data))
+            if form in ("msgpack", "null"):
+                return self.value(_of_langgraph.decode(data)) if data else None
+        return self.value(data)
 
     def _cut(self, text: str) -> str:
         self.was_cut = True
@@ -99,6 +114,15 @@ def record_of(key: Key[Any], item: Item, position: str, limit: int | None = CUT)
     if plain.was_cut:
         made["cut"] = True
     return made
+
+
+def _made_of(code: int, data: memoryview) -> Any:
+    """What an object of LangGraph's MessagePack was made of: module, name, that, and a method."""
+    parts = _of_langgraph.decode(data)
+    return parts[2] if isinstance(parts, list) and len(parts) > 2 else parts
+
+
+_of_langgraph: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ext_hook=_made_of)
 
 
 def _name(key: Any) -> str:

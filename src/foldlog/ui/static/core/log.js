@@ -4,7 +4,7 @@
 // count of records. States share what did not change, so that one is kept every STRIDE records and
 // any other is at most STRIDE steps away.
 
-import { Admission } from "../folds/fold.js";
+import { Admission, firstWhere } from "../folds/fold.js";
 import { foldOf } from "../folds/registry.js";
 import { signal } from "./reactive.js";
 
@@ -19,6 +19,7 @@ export class Log {
 
   clear() {
     this.records = [];
+    this.types = new Set(); // with "event.message" for events that say something
     this.totals = { tokens: 0, cost: 0, latency: 0, calls: 0, errors: 0 };
     this.admissions = new Map();
     this.kept = [new Map()]; // kept[n]: the states after n * STRIDE records
@@ -64,6 +65,7 @@ export class Log {
     const found = costsOf(view[0], record);
     const span = type === "event.saved" && record.payload?.mapping ? record.payload : {};
     if (!span.whole) for (const name of ["tokens", "cost", "latency"]) totals[name] += found[name]; // `whole`: has others inside
+    this.types.add(type === "event.saved" && record.kind.startsWith("message.") ? "event.message" : type);
     if (span.operation === "execute_tool" || record.update_type === "TOOL_CALL") totals.calls += 1;
     if (record.error || (span.error && !span.whole) || record.update_type === "ERROR") totals.errors += 1;
   }
@@ -92,22 +94,14 @@ export class Log {
   // How many records stand at or before a position.
   countAt(position) {
     const place = placeOf(position);
-    let low = 0;
-    let high = this.records.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (before(place, this.records[middle].place)) high = middle;
-      else low = middle + 1;
-    }
-    return low;
+    return firstWhere(this.records.length, (at) => before(place, this.records[at].place));
   }
 }
 
 function step(states, envelope) {
   const fold = foldOf(envelope.view[0]);
   const state = states.has(envelope.name) ? states.get(envelope.name) : fold.initial();
-  if (envelope.overtaken) states.set(envelope.name, state);
-  else states.set(envelope.name, fold.apply(state, envelope.record, envelope));
+  states.set(envelope.name, envelope.overtaken ? state : fold.apply(state, envelope.record, envelope));
 }
 
 // A position as numbers that compare: the sequences of all shards together, then the index.

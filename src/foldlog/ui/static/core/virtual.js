@@ -1,5 +1,6 @@
 // A list of any length: only what can be seen is in the page. Heights are measured once seen.
 
+import { firstWhere } from "../folds/fold.js";
 import { effect, element, onEnd, root, signal } from "./reactive.js";
 
 const BEYOND = 400; // pixels above and below that are rendered as well
@@ -28,16 +29,7 @@ export const virtualList = element("fl-list", (host) => {
     for (let i = 0; i < list.length; i++) tops[i + 1] = tops[i] + (heights.get(list[i]) ?? guess);
     inner.style.height = `${tops[list.length]}px`; // before anything scrolls to a place in it
   };
-  const placeAt = (offset, count) => {
-    let low = 0;
-    let high = count;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (tops[middle + 1] <= offset) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
+  const placeAt = (offset, count) => firstWhere(count, (place) => tops[place + 1] > offset);
 
   const drop = ({ node, end }) => {
     end();

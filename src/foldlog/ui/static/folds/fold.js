@@ -97,13 +97,15 @@ export class Table {
   }
 }
 
-// The place of the last of ascending versions that is no later than one of them.
-function lastUpTo(versions, version) {
+// The first place below a count at which, and behind which, a test holds.
+export function firstWhere(count, test) {
   let low = 0;
-  for (let high = versions.length; high - low > 1; ) {
+  for (let high = count; low < high; ) {
     const middle = (low + high) >> 1;
-    if (versions[middle] > version) high = middle;
-    else low = middle;
+    if (test(middle)) high = middle;
+    else low = middle + 1;
   }
   return low;
 }
+
+const lastUpTo = (versions, version) => firstWhere(versions.length, (place) => versions[place] > version) - 1;

@@ -2,11 +2,13 @@
 //
 // A kind that is not listed, such as one of your own, is shown as its records, in order.
 
+import { a2atasks } from "./a2atasks.js";
 import { agentstates } from "./agentstates.js";
 import { artifacts } from "./artifacts.js";
 import { belongings } from "./belongings.js";
 import { bindings } from "./bindings.js";
 import { checkpoints } from "./checkpoints.js";
+import { conversations } from "./conversations.js";
 import { every, last } from "./folds.js";
 import { messages } from "./messages.js";
 import { pauses } from "./pauses.js";
@@ -14,13 +16,16 @@ import { session } from "./session.js";
 import { states } from "./states.js";
 import { tasks } from "./tasks.js";
 import { traces } from "./traces.js";
+import { workflowcheckpoints } from "./workflowcheckpoints.js";
 
 const FOLDS = {
+  a2atasks,
   agentstates,
   artifacts,
   belongings,
   bindings,
   checkpoints,
+  conversations,
   events: every,
   feedback: every,
   memory: last,
@@ -35,6 +40,7 @@ const FOLDS = {
   traces,
   trajectory: last,
   updates: every,
+  workflowcheckpoints,
 };
 
 export function foldOf(kind) {

@@ -7,7 +7,7 @@ import { artifact, content } from "../render/content.js";
 import { json } from "../render/json.js";
 import { conversation } from "./said.js";
 
-const isNew = (run, envelope) => !run.isNow.value && (envelope.of ?? envelope) === run.current.value;
+const isNew = (run, envelope) => !run.isNow.value && envelope === run.current.value;
 
 export const conversationView = element("fl-conversation", (host) => {
   const { run } = host;
@@ -21,64 +21,48 @@ export const conversationView = element("fl-conversation", (host) => {
   });
   effect(() => {
     const current = run.current.value;
-    const place = said.value.findLastIndex((each) => (each.of ?? each) === current);
+    const place = said.value.findIndex((each) => each.envelope === current);
     if (place >= 0 && !run.isNow.value) requestAnimationFrame(() => list.isConnected && list.reveal?.(place));
   });
   return html`${() => (said.value.length ? null : html`<p class="empty">No words yet at this moment. The timeline has all that was recorded.</p>`)}${list}`;
 });
 
-function turn(run, envelope) {
-  const { said } = envelope;
-  const body = said.role === "note" ? note(run, envelope, said) : spoken(envelope, said);
-  return html`<article class="turn" data-role=${said.role}
-    aria-current=${() => (isNew(run, envelope) ? "true" : null)}>${body}</article>`.firstElementChild;
+function turn(run, said) {
+  const body = said.artifact ? artifact(run, said.artifact) : said.role === "note" ? note(run, said) : spoken(said);
+  return html`<article class="turn" data-role=${said.role} data-tone=${said.isError ? "FAILED" : null}
+    aria-current=${() => (isNew(run, said.envelope) ? "true" : null)}>${body}</article>`.firstElementChild;
 }
 
-function spoken(envelope, said) {
-  const shown = said.role === "tool" && !said.texts.length;
+function spoken(said) {
+  const { author, role, conversation, status, envelope } = said;
   return html`<header>
-      <span class="who">${clip(said.author ?? said.role, 60)}</span>
-      ${said.author && said.author !== said.role ? html`<span class="quiet">${said.role}</span>` : null}
-      ${said.conversation ? html`<span class="tag">${clip(said.conversation, 40)}</span>` : null}
+      <span class="who">${clip(author ?? role, 60)}</span>
+      ${author && author !== role ? html`<span class="quiet">${role}</span>` : null}
+      ${[conversation, status, envelope.cut && "cut"].filter(Boolean).map((each) => html`<span class="tag">${clip(each, 40)}</span>`)}
       <time class="quiet">${clock(envelope.recorded_at)}</time>
-      ${envelope.cut ? html`<span class="tag">cut</span>` : null}
     </header>
     ${said.thoughts.map((text) => html`<details class="thought"><summary>Thought</summary>${content(text)}</details>`)}
-    ${said.texts.map((text) => content(text))}
-    ${said.others.map((each) => content(each))}
-    ${said.calls.map(({ name, input }) => exchange("→", name ?? "tool", input))}
-    ${said.results.map(({ name, output }) => exchange("←", name ?? "result", output, shown))}`;
+    ${[...said.texts, ...said.others].map((each) => content(each))}
+    ${said.calls.map((each) => exchange("→", each))}
+    ${said.results.map((each) => exchange("←", each, role === "tool"))}`;
 }
 
 // A call of a tool, or what it returned.
-function exchange(mark, name, value = null, isAlone = false) {
+function exchange(mark, { name, value = null, isError }, isAlone = false) {
   const text = value === null ? "" : typeof value === "string" ? value : JSON.stringify(value);
-  return html`<details class=${mark === "→" ? "call" : "call result"} ?open=${isAlone && text.length < 200}><summary><span class="mark" aria-hidden="true">${mark}</span>
-      <span class="name">${visible(name)}</span> <span class="args">${clip(text, 140)}</span></summary>
+  return html`<details class=${mark === "→" ? "call" : "call result"} data-tone=${isError ? "FAILED" : null} ?open=${isAlone && text.length < 200}>
+    <summary><span class="mark" aria-hidden="true">${mark}</span> <span class="name">${visible(name ?? (mark === "→" ? "tool" : "result"))}</span>
+      ${isError ? html`<span class="tag">failed</span>` : null} <span class="args">${clip(text, 140)}</span></summary>
     ${content(value, { open: 2 })}</details>`;
 }
 
-function note(run, envelope, { steering, update, feedback, artifact: saved }) {
-  if (saved) return artifact(run, saved);
-  if (feedback) {
-    const score = feedback.score === null || feedback.score === undefined ? "" : ` ${feedback.score}`;
-    return html`<header><span class="tag" data-group="feedback">feedback${score}</span>
-      <span class="quiet">${clip(feedback.author ?? "", 40)} ${clock(envelope.recorded_at)}</span></header>
-      ${feedback.comment ? content(feedback.comment) : null}`;
-  }
-  const record = steering ?? update;
-  const title = (steering ? steering.event_type : update.update_type).toLowerCase().replace("_", " ");
-  const inside = steering ? withoutBy(steering.payload) : update.content;
-  const by = steering ? steering.payload.by ?? steering.source : record.task_id;
-  return html`<header><span class="tag" data-group=${steering ? "steering" : "update"}>${title}</span>
-      <span class="quiet">${clip(by ?? "", 40)} · ${clip(record.task_id, 60)} · ${clock(envelope.recorded_at)}</span></header>
-    ${Object.keys(inside ?? {}).length || typeof inside === "string" ? body(inside) : null}`;
-}
-
-const withoutBy = (payload) => Object.fromEntries(Object.entries(payload).filter(([key]) => key !== "by"));
-
-function body(inside) {
-  const texts = typeof inside === "object" ? Object.values(inside) : [];
-  if (texts.length === 1 && typeof texts[0] === "string") return content(texts[0]);
-  return typeof inside === "string" ? content(inside) : json(inside, { open: 0 });
+function note(run, { envelope, group, title, inside, by, task, waits, calls = [] }) {
+  const about = [by, task].filter(Boolean).map((each) => clip(each, 60));
+  const texts = inside && typeof inside === "object" ? Object.values(inside) : [inside];
+  const isEmpty = inside === null || inside === undefined || (typeof inside === "object" && !texts.length);
+  const isOne = texts.length === 1 && typeof texts[0] === "string";
+  return html`<header><span class="tag" data-group=${group}>${clip(title, 60)}</span>
+      ${() => (waits?.(run.states.value) ? html`<a class="tag" data-group="steering" href="#/waiting">waits</a>` : null)}
+      <span class="quiet">${[...about, clock(envelope.recorded_at)].join(" · ")}</span></header>
+    ${isEmpty ? null : isOne ? content(texts[0]) : json(inside, { open: 1 })}${calls.map((each) => exchange("→", each))}`;
 }

@@ -13,7 +13,7 @@ function firstText(value, depth = 4) {
   if (!value || typeof value !== "object" || !depth) return "";
   const named = Array.isArray(value)
     ? value
-    : [value.text, value.content, value.instruction, value.question, value.reason, value.message, value.parts, value.title, value.digest];
+    : [value.text, value.content, value.instruction, value.question, value.description, value.reason, value.message, value.value, value.parts, value.title, value.digest];
   for (const each of named) {
     const found = firstText(each, depth - 1);
     if (found) return found;
@@ -32,6 +32,14 @@ const called = (content) => {
   const input = content.arguments ?? content.args ?? content.input;
   return `${content.name ?? content.tool ?? "tool"}(${input === undefined ? "" : short(input)})`;
 };
+
+// What somebody is asked, in a line: a tool to allow, or a text.
+export function question(asked) {
+  const inside = asked?.payload ?? asked;
+  const [call] = Array.isArray(inside?.asked) ? inside.asked : [];
+  if (call?.tool) return `${call.tool}(${short(call.arguments)})`;
+  return inside?.digest?.join?.("; ") || firstText(inside) || firstText(asked) || short(inside);
+}
 
 // { group, title, text, tone }: the group colours it and is what filters choose.
 export function label({ type, record, view }) {
@@ -62,16 +70,12 @@ export function label({ type, record, view }) {
     }
     case "message.added":
       return { group: "message", title: record.author ?? record.role ?? "message", text: firstText(record.body) || short(record.body) };
-    case "message.removed":
-      return { group: "message", title: "messages removed", text: short(record.ids ?? "all") };
     case "memory.saved":
       return { group: "memory", title: "memory", text: short(record.state) };
     case "context.changed":
       return { group: "context", title: `context v${record.version}`, text: changed(record.delta) };
     case "state.saved":
       return { group: "step", title: "snapshot", text: changed(record.delta) };
-    case "execution.owned":
-      return { group: "step", title: "execution", text: `begun by ${record.owner}, epoch ${record.epoch}` };
     case "belonging.added":
       return { group: "other", title: "belongs to it", text: [record.kind, ...record.keys].join(" ") };
     case "patch.queued":
@@ -80,8 +84,6 @@ export function label({ type, record, view }) {
       return { group: "steering", title: `patch ${record.outcome}`, text: record.patch_id };
     case "artifact.saved":
       return { group: "artifact", title: "artifact", text: record.filename ?? record.artifact_id };
-    case "trajectory.saved":
-      return { group: "event", title: "trajectory", text: short(record.trajectory?.query) };
     case "feedback.saved":
       return { group: "feedback", title: `feedback ${record.score ?? ""}`, text: record.comment ?? "" };
     case "scoped.written":
@@ -89,7 +91,20 @@ export function label({ type, record, view }) {
     case "agent.turned":
       return { group: "memory", title: record.label || "agent turn", text: record.changes.map((c) => c.key).join(", ") };
     case "pause.saved":
-      return { group: "steering", title: "pause waits", text: short(record.payload), tone: "PAUSED" };
+      return { group: "steering", title: "pause waits", text: question(record.payload), tone: "PAUSED" };
+    case "pause.consumed":
+      return { group: "steering", title: "pause ended", text: "" };
+    case "conversation.saved":
+      return { group: "message", title: "conversation", text: firstText((record.messages ?? []).at(-1)) };
+    case "agent_task.saved": {
+      const state = record.state.replace("TASK_STATE_", "");
+      const text = firstText(record.event?.statusUpdate?.status ?? record.event?.artifactUpdate?.artifact ?? record.event?.task?.history?.at(-1));
+      return { group: "task", title: state.toLowerCase().replace("_", " "), text, tone: /FAILED|REJECTED/.test(state) ? "FAILED" : /REQUIRED/.test(state) ? "PAUSED" : "" };
+    }
+    case "checkpoint.written": {
+      const [first] = record.writes.filter((each) => each.data !== null);
+      return { group: "checkpoint", title: first?.channel.replaceAll("__", "") ?? "wrote", text: firstText(first?.data) || short(first?.data), tone: first?.channel === "__interrupt__" ? "PAUSED" : "" };
+    }
     case "checkpoint.put":
       return { group: "checkpoint", title: "checkpoint", text: `${record.ns ? `${record.ns} ` : ""}${Object.keys(record.values ?? {}).join(", ")}` };
   }
@@ -98,7 +113,7 @@ export function label({ type, record, view }) {
     const text = record.message ?? short(record.request ?? record.result ?? record.event_type);
     return { group: "step", title: `${type.slice(5)} ${record.address}`, text, tone: failed ? "FAILED" : type === "step.waiting" ? "PAUSED" : "" };
   }
-  const group = /^(checkpoint|scoped|group)\./.exec(type)?.[1] ?? "other";
+  const group = { message: "message", trajectory: "event", execution: "step", checkpoint: "checkpoint", workflow: "checkpoint" }[type.split(".")[0]] ?? "other";
   return { group, title: type.replace(/[._]/g, " "), text: short(record) };
 }
 

@@ -1,138 +1,184 @@
-// What was said in a run, whoever recorded it: one list of { role, author, texts, calls, results ... }.
+// What was said in a run, whoever recorded it: messages of every framework, message events,
+// updates, steering, and what waits.
 
 import { parsedJson } from "../render/content.js";
 
 const list = (value) => (Array.isArray(value) ? value : value === undefined || value === null ? [] : [value]);
 const isText = (value) => typeof value === "string" && value !== "";
+const ROLES = { user: "user", assistant: "assistant", tool: "tool", system: "system", model: "assistant", agent: "assistant",
+  ai: "assistant", human: "user", function: "tool", developer: "system" };
+const roleOf = (name) => ROLES[String(name ?? "").replace("ROLE_", "").toLowerCase()];
 
 // Parts of a message's content, in any of the shapes that frameworks give them.
 function take(said, part) {
-  if (isText(part)) {
-    said.texts.push(part);
-    return;
-  }
+  if (isText(part)) said.texts.push(part);
   if (!part || typeof part !== "object") return;
   const kind = part.type ?? part.part_kind ?? part.kind ?? "";
   const call = part.function_call ?? part.functionCall ?? part.function;
   const reply = part.function_response ?? part.functionResponse;
-  if (call && typeof call === "object") {
-    said.calls.push({ id: part.id ?? call.id, name: call.name, input: call.arguments ?? call.args });
-  } else if (reply) said.results.push({ id: reply.id, name: reply.name, output: reply.response });
-  else if (/tool_use|tool-call|function_call$|tool_call$/.test(kind)) {
-    const input = part.input ?? part.arguments ?? part.args;
-    said.calls.push({ id: part.id ?? part.call_id ?? part.tool_call_id, name: part.name ?? part.tool_name, input });
-  } else if (/tool_result|tool-return|function_call_output|function_result|function_response|tool_call_response/.test(kind)) {
-    const output = part.content ?? part.output ?? part.result ?? part.response;
-    said.results.push({ id: part.tool_use_id ?? part.call_id ?? part.tool_call_id ?? part.id, name: part.tool_name, output });
+  const about = { id: part.tool_use_id ?? part.tool_call_id ?? part.call_id ?? part.id, name: part.name ?? part.tool_name };
+  if (call && typeof call === "object") said.calls.push({ id: part.id ?? call.id, name: call.name, value: call.arguments ?? call.args });
+  else if (reply) {
+    const isError = Boolean(reply.response?.error) || reply.response?.status === "error";
+    said.results.push({ id: reply.id, name: reply.name, value: reply.response, isError });
+  } else if (/tool_use|tool-call|function_call$|tool_call$/.test(kind)) {
+    said.calls.push({ ...about, value: part.input ?? part.arguments ?? part.args });
+  } else if (/tool_result|tool-return|retry-prompt|function_call_output|function_result|function_response|tool_call_response/.test(kind)) {
+    const isError = Boolean(part.is_error || part.exception) || kind === "retry-prompt" || /failed|denied|retried/.test(part.outcome);
+    said.results.push({ ...about, value: part.content ?? part.output ?? (part.result || part.exception) ?? part.response, isError });
   } else if (/thinking|reasoning/.test(kind)) {
     const text = part.thinking ?? part.text ?? part.content ?? list(part.summary).map((s) => s.text).join("\n");
     if (isText(text)) said.thoughts.push(text);
   } else if (isText(part.text)) said.texts.push(part.text);
+  else if (part.content && /text|prompt|message/.test(kind)) list(part.content).forEach((each) => take(said, each));
   else if (isText(part.content) && kind !== "blob") said.texts.push(part.content);
-  else if (/image|file|input_audio|document/.test(kind)) said.others.push(part);
   else if (Object.keys(part).length) said.others.push(part);
 }
 
-const ROLES = { model: "assistant", agent: "assistant", ai: "assistant", human: "user", function: "tool", developer: "system" };
-
 export function message(body, role, author) {
-  const said = { role, author, texts: [], calls: [], results: [], thoughts: [], others: [] };
+  const said = { author, texts: [], calls: [], results: [], thoughts: [], others: [] };
+  const inner = body?.message && typeof body.message === "object" ? body.message : body;
+  const named = inner?.role ?? inner?.content?.role ?? body?.role ?? body?.type ?? body?.kind;
   if (isText(body)) said.texts.push(body);
   else if (body && typeof body === "object") {
-    const inner = body.message && typeof body.message === "object" ? body.message : body;
-    const named = inner.role ?? inner.content?.role ?? body.role ?? body.type ?? body.kind;
-    said.role ??= named;
-    said.author ??= body.author ?? inner.name ?? null;
+    said.author ??= body.author ?? body.author_name ?? (roleOf(named) ? inner.name : null);
     const parts = inner.parts ?? inner.contents ?? inner.content?.parts ?? inner.content;
-    const isOutput = named === "tool" || named === "function" || said.role === "tool";
-    if (isOutput && (isText(parts) || inner.tool_call_id)) {
-      said.results.push({ id: inner.tool_call_id, name: inner.name, output: parts });
+    if (roleOf(role ?? named) === "tool" && (isText(parts) || inner.tool_call_id)) {
+      said.results.push({ id: inner.tool_call_id, name: inner.name, value: parts, isError: inner.status === "error" });
     } else if (parts !== undefined) list(parts).forEach((part) => take(said, part));
     else take(said, inner);
     for (const call of list(inner.tool_calls)) take(said, call);
     if (inner.function_call && parts !== undefined) take(said, { function: inner.function_call });
     for (const text of [inner.reasoning_content, inner.thinking]) if (isText(text)) said.thoughts.push(text);
   }
-  said.role = ROLES[said.role] ?? said.role ?? "assistant";
-  if (!["user", "assistant", "tool", "system"].includes(said.role)) {
-    said.author ??= said.role;
-    said.role = "assistant";
-  }
-  for (const each of [...said.calls, ...said.results]) {
-    for (const name of ["input", "output"]) {
-      if (isText(each[name])) each[name] = parsedJson(each[name]) ?? each[name];
-    }
-  }
+  if (role && !roleOf(role)) said.author ??= role;
+  const isResult = said.results.length && !said.texts.length && !said.calls.length;
+  said.role = isResult ? "tool" : roleOf(role ?? named) ?? "assistant";
+  for (const each of [...said.calls, ...said.results]) each.value = unwrapped(each.value);
+  for (const each of said.results) each.isError ||= /^(An error occurred|Error:)/.test(each.value);
   return said;
 }
 
-// All that was said up to a moment. Each record keeps what it says.
-export function conversation(run, states, count) {
-  const { records } = run.log;
-  const isThere = ({ name, record }) => states.get(name).get(record.conversation ?? "main").messages.get(record.id) === record;
-  const format = [...states].some(([name, state]) => name.startsWith('["messages"') && state.size) ? "messages" : null;
-  const found = [];
-  const events = records.some(isMessageEvent);
-  for (let place = 0; place < count; place++) {
-    const envelope = records[place];
-    if (envelope.said === undefined || envelope.saidAs !== (format ?? events)) {
-      envelope.saidAs = format ?? events;
-      envelope.said = saidBy(envelope, format, events);
-    }
-    if (!envelope.said) continue;
-    if (envelope.type === "message.added" && !isThere(envelope)) continue;
-    found.push(...(envelope.turns ?? [envelope]));
-    envelope.count = place + 1;
-  }
-  return found;
+// The text of blocks of text, and what a text holds as JSON.
+function unwrapped(value) {
+  if (Array.isArray(value) && value.length && value.every((each) => isText(each?.text))) value = value.map((each) => each.text).join("\n");
+  return isText(value) ? parsedJson(value) ?? value : value;
 }
 
-const isMessageEvent = ({ type, record }) => type === "event.saved" && record.kind.startsWith("message.");
-
-function saidBy(envelope, format, events) {
-  const { type, record } = envelope;
-  if (type === "message.added") {
-    const said = message(record.body, record.role, record.author);
-    if (record.conversation && record.conversation !== "main") said.conversation = record.conversation;
-    return said;
+// All that was said up to a moment, as { envelope, role, author, texts, calls, results, thoughts,
+// others } or notes { envelope, title, inside, ... }. What has an `id` takes the place of what had it.
+export function conversation(run, states, count) {
+  const { records, types } = run.log;
+  const told = { messages: types.has("message.added"), all: ["message.added", "conversation.saved", "event.message"].some((type) => types.has(type)) };
+  const toldAs = JSON.stringify(told);
+  const found = new Map();
+  const names = new Map(); // of the tools that were called
+  for (let place = 0; place < count; place++) {
+    const envelope = records[place];
+    envelope.count = place + 1;
+    if (envelope.toldAs !== toldAs) {
+      envelope.toldAs = toldAs;
+      envelope.said = list(saidBy(envelope, told));
+      for (const said of envelope.said) said.envelope = envelope;
+    }
+    for (const said of envelope.said) {
+      if (said.isIn && !said.isIn(states.get(envelope.name))) continue;
+      for (const { id, name } of said.calls ?? []) names.set(id, name);
+      for (const each of said.results ?? []) each.name ??= names.get(each.id);
+      const before = found.get(said.id);
+      if (said.isOld && before) continue;
+      if (said.isMore && before) [said.texts, said.isMore] = [[[...before.texts, ...said.texts].join("")], false];
+      found.set(said.id ?? said, said);
+    }
   }
-  if (type === "event.saved" && record.payload?.mapping) return !format && !events && spanned(envelope);
-  if (isMessageEvent(envelope)) return format ? null : message(record.payload, record.kind.slice(8));
-  if (type === "steering.saved") return format || events ? steered(record, format ?? events) : steered(record);
-  if (type === "feedback.saved") return { role: "note", author: record.author, feedback: record };
-  if (type === "artifact.saved") return { role: "note", artifact: record };
-  if (type === "update.saved") return updated(record, Boolean(format) || events);
-  return null;
+  return [...found.values()];
+}
+
+const note = (group, title, inside, more) => ({ role: "note", group, title: String(title).toLowerCase().replace(/[_-]/g, " "), inside, ...more });
+
+function saidBy({ type, record, name }, told) {
+  switch (type) {
+    case "message.added": {
+      const said = message(record.body, record.role, record.author);
+      const isSaid = record.role || said.texts.length || said.calls.length || said.results.length || said.thoughts.length;
+      const { type: kind, uuid, ...rest } = record.body ?? {};
+      const conversation = record.conversation === "main" ? null : record.conversation;
+      const isIn = (state) => state.get(record.conversation ?? "main").messages.get(record.id) === record;
+      return { ...(isSaid ? said : note("other", kind ?? record.format, rest)), conversation, isIn };
+    }
+    case "conversation.saved":
+      return (record.messages ?? []).flatMap((each, at) => {
+        const isIn = (state) => state.entries.get(record.entries[at][0]) === each;
+        const parts = each.kind === "request" ? each.parts.map((part) => ({ parts: [part] })) : [each];
+        return parts.map((part) => ({ ...message(part, asked(part.parts[0]) ?? "assistant"), isIn }));
+      });
+    case "agent_task.saved":
+      return ofTask(record, name);
+    case "checkpoint.written":
+      return record.writes.flatMap(written);
+    case "event.saved":
+      if (record.payload?.mapping) return told.all ? [] : spanned(record.payload);
+      return told.messages || !record.kind.startsWith("message.") ? [] : message(record.payload, record.kind.slice(8));
+    case "steering.saved": {
+      const { by, ...payload } = record.payload;
+      if (record.event_type === "USER_MESSAGE") return told.all ? [] : message(payload.text, "user", by);
+      return note("steering", record.event_type, payload, { by: by ?? record.source, task: record.task_id });
+    }
+    case "pause.saved": {
+      const { reason, payload } = record.payload ?? {};
+      const calls = list(payload?.asked).filter((each) => each?.tool).map((each) => ({ name: each.tool, value: unwrapped(each.arguments) }));
+      const isSaid = calls.length || payload?.parts; // A2A's question is a message of its task
+      const waits = (states) => states.get(name)?.waiting === record;
+      return note("steering", `asks: ${reason ?? "to go on"}`, isSaid ? null : payload ?? record.payload, { calls, waits });
+    }
+    case "feedback.saved":
+      return note("feedback", `feedback ${record.score ?? ""}`, record.comment, { by: record.author });
+    case "artifact.saved":
+      return { role: "note", artifact: record };
+    case "update.saved":
+      return updated(record, told.all);
+  }
+  return [];
 }
 
 // A call of a model, as its span has it: what it was told since the answer before, and its answer.
-function spanned(envelope) {
-  const { input, output, whole } = envelope.record.payload;
+function spanned({ input, output, whole }) {
   const news = list(input).slice(list(input).findLastIndex((each) => each.role === "assistant") + 1);
-  const told = whole ? [] : [...news, ...list(output)];
-  return (envelope.turns = told.map((each) => Object.assign(Object.create(envelope), { said: message(each), of: envelope })));
+  return whole ? [] : [...news, ...list(output)].map((each) => message(each));
 }
 
-function steered(record, isTold) {
-  const { payload, event_type: type } = record;
-  if (type === "USER_MESSAGE") return isTold ? null : message(payload.text, "user", payload.by);
-  return { role: "note", steering: record };
+// Who says a part of Pydantic AI's request to a model.
+const asked = ({ part_kind: kind = "" }) => ({ "system-prompt": "system", "user-prompt": "user", "tool-return": "tool", "retry-prompt": "tool" })[kind];
+
+// What a version of an A2A task says: its messages, and the parts of its artifacts.
+function ofTask({ event, change }, name) {
+  const { task, statusUpdate, artifactUpdate } = event ?? { task: change?.[0] === 0 ? change[1] : null };
+  const { state, message: status } = statusUpdate?.status ?? {};
+  const found = [...(task?.history ?? []), ...list(status)].map((each) => ({ ...message(each, each.role), id: `${name} ${each.messageId}`, isOld: true }));
+  if (status) Object.assign(found.at(-1), { isError: /FAILED|REJECTED/.test(state), status: state.replace("TASK_STATE_", "").toLowerCase().replace("_", " ") });
+  if (!artifactUpdate) return found;
+  const { artifact, append } = artifactUpdate;
+  const label = artifact.name || artifact.artifactId;
+  return { ...message(artifact, "assistant", label), author: null, conversation: label, id: `${name} ${artifact.artifactId}`, isMore: append };
 }
 
-function updated(record, isTold) {
-  const { content, update_type: type } = record;
-  if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return { role: "note", update: record };
-  if (isTold) return null;
+// What a node of LangGraph's wrote to a channel: messages, a question, an error, or a value.
+function written({ channel, data }) {
+  if (channel === "__interrupt__") return list(data).map((each) => note("steering", "asks", each.value ?? each));
+  if (channel === "__error__") return note("update", "error", data, { isError: true });
+  if (channel.startsWith("branch:") || channel.startsWith("__") || data === null) return [];
+  const isMessage = (each) => each?.content !== undefined && roleOf(each.role ?? each.type);
+  if (!list(data).some(isMessage)) return note("checkpoint", channel, data);
+  return list(data).filter(isMessage).map((each) => ({ ...message(each), id: each.id ?? undefined }));
+}
+
+function updated({ content, update_type: type, task_id: task }, isTold) {
+  if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return note("update", type, content, { task, isError: type === "ERROR" });
+  if (isTold) return [];
   if (type === "RESULT") return message(content, "assistant");
-  if (type === "THINKING") {
-    const said = message(content, "assistant");
-    return { ...said, texts: [], thoughts: said.texts };
-  }
-  if (type !== "TOOL_CALL") return null;
-  const said = message(null, "assistant");
-  const input = content?.arguments ?? content?.args ?? content?.input;
-  const output = content?.result ?? content?.output;
-  said.calls.push({ id: content?.tool_call_id, name: content?.name ?? content?.tool, input });
-  if (output !== undefined) said.results.push({ id: content?.tool_call_id, output });
-  return said;
+  if (type === "THINKING") return { ...message(null, "assistant"), thoughts: message(content).texts };
+  if (type !== "TOOL_CALL") return [];
+  const { tool_call_id: id, name, tool, arguments: given, args, input, result, output = result } = content ?? {};
+  const results = output === undefined ? [] : [{ id, value: output }];
+  return { ...message(null, "assistant"), calls: [{ id, name: name ?? tool, value: given ?? args ?? input }], results };
 }

@@ -92,13 +92,12 @@ function draw(canvas, records) {
   canvas.height = height * scale;
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
-  const colours = new Map();
-  const probe = document.createElement("i");
-  probe.className = "dot";
-  canvas.after(probe);
+  const colours = new Map(); // as the style sheet has them
   const colour = (group) => {
-    probe.dataset.group = group;
-    if (!colours.has(group)) colours.set(group, getComputedStyle(probe).backgroundColor);
+    const probe = html`<i class="dot" data-group=${group}></i>`.firstElementChild;
+    canvas.after(probe);
+    colours.set(group, getComputedStyle(probe).backgroundColor);
+    probe.remove();
     return colours.get(group);
   };
   const columns = Math.min(records.length, Math.floor(width / 3));
@@ -106,14 +105,11 @@ function draw(canvas, records) {
   for (let column = 0; column < columns; column++) {
     const from = Math.floor((column * records.length) / columns);
     const to = Math.max(Math.floor(((column + 1) * records.length) / columns), from + 1);
-    const step = Math.max(1, Math.floor((to - from) / 12));
-    const seen = [];
-    for (let place = from; place < to; place += step) seen.push(groupOf(records[place]));
-    const part = height / seen.length;
-    seen.forEach((group, at) => {
-      context.fillStyle = colour(group);
-      context.fillRect(column * each, at * part, Math.max(each - 1, 1), Math.max(part - 0.5, 1));
-    });
+    const count = Math.min(to - from, 12);
+    for (let at = 0; at < count; at++) {
+      const group = groupOf(records[from + Math.floor((at * (to - from)) / count)]);
+      context.fillStyle = colours.get(group) ?? colour(group);
+      context.fillRect(column * each, (at * height) / count, Math.max(each - 1, 1), Math.max(height / count - 0.5, 1));
+    }
   }
-  probe.remove();
 }

@@ -9,7 +9,7 @@ import { artifact, content } from "../render/content.js";
 import { changes } from "../render/diff.js";
 import { json } from "../render/json.js";
 import { plain } from "../render/plain.js";
-import { label, parentOf } from "./labels.js";
+import { label, parentOf, question } from "./labels.js";
 
 // Views of some kinds, as [keys, state].
 export function viewsOf(states, ...kinds) {
@@ -47,6 +47,7 @@ export const stateView = element("fl-state", (host) => {
     <section class="panes" aria-label="State at this moment">
       ${pane("Waiting", ["session", "tasks", "pauses", "states"], waitingPane)}
       ${pane("Tasks", ["tasks"], (all) => tasksPane(all, run))}
+      ${pane("Agent tasks", ["a2atasks"], (all) => each(all, ["a2atasks"], (v) => v.keys[1], (v) => v.state.body ?? undefined))}
       ${pane("Context", ["session"], contextPane)}
       ${pane("Memory", ["memory"], (all) => each(all, ["memory"], (v) => v.keys[0], (v) => v.state?.state))}
       ${pane("Scoped keys", ["scoped"], (all) => each(all, ["scoped"], (v) => v.keys[1], (v) => v.state?.value))}
@@ -64,7 +65,7 @@ const OPEN = new Set(["Waiting", "Tasks", "Context", "Memory"]);
 const opened = new Map(); // panes stay as the reader left them
 
 const SHOWN = new Set(["events", "planner", "updates", "steering", "messages", "traces", "belongings", "tasks", "session",
-  "memory", "scoped", "agentstates", "states", "artifacts", "feedback", "checkpoints", "trajectory", "pauses"]);
+  "memory", "scoped", "agentstates", "states", "artifacts", "feedback", "checkpoints", "trajectory", "pauses", "conversations", "a2atasks"]);
 
 const entry = (name, value, open = 1) => html`<div class="entry"><div class="name">${clip(String(name), 90)}</div>${content(value ?? null, { open })}</div>`;
 
@@ -82,7 +83,7 @@ function tasksPane(all) {
     const parent = byId.get(parentOf(task));
     return parent && seen < 20 ? 1 + depth(parent, seen + 1) : 0;
   };
-  const nodes = () => html`${found.slice(0, 500).map((task) => html`<details class="task" css=${{ "--depth": depth(task) }}>
+  return { size: found.length, nodes: () => html`${found.slice(0, 500).map((task) => html`<details class="task" css=${{ "--depth": depth(task) }}>
     <summary>${STATUS(task.status)}<span class="name">${clip(task.task_id, 60)}</span>
       <span class="quiet">${clip(task.description ?? task.context_snapshot?.query ?? "", 90)}</span></summary>
     ${task.error ? html`<p class="error">${visible(task.error)}</p>` : null}
@@ -90,8 +91,7 @@ function tasksPane(all) {
     ${task.result !== null && task.result !== undefined ? entry("result", task.result) : null}
     ${entry("context when it was spawned", task.context_snapshot, 0)}
     <p class="quiet">${task.task_type?.toLowerCase()}, priority ${task.priority}, ${task.updated_at}</p>
-  </details>`)}`;
-  return { size: found.length, nodes };
+  </details>`)}` };
 }
 
 // What waits for a person at this moment.
@@ -112,17 +112,15 @@ export function waitingIn(all) {
 
 function waitingPane(all) {
   const found = waitingIn(all);
-  const nodes = () => html`${found.map(({ what, name, asked }) => html`<div class="entry"><div class="name"><span class="tag" data-group="steering">${what}</span> ${clip(name, 80)}</div>${content(asked?.digest?.join("; ") ?? asked?.question ?? asked ?? "", { open: 0 })}</div>`)}`;
-  return { size: found.length, nodes };
+  return { size: found.length, nodes: () => html`${found.map(({ what, name, asked }) => html`<div class="entry"><div class="name"><span class="tag" data-group="steering">${what}</span> ${clip(name, 80)}</div>${content(asked ? question(asked) : "")}</div>`)}` };
 }
 
 function contextPane(all) {
   const [view] = viewsOf(all, "session");
   if (!view || (!view.state.context && !view.state.groups.size)) return { size: 0 };
   const { context, version, groups, decided } = view.state;
-  const nodes = () => html`${Object.entries(context ?? {}).filter(([, v]) => v && Object.keys(v).length).map(([name, value]) => entry(name, value))}
-    ${groups.size ? entry("groups", plain(groups)) : null}${decided.size ? entry("patches decided", plain(decided), 0) : null}`;
-  return { size: version || groups.size, nodes };
+  return { size: version || groups.size, nodes: () => html`${Object.entries(context ?? {}).filter(([, v]) => v && Object.keys(v).length).map(([name, value]) => entry(name, value))}
+    ${groups.size ? entry("groups", plain(groups)) : null}${decided.size ? entry("patches decided", plain(decided), 0) : null}` };
 }
 
 function agentPane(all) {
@@ -147,20 +145,17 @@ function artifactPane(all, run) {
 
 function feedbackPane(all) {
   const found = viewsOf(all, "feedback").flatMap(({ state }) => [...state]);
-  const nodes = () => html`${found.map(({ record, ts }) => html`<div class="entry"><div class="name">${clip(record.author ?? "somebody", 40)}: ${record.score ?? "–"} <span class="quiet">${ago(ts)}</span></div>${record.comment ? content(record.comment) : null}</div>`)}`;
-  return { size: found.length, nodes };
+  return { size: found.length, nodes: () => html`${found.map(({ record, ts }) => html`<div class="entry"><div class="name">${clip(record.author ?? "somebody", 40)}: ${record.score ?? "–"} <span class="quiet">${ago(ts)}</span></div>${record.comment ? content(record.comment) : null}</div>`)}` };
 }
 
 function checkpointPane(all) {
   const found = viewsOf(all, "checkpoints").flatMap(({ state }) => [...state]);
-  const nodes = () => html`${found.slice(-50).map(([name, each]) => html`<div class="entry"><div class="name">${clip(name, 60)} <span class="quiet">${clock(each.at)}</span></div>${json({ changed: Object.keys(each.values ?? {}), parent: each.parent, metadata: each.metadata, writes: each.writes }, { open: 0 })}</div>`)}`;
-  return { size: found.length, nodes };
+  return { size: found.length, nodes: () => html`${found.slice(-50).map(([name, each]) => html`<div class="entry"><div class="name">${clip(name, 60)} <span class="quiet">${clock(each.at)}</span></div>${json({ changed: Object.keys(each.values ?? {}), parent: each.parent, metadata: each.metadata, writes: each.writes }, { open: 0 })}</div>`)}` };
 }
 
 function otherPane(all) {
   const found = [...all].map(([name, state]) => ({ view: JSON.parse(name), state })).filter(({ view }) => !SHOWN.has(view[0]));
-  const nodes = () => html`${found.map(({ view, state }) => entry(view.join(" "), state instanceof Items ? plain(state).slice(-20) : plain(state), 0))}`;
-  return { size: found.length, nodes };
+  return { size: found.length, nodes: () => html`${found.map(({ view, state }) => entry(view.join(" "), state instanceof Items ? plain(state).slice(-20) : plain(state), 0))}` };
 }
 
 function thisEvent(run) {

@@ -6,6 +6,7 @@ import { get, post } from "../core/api.js";
 import { content } from "../render/content.js";
 import { form, schemaOf } from "./forms.js";
 import { submits, toast } from "./dialog.js";
+import { question } from "./labels.js";
 
 const EVERY = 2000; // milliseconds between looks
 
@@ -48,10 +49,10 @@ export const waitingView = element("fl-waiting", (host) => {
 
 function card(item, about, look) {
   const asked = item.asked;
-  const title = asked?.question ?? asked?.reason ?? asked?.description ?? asked?.digest?.join?.(", ") ?? `A ${item.kind}`;
+  const title = asked === null || asked === undefined ? `A ${item.kind}` : question(asked);
   const where = item.session_id ? html`<a href=${`#/session/${encodeURIComponent(item.session_id)}`}>${clip(item.session_id, 60)}</a>` : html`<span>${clip(item.state_id ?? item.trace_id ?? "", 60)}</span>`;
   return html`<li class="card waits"><header><span class="tag" data-group="steering">${item.kind}</span>
-      <h2 dir="auto">${clip(String(title), 160)}</h2></header>
+      <h2 dir="auto">${clip(title, 160)}</h2></header>
     <p class="quiet">${where} ${item.task_id ? `· ${clip(item.task_id, 60)} ` : ""}· ${ago(Date.parse(item.since) / 1000)}
       ${item.until ? ` · until ${new Date(item.until).toLocaleString()}` : ""}${item.by ? ` · for ${clip(item.by, 40)}` : ""}</p>
     ${asked && typeof asked === "object" ? html`<details><summary>What is asked</summary>${content(asked, { open: 2 })}</details>` : null}

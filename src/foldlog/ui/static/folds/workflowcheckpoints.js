@@ -1,0 +1,8 @@
+// Checkpoints of workflows. Mirrors projections/foldlog_projections/workflowcheckpoints.py.
+
+import { Table } from "./fold.js";
+
+export const workflowcheckpoints = {
+  initial: () => new Table(),
+  apply: (state, record) => state.put(record.id, record),
+};
