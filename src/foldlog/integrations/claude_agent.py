@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 from zlib import crc32
@@ -20,6 +22,7 @@ from foldlog import kinds
 from foldlog.envelope import Recorded
 from foldlog.errors import InvalidId, PayloadError, shown
 from foldlog.integrations.access import AnyStore, Opened, access_to
+from foldlog.integrations.objects import Unreadable, read_as
 from foldlog.integrations.required import not_installed
 from foldlog.kind import Fold, Kind
 from foldlog.opening import Store
@@ -239,6 +242,10 @@ def _take_last(_: _Last | None, record: Message | MessagesRemoved, envelope: Rec
     return _Last(getattr(record, "format", FORMAT), envelope.recorded_at)
 
 
+def _fold(known: Any, entry: Any) -> Any:
+    return fold_session_summary(known, {"session_id": ""}, [entry])["data"]
+
+
 def _summarise(
     before: _Summary | None, record: Message | MessagesRemoved, envelope: Recorded
 ) -> _Summary:
@@ -249,7 +256,8 @@ def _summarise(
         and isinstance(record.body, dict)
     ):
         known = None if data is None else {"session_id": "", "mtime": 0, "data": data}
-        data = fold_session_summary(known, {"session_id": ""}, [record.body])["data"]
+        with suppress(Unreadable):  # of its body `redact=` has left no entry
+            data = read_as(partial(_fold, known), record.body, "an entry")
     return _Summary(data, envelope.recorded_at)
 
 

@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 from foldlog import kinds
 from foldlog.errors import AppendConflict, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
+from foldlog.integrations.objects import read_as, said_in
 from foldlog.integrations.required import not_installed
 from foldlog.models import WaitingKind
 from foldlog.opening import Store
+from foldlog.store.waiting import text_in
 from foldlog.subjects import checked_id
 from foldlog_projections.messages import MAIN, Conversations, Message, MessagesRemoved
 from foldlog_projections.pauses import PauseSaved
@@ -72,11 +74,12 @@ class FoldlogSession(SessionABC):
 
         Raises:
             PayloadError: `limit` is no number, or the session has another framework's messages.
+                What `redact=` has left no mapping of is left out.
             LogUnavailable, LogCorrupt: see `foldlog.errors`.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        return [self._item(each) for each in await self._messages(limit)]
+        return [each.body for each in await self._messages(limit)]
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items in order: one append, all of them or none.
@@ -95,8 +98,10 @@ class FoldlogSession(SessionABC):
 
         Exactly one of many callers gets an item. Errors as `Store.decide`.
         """
-        popped = await self._do(lambda store: store.pop_message(self.session_id))
-        return None if popped is None else self._item(popped)
+        while (popped := await self._do(_popped(self.session_id))) is not None:
+            if found := said_in(self.session_id, [popped], FORMAT):
+                return found[0].body
+        return None
 
     async def clear_session(self) -> None:
         """Remove all items. Earlier moments still show them; `store.erase_session` erases them.
@@ -123,7 +128,7 @@ class FoldlogSession(SessionABC):
             replaced = [each.id for each in seen[start:]]
             return bool(replaced) and await self._replace(replaced, output)
 
-        return _Snapshot([self._item(each) for each in seen], complete, replace_suffix)
+        return _Snapshot([each.body for each in seen], complete, replace_suffix)
 
     def _is_plain(self) -> bool:
         """Whether items are stored as they are given: a subclass may do something with them."""
@@ -201,13 +206,16 @@ class FoldlogSession(SessionABC):
             The run. None: none waits; it was resumed, has expired, or never paused.
 
         Raises:
+            Unreadable: `redact=` has replaced it; it waits on.
             agents.UserError: the run does not fit the agent, or comes of a newer openai-agents.
             Others as `Store.load_planner_state`.
         """
         for each in await self._do(self._waiting) if token is None else [token]:
             paused = await self._do(_paused(each))
             if paused is not None:
-                state = await RunState.from_json(agent, paused["state"], **options)
+                what = f"the run that was paused under {shown(each)}"
+                stored = read_as(_state_of, paused, what)
+                state = await RunState.from_json(agent, stored, **options)
                 if await self._do(_consumed(each)) is not None:
                     return state
         return None
@@ -215,23 +223,19 @@ class FoldlogSession(SessionABC):
     async def _waiting(self, store: Store) -> list[str]:
         """The tokens of the runs of this session that wait, oldest first."""
         return [
-            item.asked["payload"]["token"]
+            token
             for item in await store.waiting(session_id=self.session_id)
             if item.kind is WaitingKind.PAUSE and item.asked.get("reason") == APPROVAL
+            if (token := text_in(item.asked.get("payload"), "token")) is not None
         ]
 
     # --- messages -------------------------------------------------------------------------------
 
     async def _messages(self, limit: int | None) -> list[Message]:
-        return await self._do(
+        found = await self._do(
             lambda store: store.list_messages(self.session_id, limit=limit, consistency="strong")
         )
-
-    def _item(self, message: Message) -> Any:
-        if message.format == FORMAT:
-            return message.body
-        whose = f"{shown(self.session_id)} has messages of {shown(message.format)}"
-        raise PayloadError("session_id", f"{whose}: give this conversation an id of its own")
+        return said_in(self.session_id, found, FORMAT)
 
 
 class _Snapshot(NamedTuple):
@@ -267,6 +271,18 @@ def _paused(token: str) -> Callable[[Store], Any]:
         return last[0].record.payload if last and isinstance(last[0].record, PauseSaved) else None
 
     return read
+
+
+def _state_of(paused: Any) -> dict[str, Any]:
+    """The run of a pause."""
+    state = paused["state"]
+    if not isinstance(state, dict):
+        raise TypeError(f"{shown(state)} is no run")
+    return state
+
+
+def _popped(session_id: str) -> Callable[[Store], Any]:
+    return lambda store: store.pop_message(session_id)
 
 
 def _consumed(token: str) -> Callable[[Store], Any]:

@@ -107,6 +107,8 @@ class PauseSource:
             return None
         until = dt.datetime.fromtimestamp(self._store.expires_at(waits), dt.UTC)
         payload = restore(PauseSaved, waits).payload
+        if not isinstance(payload, dict):  # `redact=` may have replaced all of it
+            payload = {"payload": payload}
         about = payload.get("tool_context")
         return Waiting(
             ref.id,

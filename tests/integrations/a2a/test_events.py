@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from a2a.server.cluster import TaskVersion, VersionedEvent
@@ -15,6 +16,7 @@ from foldlog.integrations.a2a import (
     FoldlogTaskEventStream,
     FoldlogVersionedTaskStore,
 )
+from foldlog.integrations.objects import Unreadable
 from tests.integrations.a2a.support import ANN, BOB, MISSING, chunk, now, save, task
 
 PATIENCE = 30  # seconds until what should come is called missing
@@ -96,3 +98,12 @@ async def test_configurations_are_their_owners_and_go_with_the_task(log: foldlog
     await save(FoldlogVersionedTaskStore(log), task())
     assert (await log.erase_session("trip")).readable == ()
     assert await configs.get_info_for_dispatch("t1") == []
+
+
+@pytest.mark.parametrize("gone", ["gone", {"url": 1}, []])
+async def test_a_configuration_that_a_hook_replaced_is_told_by_name(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as log:
+        configs = FoldlogPushNotificationConfigStore(log)
+        await configs.set_info("t1", TaskPushNotificationConfig(url="http://127.0.0.1"), ANN)
+        with pytest.raises(Unreadable, match="t1"):
+            await configs.get_info_for_dispatch("t1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -273,3 +274,17 @@ async def test_redaction_and_erasure_reach_checkpoints_and_requests(
         await store.erase_session("trip")
         assert await store.waiting() == []
         assert await storage.list_checkpoint_ids(workflow_name=REFUNDS) == []
+
+
+@pytest.mark.parametrize("gone", ["gone", {"gone": 1}, {"$object": 1}, {"$pickled": 1}, [], None])
+async def test_a_checkpoint_that_a_hook_replaced_is_told_by_name(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as store:
+        for options in ({}, {"pickle_types": []}):
+            storage = FoldlogCheckpointStorage("trip", store, **options)  # type: ignore[arg-type]
+            await storage.save(checkpoint("a"))
+            with pytest.raises(WorkflowCheckpointException, match=r"trip|pickle") as raised:
+                await storage.load("a")
+            assert isinstance(raised.value, foldlog.FoldlogError)
+            with suppress(TypeNotAllowed):
+                assert await storage.list_checkpoints(workflow_name="w") == []
+            assert await storage.list_checkpoint_ids(workflow_name="w") == ["a"]

@@ -12,6 +12,7 @@ from agent_framework import Content, Message
 import foldlog
 import foldlog.blocking
 from foldlog.integrations.agent_framework import FoldlogHistoryProvider
+from foldlog.integrations.objects import Unreadable
 from tests.integrations.agent_framework.desk import make_agent
 
 
@@ -90,7 +91,7 @@ async def test_messages_of_another_framework_are_not_taken_for_history(
     store: foldlog.Store,
 ) -> None:
     await store.append_messages("trip", [foldlog.Message("1", "openai_agents", {"role": "user"})])
-    with pytest.raises(foldlog.PayloadError, match="a session of its own"):
+    with pytest.raises(foldlog.PayloadError, match="an id of its own"):
         await FoldlogHistoryProvider(store).get_messages("trip")
 
 
@@ -126,3 +127,15 @@ async def test_a_hook_that_leaves_nothing_of_a_message_breaks_no_session() -> No
     for text in ("a", "b"):
         await provider.save_messages("trip", said(text))
     assert await texts(provider) == []
+
+
+@pytest.mark.parametrize("gone", ["gone", {"gone": 1}, [], None])
+async def test_a_message_that_a_hook_replaced_is_left_out_or_told_by_name(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as store:
+        provider = FoldlogHistoryProvider(store)
+        await provider.save_messages("trip", [Message("user", ["hello"])])
+        if isinstance(gone, dict):
+            with pytest.raises(Unreadable, match="trip"):
+                await provider.get_messages("trip")
+        else:
+            assert await provider.get_messages("trip") == []

@@ -254,3 +254,14 @@ async def test_a_hook_that_leaves_nothing_of_an_entry_breaks_no_list() -> None:
     await sessions.append(KEY, [said("u1", "To Oslo")])
     assert await sessions.load(KEY) is None
     assert await sessions.list_session_summaries("acme") == []
+
+
+@pytest.mark.parametrize("gone", ["gone", {"gone": 1}, {"message": 1, "timestamp": []}, [], None])
+async def test_entries_that_a_hook_replaced_spoil_no_list(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as log:
+        sessions = FoldlogSessionStore(log)
+        key: Any = {"project_key": "p", "session_id": "s"}
+        await sessions.append(key, [{"type": "user", "uuid": "1", "message": {"role": "user"}}])
+        assert await sessions.load(key) == ([gone] if isinstance(gone, dict) else None)
+        assert [each["session_id"] for each in await sessions.list_sessions("p")] == ["s"]
+        assert len(await sessions.list_session_summaries("p")) <= 1

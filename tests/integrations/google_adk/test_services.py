@@ -25,6 +25,7 @@ from foldlog.integrations.google_adk import (
     FoldlogSessionService,
     session_id_of,
 )
+from foldlog.integrations.objects import Unreadable
 from foldlog.scoped import Scope
 from tests.integrations.killing import dying_at
 from tests.redaction.leaks import MASK, SECRET, Hook
@@ -479,6 +480,24 @@ async def test_a_hook_may_leave_nothing_of_an_event() -> None:
         got = await sessions.get_session(**TRIP)
         assert got is not None
         assert (got.events, got.state) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "gone", ["gone", {"gone": 1}, {"timestamp": 1.0}, {"timestamp": 1.0, "actions": 1}, [], None]
+)
+async def test_what_a_hook_replaced_is_left_out_or_told_by_name(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as store:
+        await save_everything(store)
+        sessions, artifacts = FoldlogSessionService(store), FoldlogArtifactService(store)
+        reads = [
+            sessions.get_session(**TRIP),
+            artifacts.load_artifact(**TRIP, filename="plan"),
+            artifacts.get_artifact_version(**TRIP, filename="plan"),
+        ]
+        for each in await asyncio.gather(*reads, return_exceptions=True):
+            assert not isinstance(each, Exception) or isinstance(each, Unreadable), repr(each)
+        await sessions.list_sessions(**ANN)
+        assert await found(FoldlogMemoryService(store), "gone timestamp") == []
 
 
 async def test_erasing_a_session_takes_its_events_artifacts_and_memories(

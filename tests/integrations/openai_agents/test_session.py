@@ -14,6 +14,7 @@ from agents.memory import OpenAIResponsesCompactionSession, SessionSettings
 import foldlog
 import foldlog.blocking
 from agents import Runner
+from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.openai_agents import FoldlogSession
 from tests.integrations.openai_agents.desk import make_desk
 
@@ -233,3 +234,17 @@ def test_code_that_blocks_has_it_as_well(tmp_path: Path) -> None:
             result = asyncio.run(Runner.run(make_desk(), "hi", session=FoldlogSession("t", store)))
             assert result.final_output == heard
         assert len(store.list_messages("t")) == 4
+
+
+@pytest.mark.parametrize("gone", ["gone", [], None])
+async def test_items_that_a_hook_replaced_are_left_out(gone: Any) -> None:
+    async with foldlog.memory_store(redact=lambda s: dict.fromkeys(s.values, gone)) as store:
+        session = FoldlogSession("trip", store)
+        await session.add_items([{"role": "user", "content": "hello"}])
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+        await store.save_planner_state("paused", {"state": 1}, session_id="trip")
+        if gone is not None:
+            with pytest.raises(Unreadable, match="paused"):
+                await session.resume(None, "paused")
+        assert await session.resume(None) is None

@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, Use
 
 import foldlog
 from foldlog.errors import InvalidId, PayloadError, RedactionFailed
+from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.pydantic_ai import FoldlogConversationStore, follow
 from foldlog_projections.conversations import Saved, kind
 from tests.integrations.killing import dying_at
@@ -238,7 +239,7 @@ async def test_what_pydantic_ai_cannot_read_is_a_typed_error() -> None:
     store = foldlog.memory_store()
     conversations = FoldlogConversationStore(store)
     await store.append(kind("trip"), Saved("r", None, {"format_version": 2}, {}))
-    with pytest.raises(PayloadError, match="cannot read it"):
+    with pytest.raises(Unreadable, match="trip"):
         await conversations.load("trip")
 
 
@@ -317,3 +318,40 @@ async def test_it_opens_a_store_of_its_own(tmp_path: Path) -> None:
             conversation.messages += said(text)
             await conversations.save(conversation)
     assert texts(conversation) == ["a", "b"]
+
+
+GONE: list[Any] = ["gone", {"gone": 1}, [], None]
+
+
+@pytest.mark.parametrize("gone", GONE)
+async def test_a_hook_that_leaves_no_conversation_is_refused(gone: Any) -> None:
+    hook = lambda saving: dict.fromkeys(saving.values, gone)  # noqa: E731
+    async with foldlog.memory_store(redact=hook) as store:
+        conversations = FoldlogConversationStore(store)
+        with pytest.raises(PayloadError, match="redact="):
+            await conversations.save(trip("a"))
+        assert await conversations.load("trip") is None
+
+
+@pytest.mark.parametrize("gone", GONE)
+async def test_messages_that_a_hook_replaced_are_told_by_name(gone: Any) -> None:
+    def hook(saving: foldlog.Saving) -> dict[str, Any]:
+        values = dict(saving.values)
+        return {**values, "messages": [gone for _ in values["messages"]]}
+
+    async with foldlog.memory_store(redact=hook) as store:
+        conversations = FoldlogConversationStore(store)
+        await conversations.save(trip("a"))
+        with pytest.raises(Unreadable, match="trip"):
+            await conversations.load("trip")
+
+    def hide(saving: foldlog.Saving) -> dict[str, Any]:
+        return {**saving.values, "carried": {"usage": gone, "deferred_tool_requests": gone}}
+
+    async with foldlog.memory_store(redact=hide) as store:
+        conversations = FoldlogConversationStore(store)
+        await conversations.save(trip("a"))
+        if not isinstance(gone, dict):  # in which Pydantic AI sees nothing that it knows
+            with pytest.raises(Unreadable, match="trip"):
+                await conversations.load("trip")
+            assert await conversations.list_conversations() == []

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from a2a.server import cluster
 from a2a.types import a2a_pb2 as pb
 
+from foldlog.errors import shown
 from foldlog.integrations.a2a.log import OnLog, number_of, parse
 from foldlog_projections.a2atasks import SAVED
 
@@ -36,7 +37,8 @@ class FoldlogTaskEventStream(OnLog, cluster.TaskEventStream):
         async with aclosing(self._store.watch(key, after=last)) as items:
             async for _, type_, record, *_ in items:
                 if type_ == SAVED and record.event and record.version > seen:
-                    response = parse(record.event, pb.StreamResponse())
+                    what = f"an event of task {shown(task_id)}"
+                    response = parse(record.event, pb.StreamResponse(), what)
                     event = getattr(response, response.WhichOneof("payload"))
                     yield cluster.VersionedEvent(event, cluster.TaskVersion(record.version))
 

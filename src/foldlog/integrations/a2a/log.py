@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from a2a.server.cluster import TaskVersion
@@ -9,6 +10,7 @@ from a2a.server.owner_resolver import OwnerResolver, resolve_user_scope
 from google.protobuf import json_format
 
 from foldlog.errors import ConfigurationError, PayloadError, shown
+from foldlog.integrations.objects import read_as
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog_projections import a2atasks
@@ -48,8 +50,14 @@ def json_of(message: Any) -> Any:
         raise PayloadError(type(message).__name__, str(fault)) from fault
 
 
-def parse(body: Any, message: Any) -> Any:
-    """A message of A2A; what a newer SDK has added to it is left out."""
+def parse(body: Any, message: Any, what: str) -> Any:
+    """A message of A2A; what a newer SDK has added to it is left out. Unreadable: it is none."""
+    return read_as(partial(_parse, message=message), body, what)
+
+
+def _parse(body: Any, message: Any) -> Any:
+    if not isinstance(body, dict):  # ParseDict would take text for unknown fields
+        raise TypeError(f"{shown(body)} is no message")
     return json_format.ParseDict(body, message, ignore_unknown_fields=True)
 
 

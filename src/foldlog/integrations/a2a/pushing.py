@@ -8,6 +8,7 @@ from a2a.server.context import ServerCallContext
 from a2a.server.tasks import PushNotificationConfigStore
 from a2a.types import a2a_pb2 as pb
 
+from foldlog.errors import shown
 from foldlog.integrations.a2a.log import OnLog, json_of, parse
 from foldlog_projections.a2atasks import AgentTask, Pushed
 
@@ -64,4 +65,5 @@ class FoldlogPushNotificationConfigStore(OnLog, PushNotificationConfigStore):
         found = await self._store.query(
             self._key(task_id), lambda task: task.configs_of(owner), consistency="strong"
         )
-        return [parse(each, pb.TaskPushNotificationConfig()) for each in found]
+        what = f"a push configuration of task {shown(task_id)}"
+        return [parse(each, pb.TaskPushNotificationConfig(), what) for each in found]

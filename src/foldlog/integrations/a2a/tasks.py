@@ -104,7 +104,9 @@ class _Tasks(OnLog):
             if (saved := task.saved) is None or saved.owner != owner:
                 return None, None
             version = cluster.TaskVersion(saved.version)
-            found = cluster.StoredTask(parse(task.body, pb.Task()), version)
+            found = cluster.StoredTask(
+                parse(task.body, pb.Task(), f"task {shown(task_id)}"), version
+            )
             return Listed(task_id, saved.context_id, saved.state, saved.at), found
 
         key = self._key(task_id)

@@ -15,6 +15,7 @@ except ModuleNotFoundError as error:
 
 from foldlog.integrations.agent_framework.checkpoints import (
     CheckpointNotFound,
+    CheckpointUnreadable,
     FoldlogCheckpointStorage,
     TypeNotAllowed,
 )
@@ -22,6 +23,7 @@ from foldlog.integrations.agent_framework.history import FoldlogHistoryProvider
 
 __all__ = [
     "CheckpointNotFound",
+    "CheckpointUnreadable",
     "FoldlogCheckpointStorage",
     "FoldlogHistoryProvider",
     "TypeNotAllowed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from foldlog.envelope import Recorded
 from foldlog.errors import FoldlogError, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
-from foldlog.integrations.objects import Objects
+from foldlog.integrations.objects import Objects, Unreadable, read_as
 from foldlog.integrations.waiting import begin_waiting, together, token_beside
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
@@ -41,6 +42,10 @@ class TypeNotAllowed(FoldlogError, WorkflowCheckpointException):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"a checkpoint holds {what}: name it in types= or pickle_types=")
+
+
+class CheckpointUnreadable(Unreadable, WorkflowCheckpointException):
+    """A checkpoint is nothing that agent_framework can read."""
 
 
 class FoldlogCheckpointStorage:
@@ -104,7 +109,8 @@ class FoldlogCheckpointStorage:
         """Return the checkpoint of an id, a new object.
 
         Raises:
-            CheckpointNotFound: there is none. TypeNotAllowed: see `types`. Both are kinds of
+            CheckpointNotFound: there is none. TypeNotAllowed: see `types`. CheckpointUnreadable:
+                `redact=`, or another version, has made something else of it. These are kinds of
                 agent_framework.WorkflowCheckpointException.
             LogUnavailable, LogCorrupt: see `foldlog.errors`.
         """
@@ -114,8 +120,15 @@ class FoldlogCheckpointStorage:
         return self._checkpoint(found)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """Return a workflow's checkpoints, in the order of their first saves. Errors as `load`."""
-        return [self._checkpoint(each) for _, each in await self._of(workflow_name)]
+        """Return a workflow's checkpoints that can be read, in the order of their first saves.
+
+        Errors as `load`, but for CheckpointUnreadable.
+        """
+        found = []
+        for _, each in await self._of(workflow_name):
+            with suppress(CheckpointUnreadable):
+                found.append(self._checkpoint(each))
+        return found
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """Return the ids of a workflow's checkpoints, in the order of their first saves."""
@@ -185,14 +198,17 @@ class FoldlogCheckpointStorage:
 
     def _checkpoint(self, stored: Recorded) -> WorkflowCheckpoint:
         saved: CheckpointSaved = workflowcheckpoints.kind.decode(stored)
-        return WorkflowCheckpoint.from_dict(
-            {
-                **self._decode(saved.body),
-                "checkpoint_id": saved.id,
-                "workflow_name": saved.workflow,
-                "timestamp": saved.timestamp,
-                "previous_checkpoint_id": saved.previous,
-            }
+        about = {
+            "checkpoint_id": saved.id,
+            "workflow_name": saved.workflow,
+            "timestamp": saved.timestamp,
+            "previous_checkpoint_id": saved.previous,
+        }
+        return read_as(
+            lambda body: WorkflowCheckpoint.from_dict({**self._decode(body), **about}),
+            saved.body,
+            f"checkpoint {shown(saved.id)} of session {shown(self.session_id)}",
+            CheckpointUnreadable,
         )
 
     def _encode(self, value: Any, path: str) -> Any:

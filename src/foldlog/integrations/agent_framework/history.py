@@ -11,6 +11,7 @@ from agent_framework import HistoryProvider, Message
 
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
+from foldlog.integrations.objects import read_as, said_in
 from foldlog.subjects import checked_id
 from foldlog_projections import messages as conversations
 
@@ -52,6 +53,7 @@ class FoldlogHistoryProvider(HistoryProvider):
 
         Raises:
             InvalidId: there is no `session_id`. PayloadError: it has another framework's messages.
+            Unreadable: one of them is nothing that agent_framework can read.
             LogUnavailable, LogCorrupt: see `foldlog.errors`.
         """
         id = checked_id(session_id or "", "session_id")
@@ -111,9 +113,6 @@ def _filter_new(existing: list[Message], incoming: list[Message]) -> list[Messag
 
 
 def _messages(session_id: str, stored: Sequence[conversations.Message]) -> list[Message]:
-    for each in stored:
-        if each.format != FORMAT:
-            whose = f"{shown(session_id)} has messages of {shown(each.format)}"
-            raise PayloadError("session_id", f"{whose}: give this history a session of its own")
-    # Of other bodies `redact=` has left nothing.
-    return [Message.from_dict(each.body) for each in stored if isinstance(each.body, dict)]
+    what = f"a message of session {shown(session_id)}"
+    found = said_in(session_id, stored, FORMAT)
+    return [read_as(Message.from_dict, each.body, what) for each in found]

@@ -17,8 +17,10 @@ from google.adk.artifacts.base_artifact_service import (
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
+from foldlog.errors import shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.google_adk.sessions import session_id_of
+from foldlog.integrations.objects import read_as
 from foldlog.scoped import Scope, VersionConflict
 from foldlog_projections.langgraphitems import path_of
 
@@ -42,7 +44,8 @@ class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-
         store: an open store, blocking or not; or one of the past (`store.at(...)`), for reading.
 
     Every method may raise ADK's InputValidationError, for what names no artifact or refers to one
-    out of reach, and those of `foldlog.errors` that scoped keys raise.
+    out of reach; Unreadable, for what
+    `redact=` has replaced; and those of `foldlog.errors` that scoped keys raise.
     """
 
     def __init__(self, store: AnyStore) -> None:
@@ -99,9 +102,7 @@ class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-
             _, value = await self._read(scope, filename, version)
             if value is None:
                 return None
-            part = types.Part.model_validate(value["part"])
-            if part.inline_data:
-                part.inline_data.data = value["data"]
+            part = read_as(_part, value, f"artifact {shown(filename)}")
             parsed = _referred(part, app_name, user_id, session_id)
             if parsed is None:
                 removed = types.Blob(mime_type="application/octet-stream", data=b"")
@@ -166,7 +167,9 @@ class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-
             return None
         session = None if filename.startswith("user:") else session_id
         uri = artifact_util.get_artifact_uri(app_name, user_id, filename, number, session)
-        return ArtifactVersion(**{**value["about"], "version": number, "canonical_uri": uri})
+        about = {"version": number, "canonical_uri": uri}
+        what = f"artifact {shown(filename)}"
+        return read_as(lambda stored: ArtifactVersion(**{**stored["about"], **about}), value, what)
 
     async def _write(self, scope: Scope, key: str, value: Any) -> None:
         await self._access.acall(lambda store: store.scoped.write(scope, key, value, expected=None))
@@ -190,6 +193,13 @@ class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-
         key = _key(filename, version)
         read = self._access.acall(lambda s: s.scoped.read(scope, key, consistency="strong"))
         return version, await read
+
+
+def _part(value: Any) -> types.Part:
+    part = types.Part.model_validate(value["part"])
+    if part.inline_data:
+        part.inline_data.data = value["data"]
+    return part
 
 
 def _key(filename: str, version: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from google.adk.events.event import Event
@@ -19,6 +20,7 @@ from google.genai import types
 from foldlog import codec
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.google_adk.sessions import session_id_of
+from foldlog.integrations.objects import Unreadable, read_as
 from foldlog.opening import Store
 from foldlog.scoped import Scope
 from foldlog.scoped.vectors import Embedder
@@ -97,7 +99,11 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
             return [await scoped.read(scope, each.key) for each in found]
 
         values = await self._access.acall(search)
-        memories = [_memory(each) for each in values if each is not None and len(each) > 1]
+        memories = []
+        for each in values:
+            with suppress(Unreadable):  # `redact=` has replaced it
+                if isinstance(each, list) and len(each) > 1:
+                    memories.append(read_as(_memory, each, "a memory"))
         return SearchMemoryResponse(memories=memories)
 
     async def delete_memory(

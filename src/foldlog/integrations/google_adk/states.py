@@ -88,7 +88,9 @@ async def shared_states(store: Store, session: Session, consistency: Consistency
 
 def delta_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """What an event changes of states."""
-    return (body.get("actions") or {}).get("state_delta") or {}
+    actions = body.get("actions")
+    delta = actions.get("state_delta") if isinstance(actions, dict) else None
+    return delta if isinstance(delta, dict) else {}
 
 
 def own_part(delta: Mapping[str, Any]) -> dict[str, Any]:

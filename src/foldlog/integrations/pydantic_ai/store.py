@@ -1,47 +1,33 @@
-"""Conversations of Pydantic AI on foldlog: a conversation is a session of the store.
-
-    from foldlog.integrations.pydantic_ai import FoldlogConversationStore
-
-The contract is `pydantic_ai.conversation_store.ConversationStore`, 2.66 and later:
-https://github.com/pydantic/pydantic-ai/blob/main/pydantic_ai_slim/pydantic_ai/conversation_store.py
-"""
+"""The conversations of Pydantic AI: each is a session of the store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import msgspec
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from foldlog import codec
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.access import AnyStore, Opened, access_to
-from foldlog.integrations.required import not_installed
-from foldlog.integrations.waiting import begin_waiting, together, token_beside
+from foldlog.integrations.objects import Unreadable
+from foldlog.integrations.pydantic_ai.saving import check_redacted, load, write_one
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections.conversations import Conversation, Deleted, Entry, Saved, kind
 
-try:
-    from pydantic import TypeAdapter
-    from pydantic_ai.conversation_store import (
-        ConversationConflict,
-        ConversationEntry,
-        ConversationRecord,
-        ConversationStore,
-    )
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
-except ModuleNotFoundError as error:
-    raise not_installed("pydantic-ai", error) from error
-
 T = TypeVar("T")
-
-WAITS: Final = "deferred_tools"
-"""The `reason` of a conversation that waits for a person."""
 
 _CARRIED: Final = ("usage", "deferred_tool_requests")
 """What users wrote may be in these fields of a record; in all others are ids and times."""
@@ -66,7 +52,7 @@ class FoldlogConversationStore(ConversationStore):
 
     Every method raises LogUnavailable and LogCorrupt as `Store.view`; those that write also
     PayloadError for what cannot be stored, RedactionFailed, AppendFailed and AppendUnknown as
-    `Store.append`. Reads see what any process has saved before the call, and raise PayloadError for
+    `Store.append`. Reads see what any process has saved before the call, and raise Unreadable for
     what this Pydantic AI cannot read.
 
     Args:
@@ -99,14 +85,14 @@ class FoldlogConversationStore(ConversationStore):
     ) -> list[ConversationRecord]:
         """Return the records, or those of a scope, saved last first, and at most `limit`.
 
-        It reads every conversation that is not in memory.
+        It reads every conversation that is not in memory, and leaves out what is Unreadable.
         """
 
         async def read(store: Store) -> list[ConversationRecord | None]:
             ids, found = [key.keys[0] for key in await store.keys(kind)], []
             for start in range(0, len(ids), _AT_ONCE):
                 some = ids[start : start + _AT_ONCE]
-                found += await asyncio.gather(*(self._record(store, id) for id in some))
+                found += await asyncio.gather(*(self._readable(store, id) for id in some))
             return found
 
         records = [each for each in await self._do(read) if each is not None]
@@ -148,7 +134,9 @@ class FoldlogConversationStore(ConversationStore):
             bodies = [*(codec.decode(entry.message) for _, entry in shared), *messages]
             about = (record.revision, record.head_id, fields, carried, expected_revision)
             asks = record.deferred_tool_requests is not None
-            await _write(store, id, Saved(*about, tuple(links), bodies), record if asks else None)
+            saved = Saved(*about, tuple(links), bodies)
+            check_redacted(store, kind(id), saved)
+            await write_one(store, id, saved, record if asks else None)
             self._remember(record)
 
         await self._do(write)
@@ -164,7 +152,7 @@ class FoldlogConversationStore(ConversationStore):
         """
 
         deleted = Deleted(uuid4().hex, expected_revision)
-        await self._do(lambda store: _write(store, conversation_id, deleted, None))
+        await self._do(lambda store: write_one(store, conversation_id, deleted, None))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. An id alone does not say where it is: this looks at all conversations.
@@ -181,13 +169,17 @@ class FoldlogConversationStore(ConversationStore):
         if head_id is None:
             return []
         found = await self._do(lambda store: self._history(store, head_id, limit))
-        messages = _load(
-            ModelMessagesTypeAdapter, [codec.decode(entry.message) for _, entry in found]
-        )
+        bodies = [codec.decode(entry.message) for _, entry in found]
+        messages = load(ModelMessagesTypeAdapter, bodies, self._places.get(head_id, head_id))
         return [
             ConversationEntry(id=id, parent_id=entry.parent, message=message)
             for (id, entry), message in zip(found, messages, strict=True)
         ]
+
+    async def _readable(self, store: Store, id: str) -> ConversationRecord | None:
+        with suppress(Unreadable):
+            return await self._record(store, id)
+        return None
 
     async def _record(self, store: Store, id: str) -> ConversationRecord | None:
         found = await _read(store, id, lambda found: (found.record, found.carried))
@@ -195,7 +187,7 @@ class FoldlogConversationStore(ConversationStore):
             return None
         first, carried = map(codec.decode, found)
         # A fork of the store's session reads what was saved under its origin's id.
-        record: ConversationRecord = _load(_records, first | carried | {"conversation_id": id})
+        record: ConversationRecord = load(_records, {**first, **carried, "conversation_id": id}, id)
         self._remember(record)
         return record
 
@@ -224,23 +216,6 @@ class FoldlogConversationStore(ConversationStore):
         raise KeyError(head)
 
 
-async def follow(store: Store, conversation_id: str) -> AsyncGenerator[ConversationEntry]:
-    """Yield a conversation's entries as any process saves them, those that are there first.
-
-    Refused saves are left out. Errors and end as `Store.watch`; close it with `aclosing`.
-    """
-    revision: str | None = None
-    async with aclosing(store.watch(kind(conversation_id))) as items:
-        async for item in items:
-            record = item.record
-            if record.expected != revision:
-                continue
-            revision = record.revision if isinstance(record, Saved) else None
-            messages = _load(ModelMessagesTypeAdapter, getattr(record, "messages", []))
-            for (id, parent), message in zip(getattr(record, "entries", ()), messages, strict=True):
-                yield ConversationEntry(id=id, parent_id=parent, message=message)
-
-
 def _dump(adapter: Any, value: Any) -> Any:
     """A value as JSON has it. PayloadError: it has no such form."""
     try:
@@ -249,70 +224,5 @@ def _dump(adapter: Any, value: Any) -> Any:
         raise PayloadError("conversation", str(error)) from error
 
 
-def _load(adapter: Any, data: Any) -> Any:
-    try:
-        return adapter.validate_json(msgspec.json.encode(data))
-    except ValueError as error:
-        raise PayloadError("conversation", f"Pydantic AI cannot read it: {error}") from error
-
-
 async def _read(store: Store, id: str, question: Callable[[Conversation], T]) -> T:
     return await store.query(kind(id), question, consistency="strong")
-
-
-async def _write(
-    store: Store, id: str, record: Saved | Deleted, asks: ConversationRecord | None
-) -> None:
-    """Append what takes effect if it is the first that expects what it does, and see whether.
-
-    Args:
-        asks: the conversation's record, if it waits for a person from now on.
-    """
-
-    def waits(found: Conversation) -> bool:
-        # Where another revision is in memory, what is expected may wait, too.
-        known = found.revision == record.expected
-        return not known or (bool(found) and _waits(found.carried))
-
-    if asks is None and not await store.query(kind(id), waits):
-        await store.append(kind(id), record)
-        if await store.query(kind(id), lambda found: record.revision in found.void):
-            raise ConversationConflict(id)
-        return
-    waited = False
-
-    def first(found: Conversation) -> list[Saved | Deleted]:
-        nonlocal waited
-        if found.revision != record.expected:
-            raise ConversationConflict(id)
-        waited = bool(found) and _waits(found.carried)
-        return [record]
-
-    async def write() -> None:
-        await store.decide(kind(id), first, copy=False)
-        if waited:
-            await store.load_planner_state(_token(store, id, str(record.expected)))
-        if asks is not None:
-            await _ask(store, asks)
-
-    await together(store, write)
-
-
-async def _ask(store: Store, record: ConversationRecord) -> None:
-    """List a conversation that waits."""
-    id, requests = record.conversation_id, record.deferred_tool_requests
-    asked = [
-        {"tool": each.tool_name, "arguments": each.args, "id": each.tool_call_id}
-        for each in (*requests.approvals, *requests.calls)
-    ]
-    payload = {"conversation_id": id, "asked": asked}
-    token = _token(store, id, record.revision)
-    await begin_waiting(store, token, WAITS, payload, session_id=id, user_id=record.scope)
-
-
-def _waits(carried: bytes) -> bool:
-    return codec.decode(carried).get("deferred_tool_requests") is not None
-
-
-def _token(store: Store, id: str, revision: str) -> str:
-    return token_beside(store, kind(id), f"pydantic_ai:{id}:{revision}")
