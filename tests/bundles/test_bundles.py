@@ -128,7 +128,7 @@ async def test_artifacts_that_are_gone_are_named(tmp_path: Path) -> None:
         assert list(included.values()) == [True]
         report = await verify_bundle_with_log(store, tmp_path / "less")
         assert report.findings == ()
-        assert report.notes[0].startswith("1 artifacts are not included")
+        assert report.notes[0].startswith("1 of its artifacts are not included")
 
 
 async def test_a_clock_that_went_back_is_told(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_clock_that_went_back_is_told(tmp_path: Path) -> None:
     path.write_bytes(parts.recomputed())
     report = verify_bundle(path)
     assert report.is_good
-    assert report.notes[0] == "the log's clock went back 1 times: times are not in order"
+    assert report.notes[0] == "times are not in order: steps back of the log's clock: 1"
 
 
 async def test_a_bundle_that_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import random
 import struct
 import zipfile
 from collections.abc import Callable
@@ -264,3 +265,31 @@ def test_a_file_that_claims_much_is_refused_before_it_is_read(tmp_path: Path) ->
     header = built([(RECORDS, b"")])
     claiming = at(at(header, 18, b"\xff\xff\xff\x7f"), 22, b"\xff\xff\xff\x7f")
     assert "cut off" in check(claiming, tmp_path)[0]
+
+
+PIECES = (b"[", b"{", b'"', b"9" * 30, b"null", b"\\ud800", b"\n", b"1e400", b"-1", b"0")
+
+
+def spoilt(data: bytes, chance: random.Random) -> bytes:
+    """The data after up to five random changes."""
+    found = bytearray(data)
+    for _ in range(chance.randint(1, 5)):
+        start, length = chance.randrange(len(found)), chance.randint(0, 30)
+        piece = chance.choice([*PIECES, bytes([chance.randrange(256)]), found[start:][:40]])
+        found[start : start + length * chance.randint(0, 1)] = piece
+    return bytes(found)
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.long)])
+def test_whatever_a_file_holds_becomes_findings(count: int, bundle: bytes, tmp_path: Path) -> None:
+    parts = Parts.of(bundle)
+    parts.artifacts = {name: data for name, data in parts.artifacts.items() if len(data) < 1000}
+    parts.recomputed()
+    chance = random.Random(count)
+    for _ in range(count):
+        entries = parts.entries
+        at = chance.randrange(len(entries))
+        name, data = entries[at]
+        changed = spoilt(data, chance)
+        entries[at] = name, changed
+        assert changed == data or check(built(entries), tmp_path)

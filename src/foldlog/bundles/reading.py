@@ -173,7 +173,7 @@ class Verification:
     def _decode_line(self, where: str, raw: bytes) -> Line | None:
         try:
             line = _LINE.decode(raw)
-            bytes.fromhex(line.leaf + line.chain)
+            bytes.fromhex(line.leaf), bytes.fromhex(line.chain)
         except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             self._found(where, f"its line cannot be read: {error}")
             return None
@@ -221,11 +221,11 @@ class Verification:
             self._found(MANIFEST, "it is not in a bundle's form")
         if says.clock_steps_back:
             self.notes.append(
-                f"the log's clock went back {says.clock_steps_back:,} times: times are not in order"
+                f"times are not in order: steps back of the log's clock: {says.clock_steps_back:,}"
             )
         if missing := [each for each in says.artifacts if not each.included]:
             words = "are not included: their bytes had been removed when it was made"
-            self.notes.append(f"{len(missing):,} artifacts {words}")
+            self.notes.append(f"{len(missing):,} of its artifacts {words}")
 
     def _check_anchors(
         self, entries: Sequence[Entry], public_key: bytes | None, authorities: bytes | None
