@@ -56,7 +56,7 @@ class Side(Protocol):
         """Return the subjects that match a filter and hold something. For operators."""
         ...
 
-    async def purge(self, matching: str) -> None:
+    async def purge(self, matching: str, *, overwrite: bool = True) -> None:
         """Remove what matches a filter, as `Log.purge` does; fine if nothing does."""
         ...
 
@@ -91,6 +91,6 @@ class MemorySide:
         pattern = re.escape(matching).replace(r"\*", "[^.]+").replace(">", ".+")
         return [subject for subject in self.stored if re.fullmatch(pattern, subject)]
 
-    async def purge(self, matching: str) -> None:
+    async def purge(self, matching: str, *, overwrite: bool = True) -> None:
         for subject in await self.subjects(matching):
             del self.stored[subject]

@@ -70,10 +70,13 @@ class SnapshotStore:
             await self._side.purge(where)
         raise AppendFailed(f"others write {where} all the time")
 
-    async def purge(self, subject: Subject) -> None:
-        """Remove the snapshots of a subject, of every edition. Purging again is safe."""
+    async def purge(self, subject: Subject, *, overwrite: bool = True) -> None:
+        """Remove the snapshots of a subject, of every edition. Purging again is safe.
+
+        `overwrite`: see `Log.purge`.
+        """
         # A wildcard over the numbers alone: the rest is as literal as the subject.
-        await self._side.purge(snapshot(subject.name, "*"))
+        await self._side.purge(snapshot(subject.name, "*"), overwrite=overwrite)
 
     async def purge_all(self, family: str | None = None) -> None:
         """Remove all snapshots, or those of one family."""

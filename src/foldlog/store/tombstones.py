@@ -78,7 +78,7 @@ async def clear_view(
     if before:
         # In this order: a writer of snapshots looks afterwards whether the log begins as it did.
         await store.forked_log.purge(subject, before=before, overwrite=overwrite)
-        await store.hot_views.forget(subject)
+        await store.hot_views.forget(subject, overwrite=overwrite)
     return cast(S, held)
 
 

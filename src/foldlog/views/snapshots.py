@@ -129,10 +129,10 @@ class Snapshots:
         async with self._writing:
             return
 
-    async def forget(self, subject: Subject) -> None:
-        """Remove the snapshots of a subject."""
+    async def forget(self, subject: Subject, *, overwrite: bool = True) -> None:
+        """Remove the snapshots of a subject. `overwrite`: see `Log.purge`."""
         self._waiting.pop(subject, None)
-        await self.store.purge(subject)
+        await self.store.purge(subject, overwrite=overwrite)
 
     async def forget_all(self) -> None:
         """Remove all snapshots."""

@@ -308,10 +308,10 @@ class Views:
 
     # --- letting go -----------------------------------------------------------------------------
 
-    async def forget(self, subject: Subject) -> None:
-        """Remove the snapshots of a subject that was cleared. Errors as `Snapshots.forget`."""
+    async def forget(self, subject: Subject, *, overwrite: bool = True) -> None:
+        """Remove the snapshots of a subject that was cleared. `overwrite`: see `Log.purge`."""
         if self.snapshots is not None:
-            await self.snapshots.forget(subject)
+            await self.snapshots.forget(subject, overwrite=overwrite)
 
     async def drop(self, names: Container[str] | None = None) -> None:
         """Forget every view, or those of projections by name; reads fold the log anew, as it is.

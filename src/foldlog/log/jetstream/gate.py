@@ -86,7 +86,7 @@ class StreamMarks:
 
     async def drop(self) -> None:
         """Remove the mark."""
-        await self._side.forget(self._subject)
+        await self._side.purge(self._subject, overwrite=False)
 
 
 class Gate:

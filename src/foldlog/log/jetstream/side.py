@@ -109,13 +109,11 @@ class SideStream(StreamClient):
 
     last = StreamClient.last_of
 
-    async def purge(self, matching: str) -> None:
-        if await self.subjects(matching):
+    async def purge(self, matching: str, *, overwrite: bool = True) -> None:
+        if not overwrite:
+            await self.purge_once({"filter": matching})
+        elif await self.subjects(matching):
             await self.erase(matching)
-
-    async def forget(self, matching: str) -> None:
-        """Remove what matches a filter without overwriting it: what is nobody's text."""
-        await self.purge_once({"filter": matching})
 
     async def _make_stream(self) -> None:
         # Creating is idempotent: if two processes make the stream at once, both succeed.
