@@ -13,7 +13,11 @@ from foldlog.kind import Fold, Kind
 
 
 class TraceSaved(msgspec.Struct, frozen=True):
-    """`trace.saved`: a trajectory of this trace was saved; `content` is its digest."""
+    """`trace.saved`: a trajectory of this trace was saved; `content` is its digest.
+
+    Or spans of it arrived: `content` is `otlp:` and a hash of their ids. Of a trace that has a
+    trajectory it stays the digest.
+    """
 
     trace_id: str
     content: str

@@ -172,6 +172,21 @@ async def test_spans_that_come_after_their_session_was_named(
     assert await store.sessions() == ["early"]
 
 
+async def test_a_trace_keeps_its_trajectory(store: foldlog.Store, recorder: Recorder) -> None:
+    """Spans of a trace may arrive before a program saves its trajectory, and after."""
+    recorder.agent_run("s")
+    *inner, outer = recorder.spans
+    await send(store, [outer])
+    [trace_id] = await store.list_traces("s")
+    assert await store.get_trajectory(trace_id, "s") is None
+    trajectory = foldlog.Trajectory("Where to?")
+    await store.save_trajectory(trace_id, "s", trajectory)
+    await store.save_trajectory("another", "s", trajectory)
+    await send(store, inner)
+    assert await store.get_trajectory(trace_id, "s") == trajectory
+    assert await store.list_traces("s") == [trace_id, "another"]
+
+
 async def test_a_session_of_many_traces(store: foldlog.Store, recorder: Recorder) -> None:
     for _ in range(3):
         recorder.agent_run("s")

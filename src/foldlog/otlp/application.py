@@ -29,7 +29,7 @@ from foldlog.otlp.mapping import Mapped
 from foldlog.otlp.receiving import Receiver
 from foldlog.otlp.wire import ENCODINGS, JSON, Encoding, Malformed
 
-AT_ONCE: Final = 8
+AT_ONCE: Final = 4
 """Requests that are unpacked and stored at a time; the others wait."""
 
 BODY_SECONDS: Final = 30.0

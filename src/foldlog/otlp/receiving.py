@@ -25,6 +25,9 @@ from foldlog_projections.traces import TraceSaved
 _REFUSED: Final = (InvalidId, PayloadError, PayloadTooLarge, RedactionFailed)
 """What is wrong with a span, and not with the store: sending it again would not help."""
 
+_OURS: Final = "otlp:"
+"""How the content of a listing begins that no trajectory has made."""
+
 _KNOWN: Final = 10_000
 """Traces whose sessions are kept in memory. Of others the events tell."""
 
@@ -118,14 +121,23 @@ class Receiver:
                 continue  # what is no span of generative AI makes no session
             spans.setdefault(trace_id, []).append(id)
             by_trace.setdefault(trace_id, set()).update([session_id] if session_id else [])
-        by_session: dict[str, list[TraceSaved]] = {}
+        by_session: dict[str, dict[str, str]] = {}
         for trace_id, sessions in (await self._sessions_of(by_trace)).items():
             # A session that was erased refuses a listing of content that it has had.
-            listing = TraceSaved(trace_id, codec.fingerprint(tuple(spans[trace_id])))
+            content = _OURS + codec.fingerprint(tuple(spans[trace_id]))
             for session_id in sessions:
-                by_session.setdefault(session_id, []).append(listing)
-        for session_id, listings in by_session.items():
-            await self._store.append(kinds.traces(session_id), *listings)
+                by_session.setdefault(session_id, {})[trace_id] = content
+        for session_id, contents in by_session.items():
+            await self._list(session_id, contents)
+
+    async def _list(self, session_id: str, contents: dict[str, str]) -> None:
+        """List traces as the last ones of a session; the trajectory of one stays its own."""
+
+        def listings(listed: dict[str, str]) -> list[TraceSaved]:
+            kept = {id: old for id, old in listed.items() if not old.startswith(_OURS)}
+            return [TraceSaved(id, kept.get(id, content)) for id, content in contents.items()]
+
+        await self._store.decide(kinds.traces(session_id), listings, copy=False)
 
     async def _sessions_of(self, by_trace: dict[str, set[str]]) -> dict[str, frozenset[str]]:
         """The sessions that traces belong to: those that spans name, else one of the trace's own.

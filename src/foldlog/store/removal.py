@@ -165,7 +165,7 @@ class Removal(Ownership):
     async def clear_session(self, session_id: str) -> None:
         """Remove a session with its tasks, updates, steering, traces, artifacts and its scope.
 
-        Its traces are those whose trajectory was saved in it, and `session:<id>`, each with its
+        Its traces are those that `list_traces` names, and `session:<id>`, each with its
         events, planner events, bindings and trajectory; a trace that only a task names stays.
         With it go its memory (keys that end in its id), and what was saved with its `session_id`:
         executions, agents' scopes, scoped keys, pauses, bindings, and what `belong` names.

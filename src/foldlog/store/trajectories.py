@@ -82,6 +82,8 @@ class Trajectories(Ownership):
     ) -> list[str]:
         """Return up to `limit` trace ids, the one whose trajectory was saved last first.
 
+        Those of received spans are among them, and need not have a trajectory.
+
         Errors as `list_updates`.
         """
         folded = await self.read(traces.kind, session_id, consistency=consistency)
