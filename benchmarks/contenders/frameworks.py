@@ -5,12 +5,9 @@ A framework is driven the same way whoever keeps its items: `DRIVERS` has one fu
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib import import_module
@@ -312,34 +309,34 @@ class AgentFrameworkRedis(Theirs):
         return made
 
 
-class Row(Theirs):
-    """A committed row, for frameworks that bring no store: one on SQLite takes that at least."""
+class ClaudeSqlite(Theirs):
+    """A `SessionStore` on SQLite, as small as the SDK's contract lets one be."""
 
-    name = "a row in SQLite"
+    name = "a SessionStore on SQLite"
+    framework = CLAUDE
 
-    async def drive(self) -> Begin:
-        """Insert rows by one connection, which has a thread of its own."""
-        thread = self.stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="rows"))
-        do = partial(asyncio.get_running_loop().run_in_executor, thread)
-        database = await do(_make_rows, self.path())
-        self.stack.push_async_callback(do, database.close)
-
-        def insert(session_id: str, text: str) -> None:
-            body = json.dumps({"role": "user", "content": text})
-            with database:
-                database.execute("INSERT INTO items VALUES (NULL, ?, ?)", (session_id, body))
-
-        async def begin(session_id: str) -> Append:
-            return lambda text: do(insert, session_id, text)
-
-        return begin
+    async def make(self) -> Any:
+        """One store."""
+        return await open_sqlite(self, "framework_transcripts", "SqliteTranscripts")
 
 
-def _make_rows(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA synchronous=FULL")
-    database.execute("CREATE TABLE items (id INTEGER PRIMARY KEY, session_id TEXT, body TEXT)")
-    return database
+class PydanticSqlite(Theirs):
+    """A `ConversationStore` on SQLite, as small as Pydantic AI's contract lets one be."""
+
+    name = "a ConversationStore on SQLite"
+    framework = PYDANTIC
+
+    async def make(self) -> Any:
+        """One store."""
+        return await open_sqlite(self, "framework_conversations", "SqliteConversations")
+
+
+async def open_sqlite(contender: Theirs, module: str, name: str) -> Any:
+    """Open a store of ours on SQLite, until the contender is closed."""
+    store_class = getattr(import_module(f"benchmarks.contenders.{module}"), name)
+    store = await store_class.open(contender.path())
+    contender.stack.push_async_callback(store.close)
+    return store
 
 
 def make_engine(stack: AsyncExitStack, path: Path) -> Any:
@@ -361,8 +358,8 @@ PEERS: Final[Mapping[str, tuple[type[Theirs], ...]]] = {
     ADK: (AdkDatabase,),
     A2A: (A2ADatabase,),
     AGENT_FRAMEWORK: (AgentFrameworkRedis,),
-    CLAUDE: (Row,),
-    PYDANTIC: (Row,),
+    CLAUDE: (ClaudeSqlite,),
+    PYDANTIC: (PydanticSqlite,),
 }
 """What each adapter is compared with."""
 

@@ -40,9 +40,9 @@ async def run(bench: Bench) -> None:
         "Items of agent frameworks",
         f"One item of some 300 characters, appended by the framework's own call, one after another "
         f"to one session, then to {SESSIONS} sessions side by side. The Claude Agent SDK and "
-        f"Pydantic AI bring no store that lasts: a row in SQLite is what any store there takes at "
-        f"least. A2A's subscriber is on another connection; the time counts from the call of the "
-        f"save.",
+        f"Pydantic AI bring no store that lasts: theirs is the smallest one on SQLite that meets "
+        f"the framework's contract. A2A's subscriber is on another connection; the time counts "
+        f"from the call of the save.",
     )
     for framework in PEERS:
         await _append(bench, framework)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.contenders.framework_transcripts import SqliteTranscripts
 from claude_agent_sdk import (
     fork_session_via_store,
     get_session_messages_from_store,
@@ -46,6 +47,20 @@ async def test_the_sdks_conformance_suite_on_a_server(embedded_path: Path, names
         await run_session_store_conformance(make)
     finally:
         for each in stores:
+            await each.close()
+
+
+async def test_the_benchmarks_peer_meets_the_sdks_contract(tmp_path: Path) -> None:
+    opened: list[SqliteTranscripts] = []
+
+    async def make() -> SqliteTranscripts:
+        opened.append(await SqliteTranscripts.open(tmp_path / f"{len(opened)}.db"))
+        return opened[-1]
+
+    try:
+        await run_session_store_conformance(make)
+    finally:
+        for each in opened:
             await each.close()
 
 

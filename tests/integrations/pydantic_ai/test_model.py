@@ -1,4 +1,4 @@
-"""Whatever is done, it does what Pydantic AI's store in memory does."""
+"""Whatever is done, it does what Pydantic AI's store in memory does. So does the bench's peer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from benchmarks.contenders.framework_conversations import SqliteConversations
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -30,10 +31,9 @@ NAMES = ("a", "b", "c")
 class Twins(ConversationStore):
     """Asks theirs and ours the same, and wants one answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, ours: ConversationStore) -> None:
         self.theirs = InMemoryConversationStore()
-        self.log = foldlog.memory_store()
-        self.ours = FoldlogConversationStore(self.log)
+        self.ours = ours
 
     async def _both(self, ask: Callable[[ConversationStore], Awaitable[Any]]) -> Any:
         answers = []
@@ -99,8 +99,8 @@ step = st.one_of(
 class Run:
     """Takes steps. By name, the conversation that somebody has in memory."""
 
-    def __init__(self) -> None:
-        self.twins = Twins()
+    def __init__(self, ours: ConversationStore) -> None:
+        self.twins = Twins(ours)
         self.held = {each: Conversation(conversation_id=each) for each in NAMES}
         self.said = 0
 
@@ -142,8 +142,8 @@ class Run:
         await self.twins.list_conversations(scope=scope, limit=limit)
 
 
-async def take(steps: list[tuple[Any, ...]]) -> None:
-    run = Run()
+async def take(steps: list[tuple[Any, ...]], ours: ConversationStore) -> None:
+    run = Run(ours)
     for what, *arguments in steps:
         try:
             await getattr(run, "return_" if what == "return" else what)(*arguments)
@@ -153,9 +153,26 @@ async def take(steps: list[tuple[Any, ...]]) -> None:
         entries = await run.twins.load_entries(each)
         for entry in entries or ():
             assert await run.twins.read_entry(entry.id) == entry
-    await run.twins.log.close()
 
 
 @hypothesis.given(st.lists(step, max_size=25))
 def test_it_does_what_the_store_in_memory_does(steps: list[tuple[Any, ...]]) -> None:
-    asyncio.run(take(steps))
+    async def take_ours() -> None:
+        async with foldlog.memory_store() as log:
+            await take(steps, FoldlogConversationStore(log))
+
+    asyncio.run(take_ours())
+
+
+@hypothesis.given(st.lists(step, max_size=25))
+def test_the_benchmarks_peer_does_what_the_store_in_memory_does(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    async def take_theirs() -> None:
+        peer = await SqliteConversations.open(":memory:")
+        try:
+            await take(steps, peer)
+        finally:
+            await peer.close()
+
+    asyncio.run(take_theirs())
