@@ -172,6 +172,18 @@ async def test_spans_that_come_after_their_session_was_named(
     assert await store.sessions() == ["early"]
 
 
+async def test_the_moment_after_a_span_has_arrived(
+    store: foldlog.Store, recorder: Recorder
+) -> None:
+    recorder.agent_run("s")
+    for each in recorder.spans:
+        await send(store, [each])
+    context = recorder.spans[1].context
+    past = store.at(f"{context.trace_id:032x}:{context.span_id:016x}")
+    [trace_id] = await store.list_traces("s")
+    assert await kinds_of(past, trace_id) == ["gen_ai.chat", "gen_ai.execute_tool"]
+
+
 async def test_a_trace_keeps_its_trajectory(store: foldlog.Store, recorder: Recorder) -> None:
     """Spans of a trace may arrive before a program saves its trajectory, and after."""
     recorder.agent_run("s")

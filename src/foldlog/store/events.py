@@ -118,7 +118,8 @@ class Events(Ownership):
 
         Args:
             ids: the idempotency key of each event, where its source gives it one: an event whose
-                id its trace has had has no effect, whatever it holds. None: its content is.
+                id its trace has had has no effect, whatever it holds. `at` takes this id, not
+                the event, for its moment. None: its content is.
         """
         by_subject: dict[Subject, list[Draft]] = defaultdict(list)
         with drafting("events"):
