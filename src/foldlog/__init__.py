@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         validate_steering_event as validate_steering_event,
     )
     from foldlog.store import (
+        ArchiveHealth as ArchiveHealth,
         Difference as Difference,
         EmbeddedHealth as EmbeddedHealth,
         Erased as Erased,
@@ -136,8 +137,8 @@ _HOMES = {
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """
-        Difference EmbeddedHealth Erased Finding Health LogRecord RebuildProgress RebuildReport
-        Saving Side SpoolHealth StreamHealth VerifyReport
+        ArchiveHealth Difference EmbeddedHealth Erased Finding Health LogRecord RebuildProgress
+        RebuildReport Saving Side SpoolHealth StreamHealth VerifyReport
     """,
     "foldlog.store.primitives": "Item",
     "foldlog.upcasting": "Upcasters upcaster",

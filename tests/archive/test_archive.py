@@ -108,6 +108,9 @@ async def test_what_is_over_the_limits_goes_and_is_read_as_before(place: Place) 
     [info] = (await store.health()).streams
     assert info.bytes <= LIMITS.hot_bytes
     assert info.first_seq > moved.records
+    [archived] = (await store.health()).archive
+    assert (archived.records, archived.until) == (moved.records, info.first_seq - 1)
+    assert (archived.behind, archived.holder) == (info.last_seq - archived.until, "")
     for reader in (store, await place.open()):
         assert await reader.sessions() == [f"s{s}" for s in range(10)]
         for s in range(10):
@@ -299,7 +302,9 @@ def test_what_is_merged() -> None:
     assert due_merge(segments(*[100] * (FAN - 1)), 10_000) is None
     assert due_merge(segments(*[100] * FAN), 10_000) == range(FAN)
     assert due_merge(segments(9_000, *[100] * FAN), 10_000) == range(1, FAN + 1)
-    assert due_merge(segments(*[100] * FAN), 799) is None
+    assert due_merge(segments(*[100] * FAN), 799) == range(FAN - 1)
+    assert due_merge(segments(700, *[100] * FAN), 750) == range(1, FAN)
+    assert due_merge(segments(700, 700, *[100] * 3), 750) is None
     assert due_merge(segments(*[100] * 4, 9_000, *[100] * 4), 100_000) is None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from foldlog.cli.checks import FULL_BYTES, TIGHT_BYTES, Verdict, of_health, size
-from foldlog.store import EmbeddedHealth, Health, StreamHealth
+from foldlog.store import ArchiveHealth, EmbeddedHealth, Health, StreamHealth
 
 STREAM = StreamHealth("FOLDLOG_acme_0", 0, 10, 4096, 3, 1, 10, 1, None, {})
 EMBEDDED = EmbeddedHealth("/data", 42, 4222, "/data/server.log")
@@ -53,6 +53,15 @@ def test_what_a_client_cannot_see_of_a_server_elsewhere_is_unknown() -> None:
 def test_relaxed_durability_is_warned_about() -> None:
     """It is opt-in, and lossy."""
     assert verdicts(replace(HEALTH, durability="relaxed"))["durability"] is Verdict.WARN
+
+
+def test_an_archive_says_how_far_it_reaches() -> None:
+    archived = ArchiveHealth(0, 3, 20, 4096, 8, 2, "2026-01-01T00:00:00Z", "a1")
+    [check] = [c for c in of_health(replace(HEALTH, archive=(archived,)), None) if "arch" in c.name]
+    assert check.found == (
+        "3 segments, 20 records, 4.1 kB, up to sequence 8; the log is 2 sequences further; "
+        "archiver a1 is at work"
+    )
 
 
 def test_a_server_that_is_being_restarted() -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from foldlog.store import Health, StreamHealth
+    from foldlog.store import ArchiveHealth, Health, StreamHealth
     from foldlog.store.spool.place import Files
 
 SLOW_SECONDS: Final = 0.1
@@ -46,6 +46,8 @@ def of_health(health: Health, free_bytes: int | None) -> Iterator[Check]:
         yield Check(f"stream {stream.name}", Verdict.OK, _contents(stream))
         yield _replicas(stream, embedded=health.embedded is not None)
         yield _lag(stream)
+    for shard in health.archive:
+        yield _archive(shard)
     yield _disk(health, free_bytes)
 
 
@@ -112,6 +114,16 @@ def _lag(stream: StreamHealth) -> Check:
         found = ", ".join(f"{peer} is {lag:,} operations behind" for peer, lag in behind.items())
         return Check(name, Verdict.WARN, found)
     return Check(name, Verdict.OK, "every replica is up to date")
+
+
+def _archive(shard: ArchiveHealth) -> Check:
+    found = (
+        f"{shard.segments:,} segments, {shard.records:,} records, {size(shard.bytes)}, up to "
+        f"sequence {shard.until:,}; the log is {shard.behind:,} sequences further"
+    )
+    if shard.holder:
+        found += f"; archiver {shard.holder} is at work"
+    return Check(f"archive of shard {shard.shard}", Verdict.OK, found)
 
 
 def _disk(health: Health, free_bytes: int | None) -> Check:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from foldlog.errors import FoldlogError, StoreClosed
+from foldlog.log.archive import ArchiveHealth
 from foldlog.log.port import LogInfo, StreamInfo as StreamHealth
 from foldlog.store.core import Core
 from foldlog.store.operation import operation
@@ -32,6 +33,7 @@ class Health:
 
     `durability` is "unknown" on a server that foldlog did not start: a client cannot read its
     `sync_interval`. `rtt_seconds` is one request; `max_payload` is in bytes.
+    `archive` has an entry a shard where the store was opened with `archive=`.
     `spool` is there where the store degrades, and so is `away`: the error that keeps the log from
     answering, None where it does. While it does not, what only the log knows is empty or 0.
     """
@@ -48,6 +50,7 @@ class Health:
     hot_views: int
     spool: SpoolHealth | None = None
     away: str | None = None
+    archive: tuple[ArchiveHealth, ...] = ()
 
 
 class HealthCheck(Core):
@@ -63,8 +66,11 @@ class HealthCheck(Core):
         log = self.forked_log
         info = _UNSEEN
         away: str | None = None
+        archive: tuple[ArchiveHealth, ...] = ()
         try:
             info = await log.info()
+            if self.backend.archiver is not None:
+                archive = await self.backend.archiver.health(info.streams)
         except StoreClosed:
             raise
         except FoldlogError as error:
@@ -84,6 +90,7 @@ class HealthCheck(Core):
             hot_views=len(self.hot_views),
             spool=self.backend.outbox.health if self.backend.outbox else None,
             away=away,
+            archive=archive,
         )
 
     def _durability(self, info: LogInfo) -> _Durability:
@@ -98,4 +105,11 @@ class HealthCheck(Core):
         return EmbeddedHealth(str(server.path), server.pid, server.port, str(server.log_file))
 
 
-__all__ = ["EmbeddedHealth", "Health", "HealthCheck", "SpoolHealth", "StreamHealth"]
+__all__ = [
+    "ArchiveHealth",
+    "EmbeddedHealth",
+    "Health",
+    "HealthCheck",
+    "SpoolHealth",
+    "StreamHealth",
+]

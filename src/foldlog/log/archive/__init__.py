@@ -7,11 +7,12 @@ purged. So whatever the log no longer has, the manifest named before.
 
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.archiver import Archived, ArchiveLimits, Archiver, Archiving
-from foldlog.log.archive.manifests import check_whole
+from foldlog.log.archive.manifests import ArchiveHealth, check_whole
 from foldlog.log.archive.places import place_of
 from foldlog.log.archive.segments import Segments
 
 __all__ = [
+    "ArchiveHealth",
     "ArchiveLimits",
     "Archived",
     "ArchivedLog",

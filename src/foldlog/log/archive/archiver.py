@@ -16,7 +16,7 @@ import msgspec
 
 from foldlog.errors import FoldlogError
 from foldlog.log.archive.archived import ArchivedLog
-from foldlog.log.archive.manifests import Manifest, Superseded
+from foldlog.log.archive.manifests import ArchiveHealth, Manifest, Superseded
 from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
@@ -73,6 +73,10 @@ class Archiver:
         for info in (await self._log.below.info()).streams:
             moved = _sum(moved, await self._shard(info, everything=everything))
         return moved
+
+    async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
+        """Return what the archive has of these shards. Errors as `Log.last`."""
+        return await self._log.manifests.health(streams)
 
     async def _shard(self, info: StreamInfo, *, everything: bool) -> Archived:
         shard, log = info.shard, self._log
@@ -206,15 +210,21 @@ class Archiving:
 def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
     """Return which neighbours are to become one segment; None if none are.
 
-    The newest run of FAN segments of one size class, whose sum is not above `largest`.
+    The oldest FAN of one size class, or as many as come to `largest` before that.
     """
-    classes = [_size_class(each) for each in segments]
-    for stop in range(len(segments), FAN - 1, -1):
-        run = range(stop - FAN, stop)
-        if len({classes[number] for number in run}) == 1:
-            total = sum(segments[number].size_bytes for number in run)
-            if total <= largest:
-                return run
+    for start, first in enumerate(segments):
+        total, stop = 0, start
+        while stop < min(len(segments), start + FAN):
+            if _size_class(segments[stop]) != _size_class(first):
+                break
+            if total + segments[stop].size_bytes > largest:
+                if stop - start > 1:
+                    return range(start, stop)
+                break
+            total += segments[stop].size_bytes
+            stop += 1
+        if stop - start == FAN:
+            return range(start, stop)
     return None
 
 

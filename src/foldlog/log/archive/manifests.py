@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from foldlog.errors import (
     LogUnavailable,
 )
 from foldlog.log.archive.segments import SegmentGone, Segments
-from foldlog.log.port import Append, Log
+from foldlog.log.port import Append, Log, StreamInfo
 from foldlog.subjects import Subject
 from foldlog_projections import archive
 from foldlog_projections.archive import ArchiveChanged, Segment
@@ -51,6 +52,25 @@ class Manifest(NamedTuple):
     def segments(self) -> tuple[Segment, ...]:
         """In the order of their sequences."""
         return self.says.segments
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveHealth:
+    """What the archive has of a shard. `bytes` are those of its files.
+
+    `until` is the sequence up to which it reaches, `behind` how many sequences the log has gone on
+    since, `latest` the log's time of its newest record, RFC 3339. `holder` names the archiver that
+    is at work, "" for none.
+    """
+
+    shard: int
+    segments: int
+    records: int
+    bytes: int
+    until: int
+    behind: int
+    latest: str
+    holder: str
 
 
 class Superseded(Exception):
@@ -124,6 +144,26 @@ class Manifests:
                     raise LogCorrupt(gone.args[0], newer.until, "a segment is missing") from gone
                 manifest = newer
         raise LogUnavailable(f"the archive of shard {shard} changes all the time")
+
+    async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
+        """Return what the archive has of these shards. Errors as `Log.last`."""
+        found = list[ArchiveHealth]()
+        for stream in streams:
+            manifest = await self.current(stream.shard, fresh=True)
+            segments, says = manifest.segments, manifest.says
+            found.append(
+                ArchiveHealth(
+                    shard=stream.shard,
+                    segments=len(segments),
+                    records=sum(each.records for each in segments),
+                    bytes=sum(each.size_bytes for each in segments),
+                    until=manifest.until,
+                    behind=max(stream.last_seq - manifest.until, 0),
+                    latest=segments[-1].latest if segments else "",
+                    holder=says.holder if says.held_until > time.time() else "",
+                )
+            )
+        return tuple(found)
 
 
 def manifest_subject(log: Log, shard: int) -> Subject:
