@@ -9,15 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog_projections.bodies import (
-    Body,
-    Since,
-    Version,
-    pack,
-    packed,
-    unpack,
-    unpacked,
-)
+from foldlog_projections.bodies import Body, Since, Version, pack, packed, unpack, unpacked
 from foldlog_projections.checkpointrecords import Put, Typed, Value, Write, Written
 
 
