@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
@@ -33,8 +34,10 @@ async def a_session(store: foldlog.Store, name: str = "s") -> None:
     await store.save_update(said("other", 1))
 
 
-async def all_pages(client: httpx.AsyncClient, limit: int, **params: Any) -> list[dict[str, Any]]:
-    found, after = [], ""
+async def all_pages(
+    client: httpx.AsyncClient, limit: int, after: str = "", **params: Any
+) -> list[dict[str, Any]]:
+    found = []
     while True:
         page = (
             await client.get("/api/records", params={"limit": limit, "after": after} | params)
@@ -74,6 +77,29 @@ async def test_a_page_ends_where_it_was_told_to(store: foldlog.Store, client_of:
         trace = await all_pages(client, 2000, trace="trace of s")
     assert [r["id"] for r in found if r["type"] == "update.saved"] == [i.id for i in items[:5]]
     assert len(trace) == 10
+
+
+async def test_records_of_several_shards_are_in_the_order_of_the_logs_clock(
+    client_of: ClientOf,
+) -> None:
+    """Each is at the position from which on it is seen, and a page begins behind any of them."""
+    async with foldlog.memory_store(shards=3) as store:
+        for number in range(12):
+            await store.save_update(said("s", number, trace_id=f"trace {number % 4}"))
+            await store.save_event(event(f"trace {number % 4}", number))
+        async with client_of(store) as client:
+            whole = await all_pages(client, 5000, session="s")
+            clock = [each["recorded_at"] for each in whole]
+            assert clock == sorted(clock)
+            assert len(whole) == 24
+            positions = [LogPosition.parse(each["position"]) for each in whole]
+            assert len({n for p in positions[-1:] for n, r in enumerate(p.shards) if r.seq}) > 1
+            for before, after in itertools.pairwise(positions):
+                assert before <= after
+            for place in (0, 7, 23):
+                rest = await all_pages(client, 5, session="s", after=whole[place]["position"])
+                ids = [each["id"] for each in rest]
+                assert ids == [each["id"] for each in whole[place + 1 :]]
 
 
 async def test_long_texts_are_cut_and_can_be_had_whole(

@@ -24,7 +24,7 @@ export const conversationView = element("fl-conversation", (host) => {
     const place = said.value.findIndex((each) => each.envelope === current);
     if (place >= 0 && !run.isNow.value) requestAnimationFrame(() => list.isConnected && list.reveal?.(place));
   });
-  return html`${() => (said.value.length ? null : html`<p class="empty">No words yet at this moment. The timeline has all that was recorded.</p>`)}${list}`;
+  return html`${() => (said.value.length || !run.log.count.value ? null : html`<p class="empty">No words yet at this moment. The timeline has all that was recorded.</p>`)}${list}`;
 });
 
 function turn(run, said) {

@@ -108,7 +108,7 @@ function totals(run) {
   run.log.count.value;
   const { tokens, cost, latency, calls, errors } = run.log.totals;
   const part = (name, value) => html`<span><b>${value}</b> ${name}</span>`;
-  return html`${part("records", count(run.log.count.value))}${calls ? part("tool calls", count(calls)) : null}
+  return html`${part(run.log.count.value === 1 ? "record" : "records", count(run.log.count.value))}${calls ? part("tool calls", count(calls)) : null}
     ${tokens ? part("tokens", count(tokens)) : null}${cost ? part("", money(cost)) : null}
     ${latency ? part("in steps", duration(latency)) : null}${errors ? html`<span class="error"><b>${count(errors)}</b> ${errors === 1 ? "error" : "errors"}</span>` : null}`;
 }

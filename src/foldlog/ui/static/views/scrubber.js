@@ -86,7 +86,7 @@ function valueText(run) {
 function draw(canvas, records) {
   const width = canvas.clientWidth;
   const height = canvas.clientHeight;
-  if (!width || !records.length) return;
+  if (!width) return;
   const scale = devicePixelRatio || 1;
   canvas.width = width * scale;
   canvas.height = height * scale;

@@ -54,7 +54,7 @@ export const sessionsView = element("fl-sessions", (host) => {
         status.value = status.value === each ? "" : each;
       }}><i class="dot" data-status=${each}></i>${each} <span class="n">${count(page.value?.statuses[each] ?? 0)}</span></button>`)}</div>
     ${() => (error.value ? html`<p class="error" role="alert">${error.value.message}</p>` : null)}
-    ${() => table(page.value, text.value || status.value)}
+    ${() => (error.value && !page.value ? null : table(page.value, text.value || status.value))}
     ${() => (total.value > PAGE ? pages(offset, total.value) : null)}
     ${() => (page.value && !page.value.complete ? html`<p class="quiet" role="status">Still looking through sessions…</p>` : null)}
   </div>`;
