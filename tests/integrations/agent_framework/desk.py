@@ -1,23 +1,28 @@
-"""An agent and a workflow without a model service: they count, and pay back what is approved."""
+"""An agent without a model service, which counts, and the workflow of the example."""
 
+import importlib.util
+import sys
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from agent_framework import (
-    Agent,
-    BaseChatClient,
-    ChatResponse,
-    Executor,
-    Message,
-    Workflow,
-    WorkflowBuilder,
-    WorkflowContext,
-    handler,
-    response_handler,
-)
+from agent_framework import Agent, BaseChatClient, ChatResponse, Message
 
 REFUNDS = "refunds"
+
+
+def load_example() -> Any:
+    path = Path(__file__).parents[3] / "examples" / "agent_framework_agent.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+example = load_example()
+Refund, make_workflow = example.Refund, example.refunds
 
 
 class Counting(BaseChatClient):
@@ -35,25 +40,3 @@ class Counting(BaseChatClient):
 
 def make_agent(provider: Any) -> Agent:
     return Agent(Counting(), name="desk", context_providers=[provider])
-
-
-@dataclass
-class Refund:
-    order: int
-
-
-class Desk(Executor):
-    """Asks whether to pay an order back."""
-
-    @handler
-    async def begin(self, order: int, ctx: WorkflowContext) -> None:
-        await ctx.request_info(Refund(order), bool)
-
-    @response_handler
-    async def decided(self, refund: Refund, yes: bool, ctx: WorkflowContext[Any, str]) -> None:
-        await ctx.yield_output(f"{refund.order} {'paid back' if yes else 'refused'}")
-
-
-def make_workflow(storage: Any) -> Workflow:
-    desk = Desk(id="desk")
-    return WorkflowBuilder(name=REFUNDS, start_executor=desk, checkpoint_storage=storage).build()

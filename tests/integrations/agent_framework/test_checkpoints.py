@@ -225,7 +225,7 @@ async def test_a_request_waits_until_a_checkpoint_has_it_answered(store: foldlog
         checkpoint_id=paused.checkpoint_id,
         responses={waits.asked["payload"]["request_id"]: False},
     )
-    assert ran.get_outputs() == ["7 refused"]
+    assert ran.get_outputs() == ["order 7: refused"]
     assert await store.waiting() == []
 
 

@@ -38,7 +38,7 @@ async def test_a_killed_session_goes_on_elsewhere_and_is_followed_from_a_third_p
     for each in resumers:
         each.tell()
     heard = [await each.hear() for each in resumers]
-    assert sorted(heard, key=bool) == [None, None, "7 paid back"]  # exactly one went on
+    assert sorted(heard, key=bool) == [None, None, "order 7: paid back"]  # exactly one went on
     assert await store.waiting() == []
     storage = FoldlogCheckpointStorage("trip", store, types=[Refund])
     latest = await storage.get_latest(workflow_name=REFUNDS)
