@@ -56,7 +56,7 @@ function exchange(mark, { name, value = null, isError }, isAlone = false) {
     ${content(value, { open: 2 })}</details>`;
 }
 
-function note(run, { envelope, group, title, inside, by, task, waits, calls = [] }) {
+function note(run, { envelope, group, title, inside, by, task, waits, calls = [], open = 0 }) {
   const about = [by, task].filter(Boolean).map((each) => clip(each, 60));
   const texts = inside && typeof inside === "object" ? Object.values(inside) : [inside];
   const isEmpty = inside === null || inside === undefined || (typeof inside === "object" && !texts.length);
@@ -64,5 +64,5 @@ function note(run, { envelope, group, title, inside, by, task, waits, calls = []
   return html`<header><span class="tag" data-group=${group}>${clip(title, 60)}</span>
       ${() => (waits?.(run.states.value) ? html`<a class="tag" data-group="steering" href="#/waiting">waits</a>` : null)}
       <span class="quiet">${[...about, clock(envelope.recorded_at)].join(" · ")}</span></header>
-    ${isEmpty ? null : isOne ? content(texts[0]) : json(inside, { open: 1 })}${calls.map((each) => exchange("→", each))}`;
+    ${isEmpty ? null : isOne ? content(texts[0]) : json(inside, { open })}${calls.map((each) => exchange("→", each))}`;
 }

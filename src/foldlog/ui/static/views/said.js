@@ -129,7 +129,7 @@ function saidBy({ type, record, name }, told) {
       const calls = list(payload?.asked).filter((each) => each?.tool).map((each) => ({ name: each.tool, value: unwrapped(each.arguments) }));
       const isSaid = calls.length || payload?.parts; // A2A's question is a message of its task
       const waits = (states) => states.get(name)?.waiting === record;
-      return note("steering", `asks: ${reason ?? "to go on"}`, isSaid ? null : payload ?? record.payload, { calls, waits });
+      return note("steering", `asks: ${reason ?? "to go on"}`, isSaid ? null : payload ?? record.payload, { calls, waits, open: 1 });
     }
     case "feedback.saved":
       return note("feedback", `feedback ${record.score ?? ""}`, record.comment, { by: record.author });
@@ -164,7 +164,7 @@ function ofTask({ event, change }, name) {
 
 // What a node of LangGraph's wrote to a channel: messages, a question, an error, or a value.
 function written({ channel, data }) {
-  if (channel === "__interrupt__") return list(data).map((each) => note("steering", "asks", each.value ?? each));
+  if (channel === "__interrupt__") return list(data).map((each) => note("steering", "asks", each.value ?? each, { open: 1 }));
   if (channel === "__error__") return note("update", "error", data, { isError: true });
   if (channel.startsWith("branch:") || channel.startsWith("__") || data === null) return [];
   const isMessage = (each) => each?.content !== undefined && roleOf(each.role ?? each.type);
