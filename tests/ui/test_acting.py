@@ -52,9 +52,39 @@ async def test_sessions_are_found_by_id_text_and_status(
         assert one["session"]["status"] == "running"
 
 
-async def test_what_waits_is_answered_once_and_the_answer_is_signed(
-    store: foldlog.Store, client_of: ClientOf
+async def test_nothing_is_answered_where_it_cannot_be_signed(
+    store: foldlog.Store, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def fails(event: Any) -> None:
+        raise foldlog.LogUnavailable("the log is away")
+
+    await store.save_planner_state("token", {"reason": "May I?"}, session_id="s")
+    async with client_of(store) as client:
+        [pause] = (await client.get("/api/waiting")).json()["waiting"]
+        given = {"id": pause["id"], "answer": True, "session": "s"}
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "save_event", fails)
+            assert (await client.post("/api/answer", json=given)).status_code == 503
+        assert (await client.get("/api/waiting")).json()["waiting"] == [pause]
+        assert (await client.post("/api/answer", json=given)).json()["decision"] == "consumed"
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_what_waits_is_answered_once_and_the_answer_is_signed(
+    client_of: ClientOf, shards: int
+) -> None:
+    async with foldlog.memory_store(shards=shards) as store:
+        await answered_once(store, client_of)
+
+
+async def answered_once(store: foldlog.Store, client_of: ClientOf) -> None:
+    await store.save_planner_state("token", {"reason": "May I?"}, session_id="s")
+    async with client_of(store, user="ann") as client:
+        [pause] = (await client.get("/api/waiting")).json()["waiting"]
+        given = {"id": pause["id"], "answer": True, "session": "s"}
+        assert (await client.post("/api/answer", json=given)).json()["decision"] == "consumed"
+    [note] = await store.items(kinds.events("session:s"))
+    assert note.record.payload["by"] == "ann"
     async with store.session("s") as session:
         await session.spawn_task(task_id="t")
         await session.start_task("t")
@@ -71,7 +101,7 @@ async def test_what_waits_is_answered_once_and_the_answer_is_signed(
         assert (await client.get("/api/waiting")).json()["waiting"] == []
         unknown = await client.post("/api/answer", json={"id": "x", "answer": True})
         assert unknown.status_code == 400
-    [answered] = [e for e in await store.load_history("session:s") if e.kind == "ui.answered"]
+    answered = [e for e in await store.load_history("session:s") if e.kind == "ui.answered"][-1]
     assert answered.payload == {"id": item["id"], "decision": "applied", "by": "ann"}
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foldlog.models import SteeringEvent, SteeringEventType, StoredEvent
+from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent
 from foldlog.opening import Store
 from foldlog.steering import validate_steering_event
 from foldlog.ui import asked
 from foldlog.ui.plain import Plain
 from foldlog.ui.reading import answer
 from foldlog.ui.safety import Refused
+
+_ATTEMPTS: Final = 8
 
 
 class Acting:
@@ -28,10 +31,7 @@ class Acting:
         body = await asked.body(request)
         id, given = body.text("id"), body.any("answer")
         session = body.optional("session")
-        answered = await self._store.answer(id, given)
-        if session is not None:
-            said = {"id": id, "decision": answered.decision, "by": _user(request)}
-            await self._note(session, "ui.answered", said)
+        answered = await self._answer(id, given, session, _user(request))
         return answer(
             {
                 "id": answered.id,
@@ -39,6 +39,26 @@ class Acting:
                 "state": Plain().value(answered.state),
             }
         )
+
+    async def _answer(self, id: str, given: Any, session: str | None, user: str) -> Answered:
+        """Answer, and say who did: one append, where the session and what waits share a shard."""
+
+        async def both() -> Answered:
+            answered = await self._store.answer(id, given)
+            if session is not None:
+                said = {"id": id, "decision": answered.decision, "by": user}
+                await self._note(session, "ui.answered", said)
+            return answered
+
+        for _ in range(_ATTEMPTS):
+            try:
+                async with self._store.atomic():
+                    return await both()
+            except AppendConflict:
+                continue  # others wrote to it meanwhile
+            except ConfigurationError:
+                break  # they are on several shards
+        return await both()
 
     async def steer(self, request: Request) -> Response:
         """Put a steering event on record, and let it take effect."""
