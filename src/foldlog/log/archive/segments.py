@@ -22,7 +22,7 @@ from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
-_ROW_GROUP: Final = 4_096
+_ROW_GROUP: Final = 8_192
 _FORMAT: Final = (
     # Where every subject fits the dictionary, there is a Bloom filter on it.
     f"(format parquet, compression zstd, row_group_size {_ROW_GROUP}, "
