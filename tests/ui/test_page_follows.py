@@ -60,3 +60,22 @@ async def test_a_server_that_was_away_is_found_again(
         assert await page.locator("[role=alert]:not(:empty)").count() == 0
         await other.get_by_text("Nothing is on record under this id").wait_for()
     await context.close()
+
+
+async def test_a_log_that_is_away_is_told_and_found_again(
+    browser: Browser, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise foldlog.LogUnavailable("the log is away")
+
+    monkeypatch.setattr("foldlog.ui.streaming.HEARTBEAT_SECONDS", 0.05)
+    await store.append_messages("s", [foldlog.Message("m", "x", "before")])
+    async with looking(browser, store) as page:
+        await open_run(page, "s")
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "position", away)
+            await page.locator("[role=alert]", has_text="the log is away").wait_for()
+            await page.get_by_text("Reconnecting").wait_for()
+            assert await page.get_by_text("before").count() >= 1, "what was read stays"
+        await page.wait_for_selector(".live[data-state=live]")
+        assert await page.locator("[role=alert]:not(:empty)").count() == 0

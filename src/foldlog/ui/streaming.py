@@ -20,6 +20,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 FIRST_PAGE: Final = 500
 """Records of the first page, which a reader sees soon; others are as long as a page may be."""
 
+_STILL_HERE: Final = b": still here\n\n"
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -64,6 +65,8 @@ class EventStream(Response):
                     await _send(send, message(page.records, after))
                 await _send(send, b"event: live\n" + message(None))
                 while (data := await _next(queue)) is not None:
+                    if data is _STILL_HERE:
+                        await self._store.position()  # an idle reader is told if the log is away
                     await _send(send, data)
             finally:
                 leaving.cancel()
@@ -76,7 +79,7 @@ async def _next(queue: Queue) -> bytes | None:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             return await queue.get()
     except TimeoutError:
-        return b": still here\n\n"
+        return _STILL_HERE
 
 
 async def _leave(receive: Receive, queue: Queue) -> None:
