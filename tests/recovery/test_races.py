@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -68,8 +69,8 @@ async def test_a_state_that_is_saved_while_it_is_deleted_is_listed(
     await store.recovery.artifacts.save_artifact("a", b"x")
     forget = store.hot_views.forget
 
-    async def purged_and_saved(*args: object) -> None:
-        await forget(*args)  # type: ignore[arg-type]
+    async def purged_and_saved(*args: Any, **options: Any) -> None:
+        await forget(*args, **options)
         await other.recovery.save_state(snapshot("s", event("new"), artifact_refs={"a": "a"}))
 
     store.hot_views.forget = purged_and_saved  # type: ignore[method-assign]

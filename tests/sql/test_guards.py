@@ -162,7 +162,7 @@ def left() -> list[str]:
 
 def children() -> list[str]:
     own = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
-    return [each for each in own if "worker" in Path(f"/proc/{each}/cmdline").read_text()]
+    return [each for each in own if worker.__file__ in Path(f"/proc/{each}/cmdline").read_text()]
 
 
 ENDLESS = [
