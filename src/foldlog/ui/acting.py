@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,12 +12,12 @@ from foldlog.errors import AppendConflict, ConfigurationError
 from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent
 from foldlog.opening import Store
 from foldlog.steering import validate_steering_event
+from foldlog.store.core import DECIDE_SECONDS
+from foldlog.store.primitives import Attempts
 from foldlog.ui import asked
 from foldlog.ui.plain import Plain
 from foldlog.ui.reading import answer
 from foldlog.ui.safety import Refused
-
-_ATTEMPTS: Final = 8
 
 
 class Acting:
@@ -50,15 +50,15 @@ class Acting:
                 await self._note(session, "ui.answered", said)
             return answered
 
-        for _ in range(_ATTEMPTS):
+        attempts = Attempts(DECIDE_SECONDS)
+        while True:
             try:
                 async with self._store.atomic():
                     return await both()
-            except AppendConflict:
-                continue  # others wrote to it meanwhile
-            except ConfigurationError:
-                break  # they are on several shards
-        return await both()
+            except AppendConflict as conflict:  # others wrote to it meanwhile
+                await attempts.pause(conflict)
+            except ConfigurationError:  # they are on several shards
+                return await both()
 
     async def steer(self, request: Request) -> Response:
         """Put a steering event on record, and let it take effect."""
