@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 import foldlog
 from tests.conftest import OpenStore
@@ -47,3 +48,52 @@ async def test_of_those_who_decide_at_once_each_sees_who_was_before(reopen: Open
     await asyncio.gather(*decide)
     made = await stores[0].view(COUNTS("a"), consistency="strong")
     assert made == [Made(n) for n in range(20)]
+
+
+async def test_a_transaction_is_run_again_on_what_others_wrote(reopen: OpenStore) -> None:
+    store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
+    runs = 0
+
+    async def body() -> int:
+        nonlocal runs
+        runs += 1
+        await store.decide(COUNTS("a"), lambda made: [Made(len(made))])
+        await store.append(COUNTS("b"), Made(runs))
+        if runs == 1:
+            await other.append(COUNTS("a"), Made(100))
+        return runs
+
+    assert await store.transact(body) == 2
+    assert await store.view(COUNTS("a"), consistency="strong") == [Made(100), Made(1)]
+    assert await store.view(COUNTS("b"), consistency="strong") == [Made(2)]
+
+
+async def test_a_transaction_inside_a_block_runs_once_and_goes_with_it(reopen: OpenStore) -> None:
+    store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
+    runs = 0
+
+    async def body() -> None:
+        nonlocal runs
+        runs += 1
+        await store.decide(COUNTS("a"), lambda made: [Made(len(made))])
+        await other.append(COUNTS("a"), Made(100))
+
+    with pytest.raises(foldlog.AppendConflict):
+        async with store.atomic():
+            await store.transact(body)
+    assert runs == 1
+    assert await store.view(COUNTS("a"), consistency="strong") == [Made(100)]
+
+
+async def test_a_transaction_that_others_keep_from_being_stored_is_given_up(
+    reopen: OpenStore,
+) -> None:
+    store, other = [await reopen(kinds=[COUNTS]) for _ in range(2)]
+
+    async def body() -> None:
+        await store.decide(COUNTS("a"), lambda made: [Made(len(made))])
+        await other.append(COUNTS("a"), Made(100))
+
+    with pytest.raises(foldlog.AppendConflict):
+        await store.transact(body, timeout=0)
+    assert await store.view(COUNTS("a"), consistency="strong") == [Made(100)]

@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from foldlog import kinds
-from foldlog.errors import AppendConflict
 from foldlog.kind import Key
 from foldlog.opening import Store
-from foldlog.store.core import DECIDE_SECONDS, open_block
-from foldlog.store.primitives import Attempts
-
-T = TypeVar("T")
-
-
-async def together(store: Store, save: Callable[[], Awaitable[T]]) -> T:
-    """Return what `save` returns; all that it saves and decides is one append, or none.
-
-    Where others write to what it decides on, it is called again, for ten seconds at most. Inside
-    the caller's own `store.atomic()` it goes with that block, which is the caller's to run again.
-
-    Raises:
-        What `save` raises, and what `Store.atomic` does.
-    """
-    if open_block(store) is not None:
-        return await save()
-    attempts = Attempts(DECIDE_SECONDS)
-    while True:
-        try:
-            async with store.atomic():
-                return await save()
-        except AppendConflict as conflict:
-            await attempts.pause(conflict)
 
 
 def token_beside(store: Store, key: Key[Any], name: str) -> str:

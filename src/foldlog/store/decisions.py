@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from foldlog.envelope import Draft
 from foldlog.errors import (
@@ -26,6 +26,8 @@ from foldlog.store.spool import Spooled
 from foldlog.subjects import Subject
 from foldlog.views import Consistency
 from foldlog_projections.fold import Folded
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -99,6 +101,40 @@ class Decisions(Core):
         if self.past is not None:
             raise ReadOnlyStore("atomic")
         return self._atomic()
+
+    async def transact(
+        self, body: Callable[[], Awaitable[T]], *, timeout: float = DECIDE_SECONDS
+    ) -> T:
+        """Call `body` in an `atomic()` block, and again while others write to what it decides on.
+
+        Inside another block `body` runs once, as part of it: that block's caller runs it again.
+
+            async def move() -> None:
+                await store.decide(stock("tea"), take_one)
+                await store.save_update(taken)
+
+            await store.transact(move)
+
+        Args:
+            body: a coroutine function. It may run several times; what it saves takes effect once.
+            timeout: seconds after which a body that others keep from being stored is given up.
+
+        Returns:
+            What `body` returns.
+
+        Raises:
+            AppendConflict: others wrote all the time. Nothing was appended.
+            What `body` raises. Others as `atomic`.
+        """
+        if open_block(self) is not None:
+            return await body()
+        attempts = Attempts(timeout)
+        while True:
+            try:
+                async with self.atomic():
+                    return await body()
+            except AppendConflict as conflict:
+                await attempts.pause(conflict)
 
     @asynccontextmanager
     async def _atomic(self) -> AsyncIterator[None]:

@@ -8,12 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foldlog.errors import AppendConflict, ConfigurationError
+from foldlog.errors import ConfigurationError
 from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent
 from foldlog.opening import Store
 from foldlog.steering import validate_steering_event
-from foldlog.store.core import DECIDE_SECONDS
-from foldlog.store.primitives import Attempts
 from foldlog.ui import asked
 from foldlog.ui.plain import Plain
 from foldlog.ui.reading import answer
@@ -50,15 +48,10 @@ class Acting:
                 await self._note(session, "ui.answered", said)
             return answered
 
-        attempts = Attempts(DECIDE_SECONDS)
-        while True:
-            try:
-                async with self._store.atomic():
-                    return await both()
-            except AppendConflict as conflict:  # others wrote to it meanwhile
-                await attempts.pause(conflict)
-            except ConfigurationError:  # they are on several shards
-                return await both()
+        try:
+            return await self._store.transact(both)
+        except ConfigurationError:  # they are on several shards
+            return await both()
 
     async def steer(self, request: Request) -> Response:
         """Put a steering event on record, and let it take effect."""

@@ -18,7 +18,7 @@ from google.protobuf import json_format
 
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.a2a.log import OnLog, json_of, number_of, parse
-from foldlog.integrations.waiting import begin_waiting, together, token_beside
+from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog_projections import a2alist
 from foldlog_projections.a2alist import Listed, Unlisted, matching
@@ -85,7 +85,7 @@ class _Tasks(OnLog):
             await self._store.append(self._list(context), Unlisted(task_id))
             await self._store.load_planner_state(self._token_of(task_id))
 
-        await together(self._store, unlist)
+        await self._store.transact(unlist)
         await self._store.delete(self._key(task_id), overwrite=False)
 
     def _list(self, context: ServerCallContext) -> Key[dict[str, Listed]]:
@@ -155,10 +155,10 @@ class _Tasks(OnLog):
         if task.context_id:
             await self._store.belong(task.context_id, key)
         try:
-            version = await (together(self._store, save) if is_joint else save())
+            version = await (self._store.transact(save) if is_joint else save())
         except _Waits:
             is_joint = True
-            version = await together(self._store, save)
+            version = await self._store.transact(save)
         return cluster.TaskVersion(version)
 
     async def _ask(self, task_id: str, saved: Saved, body: Any) -> None:

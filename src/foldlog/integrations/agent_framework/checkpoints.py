@@ -14,7 +14,7 @@ from foldlog.envelope import Recorded
 from foldlog.errors import FoldlogError, PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.objects import Objects, Unreadable, read_as
-from foldlog.integrations.waiting import begin_waiting, together, token_beside
+from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections import workflowcheckpoints
@@ -180,7 +180,7 @@ class FoldlogCheckpointStorage:
                 token = self._token(store, request)
                 await begin_waiting(store, token, REQUEST, payload, session_id=self.session_id)
 
-        await together(store, save)
+        await store.transact(save)
 
     def _token(self, store: Store, request_id: str) -> str:
         return token_beside(store, self._key, f"{PACKAGE}:{self.session_id}:{request_id}")

@@ -12,6 +12,7 @@ from agent_framework import HistoryProvider, Message
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.access import AnyStore, access_to
 from foldlog.integrations.objects import read_as, said_in
+from foldlog.opening import Store
 from foldlog.subjects import checked_id
 from foldlog_projections import messages as conversations
 
@@ -87,18 +88,15 @@ class FoldlogHistoryProvider(HistoryProvider):
                 raise PayloadError(f"messages[{index}]", f"{shown(each)} is no Message")
 
         def choose(found: conversations.Conversations) -> list[conversations.Message]:
-            # One more than is new: what comes before makes no difference.
-            return found[self._conversation].latest(len(new) + 1)
+            return found[self._conversation].latest(len(new))  # more makes no difference
 
-        end = await self._do(lambda store: store.query(conversations.kind(session), choose))
-        added = _filter_new(_messages(session, end), new)
-        stored = [self._stored(each) for each in added]
-        if stored:
-            await self._do(
-                lambda store: store.append_messages(
-                    session, stored, conversation=self._conversation
-                )
-            )
+        async def save(store: Store) -> None:
+            end = await store.query(conversations.kind(session), choose)
+            added = _filter_new(_messages(session, end), new)
+            if stored := [self._stored(each) for each in added]:
+                await store.append_messages(session, stored, conversation=self._conversation)
+
+        await self._do(save)
 
     def _stored(self, message: Message) -> conversations.Message:
         id = uuid.uuid4().hex

@@ -34,7 +34,6 @@ from foldlog.integrations.google_adk.states import (
     time_of,
 )
 from foldlog.integrations.objects import read_as
-from foldlog.integrations.waiting import together
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
@@ -224,7 +223,7 @@ class FoldlogSessionService(BaseSessionService):  # type: ignore[misc, unused-ig
 
             # In turn, so that those who share one session object see what the others made of it.
             async with self._turns.setdefault(key.keys[0], asyncio.Lock()):
-                await (together(store, save) if calls else save())
+                await (store.transact(save) if calls else save())
                 session._storage_update_marker = marker
 
         await self._access.acall(append)

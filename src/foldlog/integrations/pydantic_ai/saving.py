@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from foldlog import codec
 from foldlog.errors import PayloadError, shown
 from foldlog.integrations.objects import read_as
-from foldlog.integrations.waiting import begin_waiting, together, token_beside
+from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog_projections.conversations import Conversation, Deleted, Saved, kind
@@ -97,7 +97,7 @@ async def write_one(
         if asks is not None:
             await _ask(store, asks)
 
-    await together(store, write)
+    await store.transact(write)
 
 
 async def _ask(store: Store, record: ConversationRecord) -> None:
