@@ -40,16 +40,15 @@ last: Final[Fold[Recorded | None]] = Fold(lambda: None, _last, takes="envelope",
 def last_by(field: str) -> Fold[dict[Any, Recorded]]:
     """The last record of each value of a field, in the order in which the values came first.
 
-    `store.view` gives a dict from value to record. The field holds a string or a number.
+    `store.view` gives a dict from value to record. The field holds a string or an integer.
     """
-    value_of = fields_of(field)
 
-    def apply(state: dict[Any, Recorded], envelope: Recorded, /) -> dict[Any, Recorded]:
-        state[value_of(envelope)] = envelope
+    def apply(state: dict[Any, Recorded], value: Any, envelope: Recorded, /) -> dict[Any, Recorded]:
+        state[value] = envelope
         return state
 
     state = dict[str | int | None, Recorded]
-    return Fold(dict, apply, state=state, takes="envelope", replaces=value_of)
+    return Fold(dict, apply, state=state, takes="field", replaces=field)
 
 
 RECORDS: Final = "records"

@@ -72,15 +72,25 @@ def field_id(name: str) -> IdRule:
     return given
 
 
-def fields_of(*names: str) -> Callable[[Recorded], Any]:
+def fields_of(*names: str, of: type[msgspec.Struct] | None = None) -> Callable[[Recorded], Any]:
     """Return a function that decodes these fields of an envelope's record, and nothing else.
 
     The fields hold strings, integers or None. One name gives its value, several give a tuple.
+
+    Args:
+        of: the record's struct. It says what a field that a record leaves out holds.
     """
-    fields = [(name, str | int | None) for name in names]
-    decode = msgspec.msgpack.Decoder(msgspec.defstruct("Fields", fields, gc=False)).decode
-    values = attrgetter(*names)
+    declared = {} if of is None else {each.name: each for each in msgspec.structs.fields(of)}
+    fields = [(name, str | int | None, _as_declared(declared.get(name))) for name in names]
+    made = msgspec.defstruct("Fields", fields, gc=False, kw_only=True)
+    decode, values = msgspec.msgpack.Decoder(made).decode, attrgetter(*names)
     return lambda envelope: values(decode(envelope.payload))
+
+
+def _as_declared(field: msgspec.structs.FieldInfo | None) -> Any:
+    if field is None or field.default is msgspec.NODEFAULT:
+        return msgspec.field(name=field.encode_name if field else None)
+    return msgspec.field(default=msgspec.to_builtins(field.default), name=field.encode_name)
 
 
 def _everything(envelope: Recorded) -> str:
@@ -107,6 +117,8 @@ class Fold(Generic[S]):
         takes: `"record"`: the record as its struct. `"native"`: the same, but `Any` fields hold
             MessagePack's own types, with extensions left as they are. `"envelope"`: nothing is
             decoded, for folds that keep envelopes or look at a field: see `fields_of`.
+            `"field"`: `apply(state, value, envelope)`, where `value` is what `replaces` finds;
+            nothing else is decoded.
         replaces: the field, or fields, by which a record replaces an earlier one; or a function
             from envelope to key, None for nothing. A record that arrives late then never takes
             the place of a newer one of the same writer.
@@ -125,7 +137,7 @@ class Fold(Generic[S]):
     apply: Callable[[S, Any, Recorded], S] | Callable[[S, Recorded], S]
     _: KW_ONLY
     state: Any = None
-    takes: Literal["record", "native", "envelope"] = "record"
+    takes: Literal["record", "native", "envelope", "field"] = "record"
     replaces: str | tuple[str, ...] | Callable[[Recorded], Hashable | None] | None = None
     keep: Callable[[S], bytes] | None = None
     restore: Callable[[bytes], S] | None = None
@@ -226,21 +238,31 @@ class Kind(Generic[S]):
         self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
         apply: Any = fold.apply
         self.apply: Callable[[S, Recorded], S] = apply
-        if fold.takes != "envelope":
+        replaces = (fold.replaces,) if isinstance(fold.replaces, str) else fold.replaces
+        if fold.latest_only:
+            replaces = _everything
+        key_of = self._fields(replaces) if isinstance(replaces, tuple) else replaces
+        self.replaces: Callable[[Recorded], Any] | None = key_of
+        if fold.takes == "field":
+            if key_of is None:
+                raise ConfigurationError(f'kind {self.name!r}: takes="field" needs replaces=')
+            self.apply = lambda state, envelope: apply(state, key_of(envelope), envelope)
+        elif fold.takes != "envelope":
             native = fold.takes == "native"
             decoders = _Decoders(self, msgspec.msgpack.Decoder) if native else self._decoders
             self.apply = lambda state, envelope: apply(
                 state, decoders[envelope.type].decode(envelope.payload), envelope
             )
-        replaces = (fold.replaces,) if isinstance(fold.replaces, str) else fold.replaces
-        if fold.latest_only:
-            replaces = _everything
-        self.replaces = fields_of(*replaces) if isinstance(replaces, tuple) else replaces
         self.keep: Callable[[S], bytes] | None = fold.keep
         self.restore: Callable[[bytes], S] | None = fold.restore
         if fold.state is not None:
             self.keep = fold.keep or msgspec.msgpack.Encoder().encode
             self.restore = fold.restore or msgspec.msgpack.Decoder(fold.state).decode
+
+    def _fields(self, names: tuple[str, ...]) -> Callable[[Recorded], Any]:
+        of_type = {type_: fields_of(*names, of=each) for type_, each in self._schemas.items()}
+        of_others = fields_of(*names)
+        return lambda envelope: of_type.get(envelope.type, of_others)(envelope)
 
     def __call__(self, *keys: str) -> Key[S]:
         """Name one view, by all of its keys.

@@ -212,12 +212,46 @@ def test_a_fold_gets_the_record_of_a_known_type(takes: Any, expected: Any) -> No
         fold(kind, [envelope("1", noted, type="note.lost")])
 
 
+def _by_shade(state: dict[str, Recorded], record: Any, envelope: Recorded) -> dict[str, Recorded]:
+    return state | {record.shade_name: envelope}
+
+
+class Shade(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    value: int = 0
+    shade_name: str = "grey"
+
+
+class Tint(msgspec.Struct, frozen=True, omit_defaults=True):
+    shade_name: str = "white"
+
+
+@pytest.mark.parametrize(
+    "fold_", [foldlog.last_by("shade_name"), foldlog.Fold(dict, _by_shade, replaces="shade_name")]
+)
+def test_a_field_that_a_record_leaves_out_has_its_default(fold_: foldlog.Fold[Any]) -> None:
+    kind = foldlog.Kind("a", keys=("k",), records={"shade": Shade, "tint": Tint}, fold=fold_)
+    records = Shade(1), Shade(2, "red"), Tint(), Shade(3), Tint("red")
+    log = [
+        msgspec.structs.replace(
+            envelope(str(at), each, seq=at, type=kind.type_of(each)), writer="w", n=at
+        )
+        for at, each in enumerate(records)
+    ]
+    found = fold(kind, log).state
+    assert {shade: each.seq for shade, each in found.items()} == {"grey": 3, "red": 4, "white": 2}
+
+
 @pytest.mark.parametrize(
     "kind", [foldlog.Kind("a", of=routes, fold=foldlog.last_by("task_id")), routes, traces]
 )
 def test_a_state_of_a_declared_type_is_kept_and_restored(kind: foldlog.Kind[Any]) -> None:
     state = fold(kind, [saved(kind.of or kind, "1")]).state
     assert kind.restore(kind.keep(state)) == state != kind.initial()
+
+
+def test_a_fold_that_takes_a_field_says_which() -> None:
+    with pytest.raises(foldlog.ConfigurationError, match="needs replaces="):
+        foldlog.Kind("a", keys=("k",), fold=foldlog.Fold(dict, _by_shade, takes="field"))
 
 
 def test_families_are_named_for_their_projection() -> None:
