@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import random
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from importlib import import_module
 from itertools import count as counting
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 from benchmarks import workload
 from benchmarks.bench import Bench
@@ -40,8 +42,10 @@ async def run(bench: Bench) -> None:
     bench.begin(
         "langgraph",
         "Threads of LangGraph",
-        f"A step is a checkpoint, then what {TASKS} tasks wrote after it, one call after another, "
-        f"in a conversation that grows by a message of some 250 characters. Latest, "
+        f"A step is a checkpoint and what {TASKS} tasks wrote after it, in a conversation that "
+        f"grows by a message of some 250 characters: a lone step as a graph of {TASKS} nodes makes "
+        f"it, alone on the store and waiting for each checkpoint; its {TASKS + 1} calls also one "
+        f"after another, as no graph does. Latest, "
         f"cold: the first read of a thread by a process that has its connections. The threads read "
         f"have {LISTED} checkpoints; a list is of all of them, or by their metadata, one in each "
         f"of {TOGETHER} threads.",
@@ -67,14 +71,47 @@ async def _load(contender: KeepsThreads, bench: Bench) -> None:
 async def _steps(bench: Bench, contender: KeepsThreads) -> None:
     saver, name = contender.saver, contender.name
     steps = bench.size(100, 20)
+    bench.record("lone step", name, Measure.TIME, await _run_graph(saver, steps) / steps)
     alone = Conversation(saver, f"alone-{next(_ids)}")
     timing = await one_by_one(alone.step, range(steps))
-    bench.record("lone step", name, Measure.TIME, timing.seconds / steps)
+    bench.record("its calls in turn", name, Measure.TIME, timing.seconds / steps)
     threads = [Conversation(saver, f"one-of-{next(_ids)}") for _ in range(TOGETHER)]
     each = bench.size(20, 5)
     work = [[thread] * each for thread in threads]
     timing = await side_by_side(lambda thread: thread.step(0), work)
     bench.record(f"steps of {TOGETHER} threads", name, Measure.RATE, timing.rate)
+
+
+async def _run_graph(saver: Any, steps: int) -> float:
+    """Seconds of a run of a graph whose nodes all write in every step."""
+    graph = _graph(saver, steps)
+    config = {"configurable": {"thread_id": f"graph-{next(_ids)}"}, "recursion_limit": steps + 2}
+    began = time.perf_counter()
+    end = await graph.ainvoke({"step": 0, "messages": []}, config, durability="sync")
+    assert len(end["messages"]) == steps * TASKS, "every node has run in every step"
+    return time.perf_counter() - began
+
+
+def _graph(saver: Any, steps: int) -> Any:
+    """A graph of `TASKS` nodes that run side by side, for so many steps."""
+    graphs = import_module("langgraph.graph")
+    fields = {"step": int, "messages": Annotated[list[str], operator.add]}
+    builder = graphs.StateGraph(TypedDict("State", fields))  # type: ignore[operator]
+
+    async def first(state: Any) -> dict[str, Any]:
+        return {"step": state["step"] + 1, "messages": [_words()]}
+
+    async def other(state: Any) -> dict[str, Any]:
+        return {"messages": [_words()]}
+
+    names = [f"node-{number}" for number in range(TASKS)]
+    for name in names:
+        builder.add_node(name, first if name == names[0] else other)
+        builder.add_edge(graphs.START, name)
+    builder.add_conditional_edges(
+        names[0], lambda state: names if state["step"] < steps else graphs.END
+    )
+    return builder.compile(checkpointer=saver)
 
 
 async def _reads(bench: Bench, contender: KeepsThreads) -> None:
@@ -165,8 +202,7 @@ class Conversation:
     ) -> None:
         """Save a checkpoint, and what tasks wrote after it."""
         number = next(self._numbers)
-        words = _WORDS.sample(workload.TEXT.split(), k=40)  # no two messages are the same
-        message = _message()(f"{number}: {' '.join(words)}", id=f"{uuid.uuid4()}")
+        message = _message()(f"{number}: {_words()}", id=f"{uuid.uuid4()}")
         self._messages.append(message)
         changed = {}
         for channel in ("messages", "branch:to:agent"):
@@ -187,6 +223,11 @@ class Conversation:
         for task in range(tasks):
             writes = [("messages", [message]), ("branch:to:agent", None)]
             await self.saver.aput_writes(self._config, writes, f"{uuid.uuid4()}", f"~{task}")
+
+
+def _words() -> str:
+    """A text of some 250 characters; no two are the same."""
+    return " ".join(_WORDS.sample(workload.TEXT.split(), k=40))
 
 
 def _message() -> Any:
