@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
 # with the real frameworks run in .venv-integrations, from constraints-integrations.txt, and with
 # their oldest versions in .venv-integrations-oldest. Those with Semantic Kernel, which wants an older
-# pydantic, run in .venv-semantic-kernel.
+# pydantic, run in .venv-semantic-kernel. `make bench` and `make docs` have one each.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
@@ -12,6 +12,9 @@ INTEGRATIONS := .venv-integrations
 OLDEST := $(INTEGRATIONS)-oldest
 SEMANTIC := .venv-semantic-kernel
 BENCH := .venv-bench
+DOCS := .venv-docs
+# The site's builder asks nobody for newer versions, and imports nothing of foldlog.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs
 # What the environments with frameworks have as .venv has it.
 SHARED := build/lock/shared.txt
 # Tests wait for disks and processes a third of their time: half as many again as there are cores.
@@ -24,7 +27,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint lock clean
+.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -44,7 +47,7 @@ test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
 	@$(BIN)/python -m pytest tests/faults -n 2 --dist worksteal $(ARGS)
 
-faults-long: $(READY) ## The storms of docs/reliability.md, in an hour or two; ARGS=cluster for one
+faults-long: $(READY) ## The storms of docs/explanation/reliability.md, in an hour or two; ARGS=cluster for one
 	@$(BIN)/python -m tests.faults.storms $(ARGS)
 
 test-integrations: $(INTEGRATIONS)/.ready ## Run the tests with the real frameworks; ARGS as for test
@@ -73,6 +76,12 @@ lint: $(READY) ## Check style, types and the layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+docs: $(DOCS)/.ready ## Build the site into build/site; a dead link or a missing anchor is an error
+	@$(MKDOCS) build --strict --quiet
+
+docs-serve: $(DOCS)/.ready ## Show the site on http://127.0.0.1:8000, built anew at every change
+	@$(MKDOCS) serve $(ARGS)
+
 # google-adk wants an older opentelemetry than constraints.txt has.
 lock: build/lock/bin/uv ## Bring the constraints files in line with their sources; ARGS=--upgrade for newer versions
 	@$(COMPILE) pyproject.toml --group dev --output-file constraints.txt $(ARGS)
@@ -88,9 +97,10 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 	@$(COMPILE) pyproject.toml --group bench \
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-bench.txt $(ARGS)
+	@$(COMPILE) pyproject.toml --group docs --output-file constraints-docs.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src projections tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
@@ -110,7 +120,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
-$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
+$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready $(DOCS)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
 	@echo "Making $(@D) and installing what constraints-$*.txt names, once"
 	@$(PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes \

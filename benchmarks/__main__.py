@@ -1,7 +1,7 @@
 """Run the scenarios, print what they found, and write it down.
 
     python -m benchmarks [--quick] [--only saves bulk ...] [--rounds 5] [--output DIRECTORY]
-    python -m benchmarks --again docs/benchmarks    # its page anew, from its results.json
+    python -m benchmarks --again docs/explanation/benchmarks    # its page, from its results.json
 
 Stopped by SIGTERM or Ctrl-C, it writes down the scenarios that it has finished.
 
@@ -29,7 +29,7 @@ from benchmarks.site import Site
 from benchmarks.unavailable import Unavailable
 
 _ROOT: Final = Path(__file__).parents[1]
-_PUBLISHED: Final = _ROOT / "docs" / "benchmarks"
+_PUBLISHED: Final = _ROOT / "docs/explanation/benchmarks"
 _TRIED: Final = _ROOT / "build" / "benchmarks"
 _EMPTY_PAGE: Final = "<!-- results -->\n<!-- end of results -->\n"
 _RESULTS: Final = re.compile(r"(?<=<!-- results -->\n).*(?=<!-- end of results -->)", re.DOTALL)
@@ -89,7 +89,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="all of it, small")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", default=[])
     parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
-    parser.add_argument("--output", type=Path, help="default: docs/benchmarks, for a full run")
+    parser.add_argument(
+        "--output", type=Path, help="default: docs/explanation/benchmarks, for a full run"
+    )
     parser.add_argument(
         "--again", type=Path, metavar="DIRECTORY", help="make the page of earlier results again"
     )

@@ -2,7 +2,7 @@
 
     python -m benchmarks.capacity [--sessions 10000 50000 200000]
 
-`docs/scaling.md` reckons with what this prints. A session here is what a short agent run leaves:
+`docs/explanation/scaling.md` uses what this prints. A session is what a short agent run leaves:
 five updates, three events, a task and a memory state, on four subjects.
 """
 

@@ -1,4 +1,6 @@
-"""What changed between two values, and how to make one of the other (`docs/log-format.md`).
+"""What changed between two values, and how to make one of the other.
+
+The format is in `docs/reference/log-format.md`.
 
 Values are what MessagePack has, with `foldlog.codec`'s extensions left as they are. Two values are
 the same if their bytes are: 1, 1.0 and True differ, and so does another order of keys.

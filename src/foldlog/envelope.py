@@ -1,4 +1,6 @@
-"""What the log holds: envelopes, packed in records, each at a position (`docs/log-format.md`).
+"""What the log holds: envelopes, packed in records, each at a position.
+
+The format is in `docs/reference/log-format.md`.
 
 A *draft* is what a writer appends; a *recorded* envelope is what the log gives back, with its
 position and the log's time. One JetStream message is one *record*: envelopes of one subject.

@@ -3,7 +3,7 @@
     costs = foldlog.Kind("costs", of=foldlog.kinds.events, fold=foldlog.Fold(dict, add))
     async for item in store.watch(foldlog.kinds.tasks("trip")): ...
 
-Their records are as `docs/log-format.md` says. Appending to them is what the store's methods do.
+Their records are as `docs/reference/log-format.md` says. The store's methods append to them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from foldlog.cli.app import app
 from foldlog.importer import demo_transcript
 from tests.cli.support import Cli, run
 
-PAGES = Path(__file__).parents[2] / "docs" / "cli"
+PAGES = Path(__file__).parents[2] / "docs/reference/cli"
 NAMES = [str(each.name) for each in app.registered_commands]
 
 

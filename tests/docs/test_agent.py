@@ -1,4 +1,4 @@
-"""The agent of docs/which-api.md is killed at random moments, goes on, and does each thing once."""
+"""The agent of `explanation/which-api.md` is killed at random moments; it does each thing once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ WRITES = 60
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The page's program, as a reader saves it."""
-    [block] = [b for b in read(ROOT / "docs/which-api.md").blocks if b.language == "python"]
+    page = read(ROOT / "docs/explanation/which-api.md")
+    [block] = [block for block in page.blocks if block.language == "python"]
     script = tmp_path / "agent.py"
     script.write_text(block.text, "utf-8")
     return script

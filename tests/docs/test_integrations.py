@@ -12,7 +12,7 @@ import pytest
 import foldlog.integrations
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "integrations" / "README.md"
+PAGE = ROOT / "docs/guides/frameworks/index.md"
 ROW = re.compile(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| `([^`]+)` \|", re.MULTILINE)
 ROWS = {package: (tested, module) for package, tested, module in ROW.findall(PAGE.read_text())}
 HELPERS = {"access", "objects", "required", "waiting"}

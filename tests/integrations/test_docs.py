@@ -16,14 +16,14 @@ from tests.integrations.missing import is_installed, make_has_it
 from tests.integrations.test_absent import FRAMEWORKS
 
 PAGES = {
-    "autogen": "agents.md",
-    "langgraph": "langgraph.md",
-    "a2a": "integrations/a2a.md",
-    "agent_framework": "integrations/agent_framework.md",
-    "claude_agent": "integrations/claude_agent.md",
-    "google_adk": "integrations/google_adk.md",
-    "openai_agents": "integrations/openai_agents.md",
-    "pydantic_ai": "integrations/pydantic_ai.md",
+    "autogen": "guides/frameworks/autogen.md",
+    "langgraph": "guides/frameworks/langgraph.md",
+    "a2a": "guides/frameworks/a2a.md",
+    "agent_framework": "guides/frameworks/agent_framework.md",
+    "claude_agent": "guides/frameworks/claude_agent.md",
+    "google_adk": "guides/frameworks/google_adk.md",
+    "openai_agents": "guides/frameworks/openai_agents.md",
+    "pydantic_ai": "guides/frameworks/pydantic_ai.md",
 }
 PROGRAMS = [
     pytest.param(name, *pair, id=pair[0].name)

@@ -239,13 +239,13 @@ def test_every_kind_that_a_hook_sees_has_a_case() -> None:
 
 
 def test_the_page_on_security_says_what_a_hook_sees() -> None:
-    rows = _rows(ROOT / "docs" / "security.md", "| `saving.kind` |")
+    rows = _rows(ROOT / "docs/explanation/security.md", "| `saving.kind` |")
     told = {kind.strip("` "): set(_quoted(values)) for kind, values, _ in rows}
     assert told == {kind: set(names) for kind, names in CONTENT.items()}
 
 
 def test_the_page_on_the_log_format_and_the_hook_know_the_same_types() -> None:
-    rows = _rows(ROOT / "docs" / "log-format.md", "| type | subject | payload |")
+    rows = _rows(ROOT / "docs/reference/log-format.md", "| type | subject | payload |")
     types = {name for first, *_ in rows for name in _quoted(first)}
     assert types == CONTENT.keys() | NO_CONTENT
 

@@ -17,7 +17,7 @@ from tests.conftest import OpenStore
 from tests.support.build import event, steering, task, trajectory, update
 from tests.support.stores import appended
 
-LIMITS = (Path(__file__).parents[2] / "docs/operations.md").read_text("utf-8")
+LIMITS = (Path(__file__).parents[2] / "docs/reference/limits.md").read_text("utf-8")
 
 Save = Callable[[foldlog.Store, str], Awaitable[object]]
 

@@ -85,5 +85,5 @@ def test_histograms_have_buckets() -> None:
 
 
 def test_the_page_names_every_metric() -> None:
-    page = (ROOT / "docs/observability.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/metrics.md").read_text("utf-8")
     assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in page] == []

@@ -17,10 +17,10 @@ from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
 from tests.ui.conftest import CHROMIUM, serving
 
-DOCS = Path(__file__).parents[2] / "docs" / "ui"
-SHOWN = "".join(
-    p.read_text("utf-8") for p in (DOCS.with_suffix(".md"), DOCS.parents[1] / "README.md")
-)
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs/images/page"
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+SHOWN = "".join(page.read_text("utf-8") for page in PAGES)
 SIZES = {"wide": (1440, 900), "middle": (900, 900), "phone": (390, 844)}
 
 
@@ -57,7 +57,7 @@ async def views(page: Page, directory: Path, end: str, at: str) -> None:
 
     async def shoot(name: str, address: str, wait: str) -> None:
         path = directory / f"{name}-{end}.png"
-        if directory == DOCS and f"ui/{path.name}" not in SHOWN:
+        if directory == DOCS and f"page/{path.name}" not in SHOWN:
             return
         await page.evaluate("address => { location.hash = address }", address)
         await page.wait_for_selector(wait)

@@ -1,4 +1,6 @@
-"""Bundles: all that the log holds of a session in one file that proves itself: `docs/bundles.md`.
+"""Bundles: all that the log holds of a session in one file that proves itself.
+
+The guide is `docs/guides/bundles.md`.
 
 bundle = await write_bundle(store, "trip", "trip.bundle.zip")
 report = verify_bundle("trip.bundle.zip")               # without the log

@@ -1,7 +1,7 @@
 """Exports of a log: files that people and programs read, and that come back exactly.
 
 `export` writes one, `check` finds out whether one is whole, `restore` brings one into an empty
-namespace. A backup is an export of everything: see `docs/backup.md`.
+namespace. A backup is an export of everything: see `docs/guides/backup.md`.
 """
 
 from foldlog.exporting.exporting import Exported, ExportProgress, export, export_lines

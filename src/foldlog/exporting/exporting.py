@@ -54,7 +54,7 @@ async def export(
     until: When | None = None,
     on_progress: OnProgress | None = None,
 ) -> Exported:
-    """Write what a log holds to a file of JSON lines: see `docs/backup.md`.
+    """Write what a log holds to a file of JSON lines: see `docs/guides/backup.md`.
 
     The file has its name when it is whole; until then it is `<path>.part`. Asked the same again
     within six hours, an export that was cut goes on where it stopped. A name that ends in `.gz` has

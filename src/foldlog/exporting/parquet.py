@@ -50,7 +50,7 @@ async def export_parquet(
     until: When | None = None,
     on_progress: OnProgress | None = None,
 ) -> Exported:
-    """Write the envelopes that a log holds to a Parquet file: see `docs/backup.md`.
+    """Write the envelopes that a log holds to a Parquet file: see `docs/guides/backup.md`.
 
     It is for reading, and nothing imports it: the bytes of artifacts are not in it. On the way
     there it is a file `<path>.jsonl.gz`, with which an export that was cut goes on.

@@ -1,7 +1,7 @@
 """Payloads as JSON that gives the same bytes again.
 
 What JSON lacks is an object: `{"$bytes": "<base64>"}`, and for an extension type of
-`docs/log-format.md` `{"$ext": 2, "text": "..."}` or `{"$ext": 6, "base64": "..."}`.
+`docs/reference/log-format.md` `{"$ext": 2, "text": "..."}` or `{"$ext": 6, "base64": "..."}`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ OnProgress = Callable[[RestoreProgress], None]
 async def restore(
     store: Store, path: str | Path, *, on_progress: OnProgress | None = None
 ) -> Restored:
-    """Bring an export into a store whose namespace is empty: see `docs/backup.md`.
+    """Bring an export into a store whose namespace is empty: see `docs/guides/backup.md`.
 
     Every record gets its sequence and its bytes, so that positions, forks and cursors mean what
     they meant; its time is that of the restore. The whole file is checked before anything is

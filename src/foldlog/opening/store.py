@@ -124,7 +124,7 @@ class Store(Inbox, BaseStore):
         max_rows: int = 10_000,
         max_bytes: int = 512 * 1024 * 1024,
     ) -> SqlResult:
-        """Answer a query in DuckDB's SQL over the log, archive included: see `docs/sql.md`.
+        """Answer a query in DuckDB's SQL over the log, archive included: see `docs/guides/sql.md`.
 
         A table stands for each kind, and `steps` for those of executions; `foldlog.sql.tables`
         lists them with their columns. The query reads, and reaches nothing else: no file, no

@@ -1,4 +1,6 @@
-"""The receiver of OpenTelemetry's traces: spans of instrumented agents, as events: `docs/otlp.md`.
+"""The receiver of OpenTelemetry's traces: spans of instrumented agents, as events.
+
+The guide is `docs/guides/otlp.md`.
 
     application = foldlog.otlp.app(store)     # for any ASGI server, or to mount in yours
 

@@ -173,7 +173,7 @@ def _blended(text: list[Hit], near: list[Hit]) -> list[Hit]:
     """Every document with the better of its two scores.
 
     A mean would let words that a question has by chance push away what it means; the table in
-    docs/scoped.md is of this rule.
+    docs/guides/scoped.md is of this rule.
     """
     best = {hit.key: hit for hit in near}
     for hit in text:

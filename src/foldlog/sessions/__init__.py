@@ -2,7 +2,7 @@
 
 A context with versions, patches that a person approves, tasks from spawning to cancellation,
 groups, steering and short-term memory. All of it is folded from the log, so it survives its
-process, and every worker sees the same. `docs/sessions.md` shows how.
+process, and every worker sees the same. `docs/guides/sessions.md` shows how.
 """
 
 from foldlog.sessions.context import context_hash

@@ -1,4 +1,7 @@
-"""A session: what its agents know, what they do, and how they are steered: `docs/sessions.md`."""
+"""A session: what its agents know, what they do, and how they are steered.
+
+The guide is `docs/guides/sessions.md`.
+"""
 
 from __future__ import annotations
 

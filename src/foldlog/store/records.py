@@ -32,7 +32,8 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of the log, as it is stored: one or several envelopes of one view.
 
     `shard` and `seq` are its place, and no two records have the same; `time` is the log's clock,
-    RFC 3339. `kind` and `keys` are the view's; `data` is the record's bytes (`docs/log-format.md`).
+    RFC 3339. `kind` and `keys` are the view's; `data` is the record's
+    bytes (`docs/reference/log-format.md`).
     """
 
     shard: int

@@ -1,4 +1,4 @@
-"""The page: see, follow, scrub, steer, compare and share what agents did: `docs/ui.md`.
+"""The page: see, follow, scrub, steer, compare and share what agents did: `docs/guides/page.md`.
 
     application = foldlog.ui.app(store)             # for any ASGI server, or to mount in yours
     print(f"/?token={application.state.token}")     # how a browser gets in

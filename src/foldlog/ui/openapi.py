@@ -85,7 +85,7 @@ _SCHEMAS: Final[Json] = {
         recorded_at=_NUMBER | {"description": "The log's clock, Unix seconds."},
         writer=_TEXT | {"description": "The open store that appended it."},
         number=_COUNT | {"description": "Counts that store's drafts."},
-        record=_object("The fields, as docs/log-format.md describes them."),
+        record=_object("The fields, as docs/reference/log-format.md describes them."),
         cut={
             "type": "boolean",
             "description": "A long text has only its beginning: /api/record has the whole.",
@@ -233,7 +233,7 @@ _PATHS: Final[Json] = {
             session_id=_TEXT,
             task_id=_TEXT,
             event_type={"enum": [str(each) for each in SteeringEventType]},
-            payload=_object("As docs/sessions.md says for each type. `by` is who asked."),
+            payload=_object("As docs/guides/sessions.md says for each type. `by` is who asked."),
             trace_id=_TEXT,
         ),
         ["session_id", "task_id", "event_type"],

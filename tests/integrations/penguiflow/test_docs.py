@@ -8,6 +8,6 @@ from tests.docs.programs import run, with_outputs
 
 
 def test_the_guides_program_runs(tmp_path: Path) -> None:
-    [(program, output)] = with_outputs("penguiflow.md", "needs-penguiflow")
+    [(program, output)] = with_outputs("guides/frameworks/penguiflow.md", "needs-penguiflow")
     ran = run(program.text, tmp_path)
     assert (ran.stdout, ran.stderr) == (output.text, "")

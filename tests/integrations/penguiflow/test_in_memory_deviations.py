@@ -1,6 +1,6 @@
 """PenguiFlow's own in-memory store under the contract kit: where the two differ, by name.
 
-`docs/contract-kit.md` tells what that means for whoever replaces it. When PenguiFlow changes one of
+`docs/guides/contract-kit.md` says what that means for a replacement. When PenguiFlow changes one of
 them, its test here fails, because it passes. The store keeps nothing, so that restarts are skipped.
 """
 

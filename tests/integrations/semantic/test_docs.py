@@ -9,7 +9,7 @@ from tests.docs.programs import run
 
 
 def test_the_pages_program_finds_what_is_meant(tmp_path: Path) -> None:
-    blocks = read(ROOT / "docs" / "scoped.md").blocks
+    blocks = read(ROOT / "docs/guides/scoped.md").blocks
     [program] = [block for block in blocks if block.marker == "needs-semantic"]
     ran = run(program.text, tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "note\n"), ran.stderr

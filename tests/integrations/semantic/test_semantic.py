@@ -171,7 +171,7 @@ async def test_the_docs_tell_the_recall_that_is_measured(store: foldlog.Store) -
     await fill(scoped)
     modes: tuple[Mode, ...] = ("text", "semantic", "both")
     measured = {mode: await recall(scoped, mode) for mode in modes}
-    page = ROOT.joinpath("docs", "scoped.md").read_text("utf-8")
+    page = ROOT.joinpath("docs/guides/scoped.md").read_text("utf-8")
     told = dict(re.findall(r"^\| (text|semantic|both) \| ([\d.]+) \|$", page, re.MULTILINE))
     assert {mode: f"{value:.2f}" for mode, value in measured.items()} == told
     assert measured["semantic"] > measured["text"]

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.markdown import Block
 from tests.docs.programs import run, with_outputs
 
-PROGRAMS = with_outputs("agents.md", "needs-semantic-kernel")
+PROGRAMS = with_outputs("guides/frameworks/semantic_kernel.md", "needs-semantic-kernel")
 
 
 @pytest.mark.parametrize(("program", "output"), PROGRAMS, ids=lambda block: block.name)

@@ -1,6 +1,6 @@
 """One file of the spool: frames, written by the process that holds the file's lock.
 
-The bytes are described in `docs/log-format.md`. All methods of `Segment` block: call them in a
+`docs/reference/log-format.md` describes the bytes. All methods of `Segment` block: call them in a
 thread, one at a time. OSError passes through.
 """
 

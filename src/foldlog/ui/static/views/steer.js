@@ -10,7 +10,7 @@ const text = (title) => ({ type: "string", title });
 const reason = { reason: text("Reason") };
 const decision = { patch_id: text("Patch"), decision: text("Why") };
 
-// What docs/sessions.md says that each type needs.
+// What docs/guides/sessions.md says that each type needs.
 export const TYPES = {
   USER_MESSAGE: { about: "Say something to the agent.", properties: { text: text("Message") }, required: ["text"] },
   INJECT_CONTEXT: {

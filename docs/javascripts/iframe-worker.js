@@ -1,0 +1,1 @@
+/* Search from files on a disk: see below. */
