@@ -27,7 +27,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint docs docs-serve lock clean
+.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,10 @@ lint: $(READY) ## Check style, types and the layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.typed
+
+types: $(READY) $(INTEGRATIONS)/.ready ## Check that every public name has a type, the adapters' included
+	@$(BIN)/python -m tests.typed $(INTEGRATIONS)
 
 docs: $(DOCS)/.ready ## Build the site into build/site; a dead link or a missing anchor is an error
 	@$(MKDOCS) build --strict --quiet

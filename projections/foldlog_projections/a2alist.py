@@ -55,7 +55,7 @@ def _list(state: dict[str, Listed], record: Listed | Unlisted, _: Recorded) -> d
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "a2alist",
     keys=("store", "owner"),
     records={LISTED: Listed, UNLISTED: Unlisted},

@@ -77,7 +77,7 @@ def _apply(state: AgentTask, record: Saved | Pushed, envelope: Recorded) -> Agen
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "a2atasks",
     keys=("store", "task_id"),
     records={SAVED: Saved, PUSHED: Pushed},

@@ -29,7 +29,7 @@ def _apply(state: dict[str, Any], record: StateChanged, _: Recorded) -> dict[str
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "adkstates",
     keys=("app_name", "whose"),
     records={CHANGED: StateChanged},

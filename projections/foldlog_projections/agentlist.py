@@ -33,7 +33,7 @@ def _list(state: dict[str, bool], record: Listed | Unlisted, _: Recorded) -> dic
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "agentlist",
     keys=("runtime",),
     records={LISTED: Listed, UNLISTED: Unlisted},

@@ -31,7 +31,7 @@ class Revoked(msgspec.Struct, frozen=True):
     """`agent.revoked`: the token opens nothing any more."""
 
 
-kind = Kind(
+kind: Final = Kind(
     "agentshares",
     keys=("runtime", "token"),
     records={SHARED: Shared, REVOKED: Revoked},

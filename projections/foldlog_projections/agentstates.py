@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Entry(msgspec.Struct, array_like=True, eq=False):
             return False
         return self.raw == other.raw and _encode(self) == _encode(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it may be put together
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # it may be put together
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ def _keep(state: AgentState) -> bytes:
     return _encode(state)
 
 
-kind = Kind(
+kind: Final = Kind(
     "agentstates",
     keys=("runtime", "scope"),
     records={TURNED: Turned},

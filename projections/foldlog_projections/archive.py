@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from foldlog.kind import Kind
@@ -44,5 +46,5 @@ class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 CHANGED = "archive.changed"
 
-kind = Kind("archive", keys=("number",), records={CHANGED: ArchiveChanged}, fold=last)
+kind: Final = Kind("archive", keys=("number",), records={CHANGED: ArchiveChanged}, fold=last)
 """One view a shard, under the first number that stands on it."""

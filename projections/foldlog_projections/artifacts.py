@@ -6,7 +6,7 @@ The fold knows no time: readers skip what has expired, and the next writer delet
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -83,7 +83,7 @@ def apply(state: dict[str, Held], record: Any, envelope: Recorded, /) -> dict[st
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "artifacts",
     keys=("session_id",),
     owner="session",

@@ -5,6 +5,8 @@ The session's tasks, updates and the like stand under its id and need no entry.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from foldlog.envelope import Recorded
@@ -23,7 +25,7 @@ def _add(state: dict[Belonging, bool], added: Belonging, _: Recorded) -> dict[Be
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "belongings",
     keys=("session_id",),
     owner="session",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -56,7 +56,7 @@ def _bind(state: dict[Key, Bound], envelope: Recorded) -> dict[Key, Bound]:
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "bindings",
     keys=("trace_id",),
     owner="trace",

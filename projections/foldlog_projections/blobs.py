@@ -109,7 +109,7 @@ def apply(state: Content, envelope: Recorded, /) -> Content:
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "blobs",
     keys=("sha256",),
     records={BEGUN: Begun, CLAIMED: Claimed, RELEASED: Released},

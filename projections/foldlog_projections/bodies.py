@@ -32,11 +32,11 @@ class Body:
     def __init__(
         self, form: str, head: bytes, chunks: list[bytes | memoryview], count: int, size: int
     ) -> None:
-        self.form = form
-        self.head = head
-        self.chunks = chunks
-        self.count = count
-        self.size = size
+        self.form: str = form
+        self.head: bytes = head
+        self.chunks: list[bytes | memoryview] = chunks
+        self.count: int = count
+        self.size: int = size
 
     @classmethod
     def of(cls, form: str, data: bytes) -> Body:

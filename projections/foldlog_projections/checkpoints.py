@@ -148,7 +148,7 @@ _APPLY: Final[dict[type, Callable[[Thread, Any, Recorded], Reason | None]]] = {
 }
 
 
-kind = Kind(
+kind: Final = Kind(
     "checkpoints",
     keys=("session_id",),
     owner="session",

@@ -122,7 +122,7 @@ def each_counted(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
             yield envelope
 
 
-kind = Kind(
+kind: Final = Kind(
     "conversations",
     keys=("session_id",),
     owner="session",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ def _identity(event: EventSaved, body: bytes) -> str:
     )
 
 
-kind = Kind(
+kind: Final = Kind(
     "events",
     keys=("trace_id",),
     owner="trace",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from foldlog.kind import Content, Kind
@@ -16,7 +18,7 @@ class FeedbackSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     author: str | None = None
 
 
-kind = Kind(
+kind: Final = Kind(
     "feedback",
     keys=("trace_id",),
     owner="trace",

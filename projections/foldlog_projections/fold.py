@@ -10,7 +10,7 @@ import copy
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -66,7 +66,7 @@ class EqualByBytes:
     """States that are equal if they encode alike, since NaN differs from NaN, and 1 equals True."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # they change
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # they change
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _encode(self) == _encode(other)

@@ -152,7 +152,7 @@ def _replaced(envelope: Recorded) -> tuple[str, str] | None:
     return None if what is None else (what, _key_of(envelope))
 
 
-kind = Kind(
+kind: Final = Kind(
     "langgraphitems",
     keys=("store", "namespace"),
     records={PUT: Put, DELETED: Deleted, TOUCHED: Touched, SWEPT: Swept, EMBEDDED: Embedded},

@@ -35,7 +35,7 @@ def _add(tree: Tree, added: Added, _: Recorded) -> Tree:
     return tree
 
 
-kind = Kind(
+kind: Final = Kind(
     "langgraphnamespaces",
     keys=("store",),
     records={ADDED: Added},

@@ -66,7 +66,7 @@ def apply(state: Lineage, record: Any, envelope: Recorded, /) -> Lineage:
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "lineage",
     keys=("session_id",),
     records={BEGAN: Began, FORKED: Fork, ENDED: Fork, CLEARED: Ended},

@@ -44,7 +44,7 @@ def escaped(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
 
 
-kind = Kind(
+kind: Final = Kind(
     "memory",
     keys=("key",),
     records={"memory.saved": MemorySaved},

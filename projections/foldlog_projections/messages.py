@@ -140,7 +140,7 @@ def _id(record: Message | MessagesRemoved, body: bytes) -> str:
     return f"{length}{record.conversation}\n{id}"
 
 
-kind = Kind(
+kind: Final = Kind(
     "messages",
     keys=("session_id",),
     owner="session",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -66,7 +66,7 @@ def _apply(state: Pause, envelope: Recorded) -> Pause:
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "pauses",
     keys=("token",),
     records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: Content[Any] = {}
 
 
-kind = Kind(
+kind: Final = Kind(
     "planner",
     keys=("trace_id",),
     owner="trace",

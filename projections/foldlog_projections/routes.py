@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from foldlog.envelope import Recorded
@@ -22,7 +24,7 @@ def _save(state: dict[Route, int], route: Route, envelope: Recorded) -> dict[Rou
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "routes",
     keys=("router_session_id",),
     records={"route.saved": Route},

@@ -54,7 +54,7 @@ class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
     metadata: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
-kind = Kind(
+kind: Final = Kind(
     "scoped",
     keys=("scope", "key"),
     version=2,

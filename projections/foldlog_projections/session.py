@@ -188,7 +188,7 @@ def _judged(group: Group, at: str) -> Group:
     return replace(group, status="failed" if failed else "complete", ended_at=at)
 
 
-kind = Kind(
+kind: Final = Kind(
     "session",
     keys=("session_id",),
     owner="session",

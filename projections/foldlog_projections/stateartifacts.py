@@ -19,7 +19,7 @@ class Named(msgspec.Struct, frozen=True):
     codec: str
 
 
-kind = Kind(
+kind: Final = Kind(
     "stateartifacts",
     keys=("artifact_id",),
     records={NAMED: Named},

@@ -37,7 +37,7 @@ def _list(state: dict[str, Listed], record: Listed | Unlisted, _: Recorded) -> d
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "statelist",
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},

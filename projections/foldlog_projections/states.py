@@ -220,7 +220,7 @@ def is_another_question(step: Step, asked: Waiting) -> bool:
     return step.phase == "waiting" and step.request != bytes(asked.request)
 
 
-kind = Kind(
+kind: Final = Kind(
     "states",
     keys=("state_id",),
     records={

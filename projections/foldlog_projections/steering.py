@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,7 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_id: str | None = None
 
 
-kind = Kind(
+kind: Final = Kind(
     "steering",
     keys=("session_id",),
     owner="session",

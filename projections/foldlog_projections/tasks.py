@@ -92,7 +92,7 @@ def _whole(before: Recorded, change: Recorded) -> Recorded:
     return msgspec.structs.replace(change, type=SAVED, payload=_encode(fields))
 
 
-kind = Kind(
+kind: Final = Kind(
     "tasks",
     keys=("session_id",),
     owner="session",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Set
 from hashlib import blake2b
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -71,7 +71,7 @@ class Thread:
     """
 
     __slots__ = ("_kept", "_since", "_spaces", "_valued", "copying", "gone", "hold", "refused")
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # it changes
 
     def __init__(self) -> None:
         self.hold: Hold | None = None

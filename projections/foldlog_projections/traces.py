@@ -6,6 +6,8 @@ a late writer has put back.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from foldlog.envelope import Recorded
@@ -29,7 +31,7 @@ def _move_to_end(state: dict[str, str], saved: TraceSaved, _: Recorded) -> dict[
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "traces",
     keys=("session_id",),
     owner="session",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ class TrajectorySaved(msgspec.Struct, frozen=True):
     trajectory: Content[Any]
 
 
-kind = Kind(
+kind: Final = Kind(
     "trajectory",
     keys=("session_id", "trace_id"),
     owner="session",

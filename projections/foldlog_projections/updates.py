@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     total_steps: int | None = None
 
 
-kind = Kind(
+kind: Final = Kind(
     "updates",
     keys=("session_id",),
     owner="session",

@@ -39,7 +39,7 @@ def _apply(
     return state
 
 
-kind = Kind(
+kind: Final = Kind(
     "waiting",
     keys=("shard",),
     records={BEGAN: Began, ENDED: Ended},

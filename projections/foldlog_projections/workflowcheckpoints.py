@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -33,7 +33,7 @@ class CheckpointDeleted(msgspec.Struct, frozen=True):
 
 DELETED = "workflow.deleted"
 
-kind = Kind(
+kind: Final = Kind(
     "workflowcheckpoints",
     keys=("session_id",),
     owner="session",

@@ -104,7 +104,7 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self.id = secrets.token_urlsafe(6)
+        self.id: str = secrets.token_urlsafe(6)
         self._n = 0
 
     def stamped(

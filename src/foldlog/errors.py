@@ -27,6 +27,9 @@ class StoreClosed(FoldlogError):
 class InvalidId(FoldlogError, ValueError):
     """An id that is empty, not a string, or cannot be written as UTF-8."""
 
+    field: str
+    value: object
+
     def __init__(self, field: str, value: object, reason: str) -> None:
         super().__init__(f"{field} {shown(value)} is refused: {reason}")
         self.field, self.value = field, value
@@ -35,6 +38,9 @@ class InvalidId(FoldlogError, ValueError):
 class PayloadError(FoldlogError, ValueError):
     """A value that the log cannot hold exactly. `path` names where it stands in the payload."""
 
+    path: str
+    reason: str
+
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path, self.reason = path, reason
@@ -42,6 +48,10 @@ class PayloadError(FoldlogError, ValueError):
 
 class PayloadTooLarge(FoldlogError, ValueError):
     """An envelope that exceeds what one message of the server may hold. Sizes in bytes."""
+
+    what: str
+    size: int
+    limit: int
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} takes {size} bytes; the server accepts {limit} a message")
@@ -53,7 +63,7 @@ class SteeringValidationError(FoldlogError, ValueError):
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("invalid steering payload: " + "; ".join(errors))
-        self.errors = list(errors)
+        self.errors: list[str] = list(errors)
 
 
 class RedactionFailed(FoldlogError):
@@ -63,6 +73,10 @@ class RedactionFailed(FoldlogError):
     the hook raised is the cause.
     """
 
+    kind: str
+    method: str
+    reason: str
+
     def __init__(self, kind: str, method: str, reason: str) -> None:
         super().__init__(f"{method}: redact= for {kind}: {reason}")
         self.kind, self.method, self.reason = kind, method, reason
@@ -70,6 +84,9 @@ class RedactionFailed(FoldlogError):
 
 class MissingCapability(FoldlogError, TypeError):
     """A store lacks methods that a feature needs."""
+
+    feature: str
+    missing: list[str]
 
     def __init__(self, feature: str, missing: Sequence[str]) -> None:
         super().__init__(f"feature {feature!r} needs methods the store lacks: {', '.join(missing)}")
@@ -79,6 +96,9 @@ class MissingCapability(FoldlogError, TypeError):
 class ArtifactTooLarge(FoldlogError, ValueError):
     """One artifact exceeds the retention's `max_artifact_bytes`. Sizes in bytes."""
 
+    size: int
+    limit: int
+
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"the artifact takes {size} bytes; the retention allows {limit}")
         self.size, self.limit = size, limit
@@ -86,6 +106,10 @@ class ArtifactTooLarge(FoldlogError, ValueError):
 
 class ArtifactLimitExceeded(FoldlogError):
     """A session's or trace's artifact budget is spent and the clean-up strategy may not evict."""
+
+    scope: str
+    limit: str
+    allowed: int
 
     def __init__(self, scope: str, limit: str, allowed: int) -> None:
         super().__init__(f"{scope} would exceed {limit}={allowed} and nothing may be evicted")
@@ -109,6 +133,10 @@ class AppendConflict(AppendFailed):
     `actual` is None where the server did not say.
     """
 
+    subject: str
+    expected: int
+    actual: int | None
+
     def __init__(self, subject: str, expected: int, actual: int | None) -> None:
         found = "it has moved on" if actual is None else f"it ends at {actual}"
         super().__init__(f"{subject} was expected to end at sequence {expected}, {found}")
@@ -118,9 +146,12 @@ class AppendConflict(AppendFailed):
 class AlreadyAnswered(AppendConflict):
     """Not committed: somebody else answered what waited. `decision` is what was decided."""
 
+    id: str
+    decision: str
+
     def __init__(self, id: str, decision: str) -> None:
+        super().__init__(id, 0, None)
         AppendFailed.__init__(self, f"{id} was answered before: {decision}")
-        self.subject, self.expected, self.actual = id, 0, None
         self.id, self.decision = id, decision
 
 
@@ -135,6 +166,9 @@ class NotWaiting(FoldlogError, LookupError):
 class WaitingExpired(FoldlogError):
     """What waited has expired, and takes no answer. `until` is when, in Unix seconds."""
 
+    id: str
+    until: float
+
     def __init__(self, id: str, until: float) -> None:
         when = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
         super().__init__(f"{id} expired at {when}: it has to be asked again")
@@ -146,6 +180,9 @@ class AppendUnknown(FoldlogError):
 
     `ids` are the envelope ids concerned. Saving the same again is safe: it takes effect once.
     """
+
+    ids: list[str]
+    reason: str
 
     def __init__(self, ids: Sequence[str], reason: str) -> None:
         super().__init__(f"outcome unknown for {len(ids)} envelope(s): {reason}")
@@ -174,6 +211,10 @@ class LogRewound(FoldlogError):
     as it is now.
     """
 
+    stream: str
+    sequence: int
+    reason: str
+
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(
             f"{stream} no longer holds sequence {sequence}: {reason}; "
@@ -193,6 +234,9 @@ class ReadOnlyStore(FoldlogError):
 class UnknownMoment(FoldlogError, ValueError):
     """The log has no such moment, or several; `moment` is what was asked for."""
 
+    moment: str
+    reason: str
+
     def __init__(self, moment: str, reason: str) -> None:
         super().__init__(f"there is no moment {moment!r:.80}: {reason}")
         self.moment, self.reason = moment, reason
@@ -200,6 +244,9 @@ class UnknownMoment(FoldlogError, ValueError):
 
 class PastErased(FoldlogError):
     """What was there at the moment asked for has been removed from the log since."""
+
+    what: str
+    reason: str
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} as it was is gone: {reason}")
@@ -217,6 +264,9 @@ class SessionExists(FoldlogError, ValueError):
 class SessionHasForks(FoldlogError):
     """A session cannot be removed while others share its past. `forks` are their ids."""
 
+    session_id: str
+    forks: list[str]
+
     def __init__(self, session_id: str, forks: Sequence[str]) -> None:
         super().__init__(
             f"session {session_id!r:.80} is shared by its forks, which have to be removed first: "
@@ -228,6 +278,10 @@ class SessionHasForks(FoldlogError):
 class LogCorrupt(FoldlogError):
     """A message of the log cannot be read as what it should be."""
 
+    stream: str
+    sequence: int
+    reason: str
+
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(f"{stream} at sequence {sequence}: {reason}")
         self.stream, self.sequence, self.reason = stream, sequence, reason
@@ -238,6 +292,11 @@ class MissingUpcaster(LogCorrupt):
 
     `type` is the envelope's; it stands at `sequence` and `index`.
     """
+
+    type: str
+    version: int
+    index: int
+    newest: int
 
     def __init__(self, type: str, version: int, sequence: int, index: int, newest: int) -> None:
         what = "is newer than this program knows" if version > newest else "has no upcaster"
@@ -262,6 +321,9 @@ class BundleRefused(FoldlogError, ValueError):
 
     `what` names the file, the key or the session.
     """
+
+    what: str
+    reason: str
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what}: {reason}")

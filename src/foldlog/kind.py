@@ -231,9 +231,9 @@ class Kind(Generic[S]):
         self._take_fold(fold)
 
     def _take_fold(self, fold: Fold[S]) -> None:
-        self.initial = fold.initial
-        self.latest_only = fold.latest_only
-        self.early_snapshots = fold.early_snapshots
+        self.initial: Callable[[], S] = fold.initial
+        self.latest_only: bool = fold.latest_only
+        self.early_snapshots: bool = fold.early_snapshots
         self.state: Any = fold.state
         self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
         apply: Any = fold.apply

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
 
@@ -37,12 +37,12 @@ class Problem(NamedTuple):
 
 
 class _Flow(BaseModel):
-    model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="allow", defer_build=True)
 
 
 class _Session(BaseModel):
     # Strict in text and numbers alone: times may be text.
-    model_config = ConfigDict(extra="allow", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", defer_build=True)
 
     session_id: StrictStr
     task_id: StrictStr

@@ -14,6 +14,7 @@ import msgspec
 from foldlog.envelope import CLEARED, Draft, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.kind import Key
+from foldlog.store.operation import Calls
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided
 from foldlog.store.redaction import Redaction
@@ -71,7 +72,7 @@ class Ledger:
     """
 
     def __init__(self, journal: BaseStore, name: str, session_id: str | None = None) -> None:
-        self.calls = journal.calls
+        self.calls: Calls = journal.calls
         self._journal = journal
         self._name = name
         self._session_id = session_id

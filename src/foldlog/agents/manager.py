@@ -23,7 +23,7 @@ from foldlog.agents.states import exported, imported, plain, read, replacing, st
 from foldlog.agents.turns import TurnStateContext
 from foldlog.differences import ABSENT, differences
 from foldlog.errors import AppendConflict, ConfigurationError
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.store.primitives import Attempts
 from foldlog.views import Consistency
 from foldlog_projections.agentstates import Entry
@@ -47,7 +47,7 @@ class AgentStates(Generic[R]):
     """
 
     def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:
-        self.calls = ledger.calls
+        self.calls: Calls = ledger.calls
         self._ledger = ledger
         self._runtime_state_type = runtime_state_type
 

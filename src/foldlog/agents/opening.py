@@ -80,7 +80,7 @@ class StoreAgents(AgentStates[NoRuntimeState]):
 
     def __init__(self, journal: BaseStore) -> None:
         super().__init__(Ledger(journal, "default"), NoRuntimeState)
-        self.repository = LogStateRepository(journal)
+        self.repository: LogStateRepository = LogStateRepository(journal)
 
 
 class InMemoryStateRepository(LogStateRepository):

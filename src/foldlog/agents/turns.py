@@ -13,7 +13,7 @@ from foldlog.agents.ledger import Ledger, Loaded, Write
 from foldlog.agents.models import AgentStateEntry, ShareToken
 from foldlog.agents.states import Written, change_of, read, stored_in, written
 from foldlog.errors import AppendConflict, PayloadError
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.agentshares import Shared
@@ -48,7 +48,7 @@ class TurnStateContext:
         label: str = "",
     ) -> None:
         self.scope = scope
-        self.calls = ledger.calls
+        self.calls: Calls = ledger.calls
         self._ledger = ledger
         self._consistency = consistency
         self._expected = expected
@@ -313,7 +313,6 @@ class TypedStateContext(Generic[T]):
     def __init__(self, turn: TurnStateContext, model: type[T]) -> None:
         self._turn = turn
         self._model = model
-        self.delete, self.reset, self.share = turn.delete, turn.reset, turn.share
 
     async def get(self, key: str) -> T:
         """See `TurnStateContext.get`."""
@@ -322,6 +321,18 @@ class TypedStateContext(Generic[T]):
     def update(self, key: str, state: T) -> None:
         """See `TurnStateContext.update`."""
         self._turn.update(key, state)
+
+    def delete(self, key: str) -> None:
+        """See `TurnStateContext.delete`."""
+        self._turn.delete(key)
+
+    def reset(self, key: str) -> None:
+        """See `TurnStateContext.reset`."""
+        self._turn.reset(key)
+
+    def share(self, key: str, *, writable: bool = False, ttl: float | None = None) -> ShareToken:
+        """See `TurnStateContext.share`."""
+        return self._turn.share(key, writable=writable, ttl=ttl)
 
 
 def _check_writable(shared: Shared) -> None:

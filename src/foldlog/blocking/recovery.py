@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from foldlog.blocking.bridge import OnThread, StoreThread
 from foldlog.opening import Connecting, Store, connect
@@ -75,13 +75,13 @@ class SyncArtifactBackend(_Sync[ArtifactBackend]):
 
         super().__init__(connect(url, path=path, namespace=namespace, **options), find)
 
-    save_artifact = _blocking(ArtifactBackend.save_artifact)
-    load_artifact = _blocking(ArtifactBackend.load_artifact)
-    delete_artifact = _blocking(ArtifactBackend.delete_artifact)
-    exists = _blocking(ArtifactBackend.exists)
-    list_artifacts = _blocking(ArtifactBackend.list_artifacts)
-    get_size = _blocking(ArtifactBackend.get_size)
-    collect_garbage = _blocking(ArtifactBackend.collect_garbage)
+    save_artifact: Final = _blocking(ArtifactBackend.save_artifact)
+    load_artifact: Final = _blocking(ArtifactBackend.load_artifact)
+    delete_artifact: Final = _blocking(ArtifactBackend.delete_artifact)
+    exists: Final = _blocking(ArtifactBackend.exists)
+    list_artifacts: Final = _blocking(ArtifactBackend.list_artifacts)
+    get_size: Final = _blocking(ArtifactBackend.get_size)
+    collect_garbage: Final = _blocking(ArtifactBackend.collect_garbage)
 
 
 class SyncStateBackend(_Sync[StateBackend]):
@@ -107,10 +107,10 @@ class SyncStateBackend(_Sync[StateBackend]):
 
         super().__init__(connect(url, path=path, namespace=namespace, **options), find)
 
-    save_state = _blocking(StateBackend.save_state)
-    load_state = _blocking(StateBackend.load_state)
-    list_states = _blocking(StateBackend.list_states)
-    delete_state = _blocking(StateBackend.delete_state)
-    update_state = _blocking(StateBackend.update_state)
-    exists = _blocking(StateBackend.exists)
-    answer = _blocking(StateBackend.answer)
+    save_state: Final = _blocking(StateBackend.save_state)
+    load_state: Final = _blocking(StateBackend.load_state)
+    list_states: Final = _blocking(StateBackend.list_states)
+    delete_state: Final = _blocking(StateBackend.delete_state)
+    update_state: Final = _blocking(StateBackend.update_state)
+    exists: Final = _blocking(StateBackend.exists)
+    answer: Final = _blocking(StateBackend.answer)

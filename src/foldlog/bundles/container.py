@@ -94,6 +94,9 @@ class Writing:
 class EntryWriting:
     """Writes the bytes of one entry."""
 
+    size: int
+    crc: int
+
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.size = self.crc = 0

@@ -31,7 +31,7 @@ from foldlog.cli.verify import verify
 from foldlog.cli.waiting import waiting
 from foldlog.cli.watch import watch
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="foldlog",
     help="The place where AI agents keep their state: one append-only log, folded into views.",
     no_args_is_help=True,

@@ -31,8 +31,8 @@ from foldlog_projections.messages import MAIN, Conversations, Message, MessagesR
 
 try:
     from claude_agent_sdk import SessionStore, __version__, fold_session_summary
-except ModuleNotFoundError as error:
-    raise not_installed("claude-agent", error) from error
+except ModuleNotFoundError as _error:
+    raise not_installed("claude-agent", _error) from _error
 
 S = TypeVar("S", "_Last", "_Summary")
 

@@ -44,6 +44,9 @@ class Unreadable(FoldlogError, ValueError):
     the framework raised.
     """
 
+    what: str
+    reason: str
+
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(
             f"{what} cannot be read: {reason}; redact= has replaced it, or another version of the "

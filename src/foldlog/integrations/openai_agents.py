@@ -28,8 +28,8 @@ try:
     from agents.memory import SessionABC, SessionSettings
 
     from agents import RunState
-except ModuleNotFoundError as error:
-    raise not_installed("openai_agents", error) from error
+except ModuleNotFoundError as _error:
+    raise not_installed("openai_agents", _error) from _error
 
 FORMAT: Final = "openai_agents"
 """What the messages of a session say of their shape: items of OpenAI's Responses API."""
@@ -62,8 +62,8 @@ class FoldlogSession(SessionABC):
         *,
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
-        self.session_id = checked_id(session_id, "session_id")
-        self.session_settings = SessionSettings().resolve(session_settings)
+        self.session_id: str = checked_id(session_id, "session_id")
+        self.session_settings: SessionSettings = SessionSettings().resolve(session_settings)
         self._do = access_to(store).acall
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

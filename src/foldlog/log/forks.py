@@ -46,7 +46,7 @@ class ForkedLog(Relay):
 
     def __init__(self, below: Log, writer: Writer | None = None) -> None:
         super().__init__(below)
-        self.writer = writer or Writer()
+        self.writer: Writer = writer or Writer()
 
     def stamped(self, append: Append, known: int = 0) -> Append:
         """Return an append whose drafts are numbered. Call it in the order of saves.

@@ -39,10 +39,10 @@ class MemoryLog:
     """A log that lasts as long as the object. Several stores may share one; `close` keeps it."""
 
     def __init__(self, namespace: Namespace | None = None) -> None:
-        self.namespace = namespace or Namespace()
+        self.namespace: Namespace = namespace or Namespace()
         side, identity = MemorySide(), secrets.token_hex(8)
-        self.blobs = Blobs(side, self.namespace)
-        self.snapshots = SnapshotStore(side, self.namespace, lambda shard: identity)
+        self.blobs: Blobs = Blobs(side, self.namespace)
+        self.snapshots: SnapshotStore = SnapshotStore(side, self.namespace, lambda shard: identity)
         self._heads = [0] * self.namespace.shards
         self._stored: dict[Subject, list[Stored]] = defaultdict(list)
         self._followers: dict[Subject | Branch, list[OnRecord]] = defaultdict(list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,7 +11,7 @@ class ArtifactScope(BaseModel):
     """Whom an artifact belongs to. A store keeps this; whoever serves the bytes enforces it."""
 
     # Validators are built on first use: importing foldlog stays cheap.
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     tenant_id: str | None = None
     user_id: str | None = None
@@ -26,7 +26,7 @@ class ArtifactRef(BaseModel):
     digest of the whole content.
     """
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     id: str
     mime_type: str | None = None
@@ -45,7 +45,7 @@ class ArtifactRetentionConfig(BaseModel):
     "none" refuses the new one.
     """
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     ttl_seconds: int = 3600
     max_artifact_bytes: int = 50_000_000

@@ -6,7 +6,7 @@ import json
 import uuid
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,7 +35,7 @@ class SteeringEvent(BaseModel):
     """
 
     # Validators are built on first use: importing foldlog stays cheap.
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     session_id: str
     task_id: str

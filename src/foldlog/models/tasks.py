@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,7 +51,7 @@ class TaskContextSnapshot(BaseModel):
     """
 
     # Validators are built on first use: importing foldlog stays cheap.
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     session_id: str
     task_id: str
@@ -74,7 +74,7 @@ class TaskContextSnapshot(BaseModel):
 class StateUpdate(BaseModel):
     """A progress or status update of a task. Append-only; `update_id` is its idempotency key."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     session_id: str
     task_id: str

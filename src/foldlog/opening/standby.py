@@ -128,7 +128,7 @@ class Standby:
         self._logged: str | None = None
         self._connecting: asyncio.Task[None] | None = None
         backend = Backend(log, StandbyBlobs(log), outbox=self._outbox, place=place, loop=loop)
-        self.store = Store(backend, options)
+        self.store: Store = Store(backend, options)
         self.store.on_close(self.close)
 
     async def reach_for(self, connect: Connect) -> None:

@@ -54,7 +54,9 @@ class Refused(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers: dict[str, str] = {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
 
 
 def make_app(

@@ -44,7 +44,7 @@ class Taker:
     """Takes attributes out of a span. `rest` are those that nobody has asked for."""
 
     def __init__(self, attributes: Attributes) -> None:
-        self.rest = dict(attributes)
+        self.rest: dict[str, Any] = dict(attributes)
 
     def first(self, *names: str) -> Any:
         """Take all of these; return the first that is there, or None."""

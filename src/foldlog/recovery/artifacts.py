@@ -15,7 +15,7 @@ from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.recovery.writing import listed_states, read_state
 from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.store.primitives import Primitives
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
@@ -45,7 +45,7 @@ class ArtifactBackend:
     """
 
     def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:
-        self.calls = store.calls
+        self.calls: Calls = store.calls
         self._store = store
         self._blobs = blobs
         self._codec = codec

@@ -29,7 +29,7 @@ from foldlog.recovery.snapshots import event_of, listing, restored, saving, valu
 from foldlog.recovery.stepping import Stepping
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.store.ownership import Ownership
 from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
@@ -55,7 +55,7 @@ class StateBackend:
         self, store: Ownership, artifacts: ArtifactBackend, migrations: Migrations | None = None
     ) -> None:
         self.artifacts = artifacts
-        self.calls = store.calls
+        self.calls: Calls = store.calls
         self._store = store
         self._questions = Questions(store)
         self._migrations = migrations

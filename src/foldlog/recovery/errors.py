@@ -10,6 +10,10 @@ from foldlog.errors import FoldlogError
 class IncompatibleState(FoldlogError):
     """A snapshot of another schema version, from which no migration leads to today's."""
 
+    state_id: str
+    version: str
+    current: str
+
     def __init__(self, state_id: str, version: str, current: str) -> None:
         super().__init__(
             f"state {state_id!r:.80} is of version {version}; this program reads {current}, and no "
@@ -20,6 +24,10 @@ class IncompatibleState(FoldlogError):
 
 class ExecutionPaused(FoldlogError):
     """The execution waits for an answer: `StateBackend.answer(state_id, address, value)`."""
+
+    state_id: str
+    address: str
+    request: Any
 
     def __init__(self, state_id: str, address: str, request: Any) -> None:
         super().__init__(f"execution {state_id!r:.80} waits for an answer at {address!r:.80}")
@@ -32,6 +40,11 @@ class StepUnknown(FoldlogError):
     Say which, once you know: `Execution.confirm(address, result)` or `Execution.retract(address)`.
     `error` is the type of the error that kept its result from being recorded; "" if it never ended.
     """
+
+    state_id: str
+    address: str
+    attempt: int
+    error: str
 
     def __init__(self, state_id: str, address: str, attempt: int, error: str = "") -> None:
         ended = f"its result could not be recorded ({error})" if error else "its end is not known"
@@ -50,6 +63,11 @@ class UnreadableResult(FoldlogError):
     of the type that it has.
     """
 
+    state_id: str
+    address: str
+    type: str
+    reason: str
+
     def __init__(self, state_id: str, address: str, type: str, reason: str) -> None:
         super().__init__(
             f"step {address!r:.80} of execution {state_id!r:.80} is done, and its result is on "
@@ -62,6 +80,10 @@ class UnreadableResult(FoldlogError):
 
 class ResultMissing(FoldlogError):
     """The result of a step was an artifact, and that was deleted."""
+
+    state_id: str
+    address: str
+    artifact_id: str
 
     def __init__(self, state_id: str, address: str, artifact_id: str) -> None:
         super().__init__(

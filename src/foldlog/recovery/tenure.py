@@ -45,7 +45,7 @@ class Tenure:
         self.state_id: Final = state_id
         self.redaction: Final = StepRedaction(store.redaction, state_id)
         self._migrations = migrations
-        self.snapshot = self._new()
+        self.snapshot: StateSnapshot = self._new()
         self._store = store
         self._session_id = session_id
         self._owner = owner

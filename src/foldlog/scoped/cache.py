@@ -38,7 +38,7 @@ class Cache:
         self._values: dict[Subject, _Value] = {}
         self._ranks: list[_Rank] = []
         self._by_rank: dict[_Rank, OrderedDict[Subject, None]] = {}
-        self.bytes = 0
+        self.bytes: int = 0
 
     def __len__(self) -> int:
         return len(self._values)

@@ -11,6 +11,8 @@ class VersionConflict(AppendConflict):
     `expected` and `actual` are versions, None for no such key.
     """
 
+    key: str
+
     expected: str | None  # type: ignore[assignment]  # the version is what its caller knows
     actual: str | None  # type: ignore[assignment]
 

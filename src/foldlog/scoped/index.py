@@ -197,13 +197,13 @@ class Index:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.path = path
         self.matrices: dict[str, Any] = {}
-        self.known = Known(Synced(), math.inf)
+        self.known: Known = Known(Synced(), math.inf)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.database = sqlite3.connect(
+        self.database: sqlite3.Connection = sqlite3.connect(
             path or ":memory:",
             isolation_level=None,
             check_same_thread=False,

@@ -29,7 +29,7 @@ from foldlog.scoped.models import (
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Mode, Search
 from foldlog.scoped.watching import watch
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections.scoped import Written
@@ -72,7 +72,7 @@ class ScopedReader:
     """
 
     def __init__(self, keys: Keys, transient: Transient, search: Search) -> None:
-        self.calls = keys.journal.calls
+        self.calls: Calls = keys.journal.calls
         self._keys = keys
         self._transient = transient
         self._search = search

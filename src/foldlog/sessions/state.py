@@ -64,9 +64,9 @@ class SessionState:
     __slots__ = ("folded", "saved", "session_id")
 
     def __init__(self, session_id: str, saved: Mapping[str, Recorded], folded: State) -> None:
-        self.session_id = session_id
-        self.saved = saved
-        self.folded = folded
+        self.session_id: str = session_id
+        self.saved: Mapping[str, Recorded] = saved
+        self.folded: State = folded
 
     @classmethod
     async def load(

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,7 +50,7 @@ class TaskTelemetryEvent(BaseModel):
     `duration_ms` is the time since it was spawned. `created_at_s` in Unix seconds.
     """
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     event_type: EventType
     outcome: Outcome
@@ -169,8 +169,8 @@ class Emitter:
         self._timeout = timeout
         self._waiting: deque[TaskTelemetryEvent] = deque()
         self._task: asyncio.Task[None] | None = None
-        self.failures = 0
-        self.dropped = 0
+        self.failures: int = 0
+        self.dropped: int = 0
 
     def emit(self, events: Iterable[TaskTelemetryEvent]) -> None:
         """Have events handed over. Returns at once and raises nothing."""

@@ -16,7 +16,7 @@ from foldlog.sessions.models import ContextPatch
 from foldlog.sessions.state import SessionState, read_session
 from foldlog.sessions.telemetry import Emitter, TaskTelemetrySink
 from foldlog.store.core import Block, open_block
-from foldlog.store.operation import operation
+from foldlog.store.operation import Calls, operation
 from foldlog.store.payloads import drafting
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
@@ -58,9 +58,9 @@ class SessionWriter:
     ) -> None:
         state_store.subject(session.kind, session_id)  # a bad id is refused before anything is read
         self.session_id = session_id
-        self.worker = secrets.token_hex(8)
-        self.telemetry = Emitter(telemetry_sink)
-        self.calls = state_store.calls
+        self.worker: str = secrets.token_hex(8)
+        self.telemetry: Emitter = Emitter(telemetry_sink)
+        self.calls: Calls = state_store.calls
         self._store = state_store
         self._stored = SessionState(session_id, {}, State())
         self._in_block: tuple[Block, SessionState] | None = None

@@ -26,7 +26,7 @@ class Refused(Exception):
 
     def __init__(self, reason: str, message: str, about: str = "") -> None:
         super().__init__(message)
-        self.failed = Failed(reason, message, about)
+        self.failed: Failed = Failed(reason, message, about)
 
 
 class Database:
@@ -35,7 +35,7 @@ class Database:
     def __init__(self, ask: Ask) -> None:
         import duckdb
 
-        self.errors = duckdb.Error
+        self.errors: type[Exception] = duckdb.Error
         self._memory = duckdb.OutOfMemoryException
         self._ask = ask
         self._parameters = codec.decode(ask.parameters)

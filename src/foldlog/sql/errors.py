@@ -15,6 +15,9 @@ class SqlError(FoldlogError):
 class UnknownTable(SqlError):
     """The query names a table that is not there. `tables` are those that are."""
 
+    name: str
+    tables: tuple[str, ...]
+
     def __init__(self, name: str, tables: Sequence[str]) -> None:
         if name.lower() in tables:
             super().__init__(f"table {name} is not read for a text in a function: name it outside")

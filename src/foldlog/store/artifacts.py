@@ -22,7 +22,7 @@ from foldlog.kind import Key
 from foldlog.log.port import Append, Record
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.store.blobs import BlobStore, digest
-from foldlog.store.operation import nothing, operation
+from foldlog.store.operation import Calls, nothing, operation
 from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import dump
 from foldlog.store.references import (
@@ -81,7 +81,7 @@ class Artifacts:
         self._blobs = blobs
         blobs.users[artifacts.kind.name] = self._is_used
         self._retention = retention
-        self.calls = store.calls
+        self.calls: Calls = store.calls
         self._read_at: OrderedDict[str, float] = OrderedDict()
         self._turns: WeakValueDictionary[Keys, asyncio.Lock] = WeakValueDictionary()
 

@@ -172,17 +172,23 @@ class Core:
         past: the log, where it is that of a past moment.
     """
 
+    log: Log
+
     def __init__(self, backend: Backend, options: StoreOptions) -> None:
         self.backend = backend
         self._options = options
         self.log = log = backend.log
-        self.past = log if isinstance(log, PastLog) else None
-        self.calls = Calls(degrades=options.on_error == "degrade", is_past=self.past is not None)
-        self.redaction = Redaction(options.redact)
-        self.kinds = {kind.name: kind for kind in (*KINDS, *options.all_kinds)}
+        self.past: PastLog | None = log if isinstance(log, PastLog) else None
+        self.calls: Calls = Calls(
+            degrades=options.on_error == "degrade", is_past=self.past is not None
+        )
+        self.redaction: Redaction = Redaction(options.redact)
+        self.kinds: dict[str, Kind[Any]] = {
+            kind.name: kind for kind in (*KINDS, *options.all_kinds)
+        }
         self._log = ForkedLog(log)
         self._namespace = log.namespace
-        self.hot_views = Views(
+        self.hot_views: Views = Views(
             self._log,
             backend.snapshots,
             loop=backend.loop,

@@ -30,7 +30,7 @@ FAULTS: Final = (
 )
 """What bad data makes code raise, the caller's code included."""
 
-decoder = functools.cache(codec.decoder)
+decoder: Final = functools.cache(codec.decoder)
 """The decoder of a record's type."""
 
 

@@ -99,5 +99,5 @@ SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 RECORDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 BYTES: Final = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304)
 
-BOUNDARIES: Final = {"s": SECONDS, "{record}": RECORDS, "By": BYTES}
+BOUNDARIES: Final[dict[str, tuple[float, ...]]] = {"s": SECONDS, "{record}": RECORDS, "By": BYTES}
 """Where histograms of a unit have their buckets."""

@@ -19,7 +19,7 @@ LIMITS: Final[tuple[dict[str, int], ...]] = (
 )
 """Each allows three artifacts of ten bytes."""
 
-by_limit = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: next(iter(limit)))
+by_limit: Final = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: next(iter(limit)))
 
 
 class RetentionContract(Contract):

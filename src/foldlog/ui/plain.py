@@ -31,7 +31,7 @@ class Plain:
 
     def __init__(self, limit: int | None = CUT) -> None:
         self._limit = limit
-        self.was_cut = False
+        self.was_cut: bool = False
 
     def value(self, value: Any) -> Any:
         """The value in JSON's types."""

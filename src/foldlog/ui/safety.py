@@ -69,14 +69,14 @@ class Access:
         if token == "" or user_header == "":
             raise ConfigurationError("token, user_header: an empty one would let everybody in")
         self.user_header = user_header
-        self.token = None if user_header else token or secrets.token_urlsafe(24)
+        self.token: str | None = None if user_header else token or secrets.token_urlsafe(24)
         self.read_only = read_only
-        self.csrf = secrets.token_urlsafe(24)
+        self.csrf: str = secrets.token_urlsafe(24)
         self._user = user or "local"
         self._hosts = None if hosts is None else frozenset(hosts)
         # Cookies are shared by all ports of a host, so that each page's has a name of its own.
         named = hashlib.sha256((self.token or "").encode()).hexdigest()
-        self.cookie = f"foldlog-{named[:12]}"
+        self.cookie: str = f"foldlog-{named[:12]}"
 
     def user_of(self, headers: Headers) -> str:
         """Return who asks.

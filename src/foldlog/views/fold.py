@@ -26,10 +26,10 @@ class Fold(Generic[S]):
     __slots__ = ("applied", "folded", "last", "projection", "subject")
 
     def __init__(self, projection: Projection[S], subject: Subject) -> None:
-        self.projection = projection
-        self.subject = subject
+        self.projection: Projection[S] = projection
+        self.subject: Subject = subject
         self.folded: Folded[S] = start(projection)
-        self.applied = 0
+        self.applied: int = 0
         self.last: Position | None = None
 
     def advance(self, envelopes: Sequence[Recorded]) -> None:

@@ -138,9 +138,9 @@ class Sealing:
         sealed: tuple[Sealed, ...],
         identity: str,
     ) -> None:
-        self.covered = len(folded.seen)
-        self.end = end
-        self.sealed = sealed
+        self.covered: int = len(folded.seen)
+        self.end: Position = end
+        self.sealed: tuple[Sealed, ...] = sealed
         self._items: Items | None = None
         state = b""
         if isinstance(folded.state, Items):

@@ -17,7 +17,7 @@ from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
 from foldlog.views.latest import Latest, knows
 from foldlog.views.snapshot import Restored, Sealed
-from foldlog_projections.fold import Projection
+from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
@@ -61,6 +61,16 @@ class View(Fold[S]):
         bytes: the estimate of its memory that `Hot` has counted.
     """
 
+    folded: Folded[S]
+    applied: int
+    looks: int
+    looked: int
+    readers: int
+    known_head: int
+    floor: int
+    unsaved: int
+    unsaved_bytes: int
+
     __slots__ = (
         "_ahead",
         "_ahead_bytes",
@@ -86,7 +96,7 @@ class View(Fold[S]):
 
     def __init__(self, projection: Projection[S], subject: Subject) -> None:
         super().__init__(projection, subject)
-        self.key = key_of(projection, subject)
+        self.key: Key = key_of(projection, subject)
         self.floor = self.known_head = 0
         self.looks = self.looked = self.readers = 0
         self.failed: tuple[int, Exception] | None = None
@@ -95,8 +105,8 @@ class View(Fold[S]):
         self.watchers: set[asyncio.Event] = set()
         self.unsaved = self.unsaved_bytes = 0
         self.sealed: tuple[Sealed, ...] = ()
-        self.checked_epoch = -1
-        self.bytes = 0
+        self.checked_epoch: int = -1
+        self.bytes: int = 0
         self._ahead: dict[int, Record] = {}
         self._ahead_bytes = self._held_bytes = 0
         self._checked_at = self._unsettled_at = 0.0

@@ -60,7 +60,7 @@ class Hot(dict[Key, View[Any]]):
         super().__init__()
         self._max_bytes = max_bytes
         self._hydrated: OrderedDict[Key, View[Any]] = OrderedDict()
-        self.bytes = 0
+        self.bytes: int = 0
 
     def touch(self, view: View[Any]) -> None:
         """Note that a hydrated view is used just now."""
@@ -130,7 +130,7 @@ class Views:
         self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
         self.on_read: OnRead | None = None
         self.on_append: list[OnAppend] = []
-        self.closed = False
+        self.closed: bool = False
         self._log = log
         self._loop = loop
         self._beside: dict[str, list[str]] = {}

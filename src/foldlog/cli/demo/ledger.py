@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from foldlog.models import (
     PlannerEvent,
@@ -27,16 +28,16 @@ class Ledger:
     """
 
     def __init__(self, store: Store, *, begun: int, crowd: int) -> None:
-        self.load_history = store.load_history
-        self.list_steering = store.list_steering
-        self.list_updates = store.list_updates
-        self.list_planner_events = store.list_planner_events
-        self.get_events = store.get_events
-        self.list_tasks = store.list_tasks
-        self.get_trajectory = store.get_trajectory
-        self.list_traces = store.list_traces
+        self.load_history: Final = store.load_history
+        self.list_steering: Final = store.list_steering
+        self.list_updates: Final = store.list_updates
+        self.list_planner_events: Final = store.list_planner_events
+        self.get_events: Final = store.get_events
+        self.list_tasks: Final = store.list_tasks
+        self.get_trajectory: Final = store.get_trajectory
+        self.list_traces: Final = store.list_traces
         self.acked: defaultdict[str, list[StoredEvent]] = defaultdict(list)
-        self.in_flight = 0
+        self.in_flight: int = 0
         self._store = store
         self._to_begin = begun
         self._crowd = crowd

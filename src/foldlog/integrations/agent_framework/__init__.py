@@ -10,8 +10,8 @@ from foldlog.integrations.required import not_installed
 
 try:
     import agent_framework as agent_framework
-except ModuleNotFoundError as error:
-    raise not_installed("agent_framework", error) from error
+except ModuleNotFoundError as _error:
+    raise not_installed("agent_framework", _error) from _error
 
 from foldlog.integrations.agent_framework.checkpoints import (
     CheckpointNotFound,

@@ -74,7 +74,7 @@ class FoldlogCheckpointStorage:
         types: Iterable[type] = (),
         pickle_types: Iterable[str] | None = None,
     ) -> None:
-        self.session_id = checked_id(session_id, "session_id")
+        self.session_id: str = checked_id(session_id, "session_id")
         self._key = workflowcheckpoints.kind(session_id)
         self._objects = Objects(types, PACKAGE, TypeNotAllowed)
         self._pickle_types = None if pickle_types is None else frozenset(pickle_types)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _STRATEGIES = ("keep_latest", "delete")
 
 
-class FoldlogSaver(BaseCheckpointSaver):
+class FoldlogSaver(BaseCheckpointSaver[str]):
     """A checkpointer whose threads are sessions of a store.
 
         async with FoldlogSaver.from_conn_string("nats://localhost:4222") as saver:

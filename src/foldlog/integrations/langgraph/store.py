@@ -99,7 +99,7 @@ class FoldlogStore(BaseStore):
     ) -> None:
         super().__init__()
         self.ttl_config = ttl
-        self.index_config = None if index is None else index.copy()
+        self.index_config: Any | None = None if index is None else index.copy()
         self._access = access_to(store)
         self._log = ItemLog(name, consistency)
         self._ranking = ByWords() if index is None else ByMeaning(index, self._log)

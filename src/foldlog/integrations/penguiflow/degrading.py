@@ -134,6 +134,6 @@ def _nothing() -> None:
     return
 
 
-or_nothing = OrElse(_nothing)
-or_empty = OrElse(list)
-or_false = OrElse(bool)
+or_nothing: OrElse = OrElse(_nothing)
+or_empty: OrElse = OrElse(list)
+or_false: OrElse = OrElse(bool)

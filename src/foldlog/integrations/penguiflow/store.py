@@ -77,7 +77,7 @@ class PenguiFlowStateStore:
             stand_by = connecting.stand_by if on_error == "degrade" else None
             worker = self._reach = Worker(connecting.without_standby, stand_by)
             finalize(self, worker.stop).atexit = False  # at exit, all stop together
-        self.artifact_store = PenguiFlowArtifactStore(self)
+        self.artifact_store: PenguiFlowArtifactStore = PenguiFlowArtifactStore(self)
 
     # --- the audit log ---------------------------------------------------------------------------
 

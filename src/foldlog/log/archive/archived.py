@@ -33,7 +33,7 @@ class ArchivedLog(Relay):
     def __init__(self, below: Log, segments: Segments) -> None:
         super().__init__(below)
         self.segments = segments
-        self.manifests = Manifests(below, segments)
+        self.manifests: Manifests = Manifests(below, segments)
         self._ask = self.manifests.ask
         self._erasing = Erasing(self.manifests, segments)
 

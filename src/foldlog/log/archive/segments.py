@@ -249,7 +249,7 @@ class Draft:
     """Rows that become a segment. Its methods block."""
 
     def __init__(self, directory: Path) -> None:
-        self.file = directory / "segment.parquet"
+        self.file: Path = directory / "segment.parquet"
         self.rows = "select * from draft"
         self.sources: list[Path] = []
         # A database of its own: readers need not share its memory, and what it spills stands here.

@@ -74,14 +74,14 @@ class Layout:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.config = directory / "nats.conf"
-        self.description = directory / "server.json"
-        self.pid_file = directory / "server.pid"
-        self.log = directory / "server.log"
-        self.lifecycle_lock = directory / "lifecycle.lock"
-        self.members_lock = directory / "members.lock"
-        self.supervisor_lock = directory / "supervisor.lock"
-        self.server_lock = directory / "server.lock"
+        self.config: Path = directory / "nats.conf"
+        self.description: Path = directory / "server.json"
+        self.pid_file: Path = directory / "server.pid"
+        self.log: Path = directory / "server.log"
+        self.lifecycle_lock: Path = directory / "lifecycle.lock"
+        self.members_lock: Path = directory / "members.lock"
+        self.supervisor_lock: Path = directory / "supervisor.lock"
+        self.server_lock: Path = directory / "server.lock"
 
     @classmethod
     def prepare(cls, path: str | os.PathLike[str]) -> Self:

@@ -76,8 +76,8 @@ class EmbeddedServer:
         self._member: LockFile | None = member
         self._wanted = durability
         self._binary = binary
-        self.path = layout.directory
-        self.staging = Staging(layout.directory)
+        self.path: Path = layout.directory
+        self.staging: Staging = Staging(layout.directory)
 
     @classmethod
     async def join(

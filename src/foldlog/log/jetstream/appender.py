@@ -65,7 +65,7 @@ class BackPressure:
     """
 
     def __init__(self, limit: int) -> None:
-        self.used = 0
+        self.used: int = 0
         self._limit = limit
         self._waiting = 0
         self._turn = asyncio.Lock()

@@ -67,7 +67,7 @@ class Incoming(Msg):
         # As few attributes as possible: nats-py's other defaults are those of its class.
         self._client = client
         self._sid = sid
-        self.raw = subject, reply
+        self.raw: tuple[bytes, bytes] = subject, reply
         self.data = data
         self.block = block
 

@@ -95,7 +95,7 @@ class Connection:
     def __init__(self, *, revive: Revive | None = None) -> None:
         self._client = LeanClient()
         self._connected = asyncio.Event()
-        self.epoch = 0
+        self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._tokens = itertools.count(1)  # each ends the subject of one reply
         self._waiting: dict[str, tuple[_Waiting, int]] = {}

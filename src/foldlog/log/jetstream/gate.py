@@ -106,7 +106,7 @@ class Gate:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.known = 0
+        self.known: int = 0
         self._marks = marks
         self._clock = clock
         self._created = created

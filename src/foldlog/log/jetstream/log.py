@@ -82,12 +82,12 @@ class JetStreamLog:
         self.replicas = replicas
         side = partial(SideStream, connection, replicas=replicas, timeout=timeout)
         everything = namespace.wildcard(0).removesuffix("0.>") + ">"
-        self.side = side(namespace.snapshots(), snapshot(everything, "*"))
-        self.snapshots = SnapshotStore(self.side, namespace, self.identity)
+        self.side: SideStream = side(namespace.snapshots(), snapshot(everything, "*"))
+        self.snapshots: SnapshotStore = SnapshotStore(self.side, namespace, self.identity)
         chunks = side(
             namespace.blobs(), namespace.blob("*", "*"), discard="new", allow_msg_ttl=True
         )
-        self.blobs = Blobs(chunks, namespace)
+        self.blobs: Blobs = Blobs(chunks, namespace)
         self._shards = list[_Shard]()
         for shard in range(namespace.shards):
             name = namespace.stream(shard)

@@ -107,7 +107,7 @@ class SideStream(StreamClient):
             raise
         return [None if status_of(reply) else reply.data for reply in replies]
 
-    last = StreamClient.last_of
+    last: Final = StreamClient.last_of
 
     async def purge(self, matching: str, *, overwrite: bool = True) -> None:
         if not overwrite:

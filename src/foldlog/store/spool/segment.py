@@ -120,10 +120,10 @@ class Segment:
         self, lock: LockFile, end: int = 0, waiting: int = 0, *, adopted: bool = False
     ) -> None:
         self._lock = lock
-        self.path = lock.path
-        self.end = end
+        self.path: Path = lock.path
+        self.end: int = end
         self.done = 0
-        self.waiting = waiting
+        self.waiting: int = waiting
         self.adopted = adopted
 
     @classmethod
