@@ -24,6 +24,15 @@ import foldlog
         ({"timeout": 0}, "a positive number"),
         ({"shards": 0}, "from 1 to 1024"),
         ({"durability": "eventual"}, "not 'eventual'"),
+        ({"data_dir": "data"}, r"foldlog.connect has no option 'data_dir': did you mean path=\?"),
+        ({"time_out": 3}, r"no option 'time_out': did you mean timeout=\?"),
+        ({"max_hot_byte": 3}, r"did you mean max_hot_bytes=\?"),
+        ({"user_credential": "a"}, r"did you mean user_credentials=\?"),
+        ({"error_cb": print}, "no option 'error_cb'"),
+        ({"xyzzy": 1}, r"no option 'xyzzy': help\(foldlog.connect\) lists them"),
+        ({"url": "/some/path"}, r"a directory is given as path=: .*\(path='/some/path'\)"),
+        ({"url": "./data"}, "a directory is given as path="),
+        ({"url": "some/data"}, "a directory is given as path="),
     ],
     ids=repr,
 )
@@ -36,3 +45,12 @@ async def test_options_that_make_no_sense(
     with pytest.raises(foldlog.ConfigurationError, match=reason):
         await foldlog.connect(**options)
     assert os.listdir(tmp_path) == []
+
+
+async def test_a_directory_that_is_there_is_no_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("data")
+    with pytest.raises(foldlog.ConfigurationError, match="a directory is given as path="):
+        await foldlog.connect("data")

@@ -54,7 +54,8 @@ def _names(module: str, names: tuple[str, ...]) -> dict[str, Any]:
     try:
         found = import_module(module)
     except ModuleNotFoundError:
-        return {name: type(name, (), {"__init__": _refuse}) for name in names}
+        members = {"__init__": _refuse, "__class_getitem__": classmethod(lambda cls, _: cls)}
+        return {name: type(name, (), members) for name in names}
     return {name: getattr(found, name) for name in names}
 
 

@@ -1,0 +1,151 @@
+"""The arguments of `foldlog.connect`, and what is wrong with them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from nats.aio.client import Client
+
+from foldlog.errors import ConfigurationError
+from foldlog.log.archive import ArchiveLimits
+from foldlog.store.options import StoreOptions
+from foldlog.store.spool import Place
+from foldlog.subjects import Namespace
+
+DEFAULT_CACHE_BYTES: Final = 1024 * 1024 * 1024
+
+URL_VARIABLE: Final = "FOLDLOG_URL"
+PATH_VARIABLE: Final = "FOLDLOG_PATH"
+ARCHIVE_VARIABLE: Final = "FOLDLOG_ARCHIVE"
+DEFAULT_PATH: Final = ".foldlog"
+
+_SET_BY_FOLDLOG: Final = {
+    *("self", "servers", "error_cb", "disconnected_cb", "reconnected_cb", "closed_cb")
+}
+_MEANT: Final = {
+    **dict.fromkeys(("data", "data_dir", "data_path", "dir", "directory", "folder"), "path"),
+    **dict.fromkeys(("address", "host", "nats_url", "server", "servers", "uri"), "url"),
+    **dict.fromkeys(("projections", "models", "record_types"), "kinds"),
+    **dict.fromkeys(("degrade", "fail_safe", "raise_errors"), "on_error"),
+    "tenant": "namespace",
+}
+"""Names that other libraries have for an option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The arguments of `foldlog.connect`, under the same names; `options` are the store's."""
+
+    url: str | None
+    path: str | os.PathLike[str] | None
+    namespace: str
+    shards: int
+    durability: Literal["fsync", "relaxed"]
+    timeout: float
+    options: StoreOptions
+    spool: str | os.PathLike[str] | None
+    spool_bytes: int
+    replicas: int | None
+    server_binary: str | None
+    archive: str | os.PathLike[str] | None
+    archive_limits: ArchiveLimits
+    archive_options: dict[str, Any]
+    archive_cache: str | os.PathLike[str] | None
+    archive_cache_bytes: int
+    nats_options: dict[str, Any]
+
+    @property
+    def degrades(self) -> bool:
+        """Whether the store's methods return safe defaults where they would raise."""
+        return self.options.on_error == "degrade"
+
+    @property
+    def server_url(self) -> str | None:
+        """Where the server is; None for the embedded one."""
+        from_environment = self.url is None and self.path is None
+        return (os.environ.get(URL_VARIABLE) if from_environment else self.url) or None
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return Path(self.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+
+    @property
+    def place(self) -> Place:
+        """Where the spool is."""
+        url = self.server_url
+        if url is None:
+            return Place.of_embedded(self.spool, self.data, self.namespace)
+        return Place.of_server(self.spool, self.data, self.namespace, url, self.nats_options)
+
+    def check(self) -> None:
+        """Raise ConfigurationError or InvalidId for what is wrong, without asking a server."""
+        if self.durability not in ("fsync", "relaxed"):
+            raise ConfigurationError(f'durability is "fsync" or "relaxed", not {self.durability!r}')
+        timeout = self.timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+            raise ConfigurationError(f"timeout is a positive number of seconds, not {timeout!r}")
+        if self.url is not None and (not isinstance(self.url, str) or not self.url):
+            raise ConfigurationError(f"a url is a string that is not empty, not {self.url!r:.80}")
+        if self.path is not None and not _is_path(self.path):
+            raise ConfigurationError(f"a path names a directory; {self.path!r:.80} does not")
+        if self.spool is not None and not _is_path(self.spool):
+            raise ConfigurationError(f"spool names a directory; {self.spool!r:.80} does not")
+        for what, size in (
+            ("spool_bytes", self.spool_bytes),
+            ("archive_cache_bytes", self.archive_cache_bytes),
+        ):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise ConfigurationError(f"{what} is a number of bytes, not {size!r:.80}")
+        if self.archive_cache is not None and not _is_path(self.archive_cache):
+            raise ConfigurationError(
+                f"archive_cache names a directory; {self.archive_cache!r:.80} does not"
+            )
+        if self.url is not None and self.path is not None:
+            raise ConfigurationError("a url and a path: the path belongs to the embedded server")
+        checked_namespace(self.namespace, self.shards)
+        _check_names(self.nats_options)
+        if self.url is not None:
+            _check_no_directory(self.url)
+
+
+def checked_namespace(name: str, shards: int) -> Namespace:
+    """Make a namespace. Raises ConfigurationError, InvalidId."""
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1024:
+        raise ConfigurationError(f"shards is a number from 1 to 1024, not {shards!r}")
+    return Namespace(name, shards)
+
+
+def _is_path(path: object) -> bool:
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    return isinstance(name, str) and name != "" and "\0" not in name
+
+
+def _check_names(nats_options: Iterable[str]) -> None:
+    """Raise ConfigurationError for an option that neither foldlog nor nats-py has."""
+    taken = inspect.signature(Client.connect).parameters.keys() - _SET_BY_FOLDLOG
+    for name in nats_options:
+        if name in taken:
+            continue
+        own = {each.name for each in (*fields(Settings), *fields(StoreOptions))}
+        known = sorted({*taken, *own} - {"options", "nats_options"})
+        near = _MEANT.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+        hint = f": did you mean {near}=?" if near else ": help(foldlog.connect) lists them"
+        raise ConfigurationError(f"foldlog.connect has no option {name!r:.80}{hint}")
+
+
+def _check_no_directory(url: str) -> None:
+    """Raise ConfigurationError for a URL that is the path of a directory."""
+    if "://" in url or "@" in url:
+        return
+    if url.startswith(("/", "\\", ".", "~")) or os.sep in url or Path(url).is_dir():
+        raise ConfigurationError(
+            f"{url!r:.80} is not the URL of a server (nats://host:port); "
+            f"a directory is given as path=: foldlog.connect(path={url!r:.80})"
+        )
