@@ -103,7 +103,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
     TurnStateContext: {
         *("get", "get_entry", "keys", "version_of", "of", "delete", "reset", "share", "end"),
     },
-    TypedStateContext: {"get"},
+    TypedStateContext: {"get", "delete", "reset", "share"},
     Session: {
         *("refresh", "get_task", "list_tasks", "inbox", "memory", "wait_for_group", "close"),
         *("start_task", "start_next_task", "prioritize_task", "seal_group", "acknowledge"),
