@@ -88,11 +88,11 @@ def test_every_marker_is_known_and_outputs_follow_python() -> None:
     assert len(OUTPUTS) == sum(block.marker == "output" for block in BLOCKS)
 
 
-def test_the_readme_begins_with_its_two_commands_and_has_a_program() -> None:
+def test_the_readme_installs_runs_a_program_and_ends_with_its_two_commands() -> None:
     [readme] = [page for page in PAGES if page.path == ROOT / "README.md"]
-    first = readme.blocks[0]
-    assert first.language == "console"
-    assert [line.split("#")[0].split() for line in first.text.splitlines()] == [
+    first, last = readme.blocks[0], readme.blocks[-1]
+    assert first.text.split() == ["$", "pip", "install", "foldlog"]
+    assert [line.split("#")[0].split() for line in last.text.splitlines()] == [
         ["$", "make", "demo"],
         ["$", "make", "test"],
     ]
