@@ -51,28 +51,28 @@ class Cli:
 
     def __init__(self, path: Path, namespace: str) -> None:
         self.options = ["--path", str(path), "--namespace", namespace]
-        self._place: Any = {"path": path, "namespace": namespace}
+        self.place: Any = {"path": path, "namespace": namespace}
 
     def __call__(self, *args: str | Path) -> Run:
         """Run in this process, which is quicker."""
         return run(*args, *self.options)
 
-    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+    def start(self, *args: str | Path, **environment: str) -> subprocess.Popen[str]:
         """Start a process that goes on until it is told to stop."""
-        return start(*args, *self.options)
+        return start(*args, *self.options, **environment)
 
     def in_session(self, session_id: str, use: Use) -> None:
         """Do something with a session of the namespace, as a program would."""
 
         async def used() -> None:
-            async with foldlog.connect(**self._place) as store, store.session(session_id) as opened:
+            async with foldlog.connect(**self.place) as store, store.session(session_id) as opened:
                 await use(opened)
 
         asyncio.run(used())
 
     async def asked(self, state_id: str, address: str) -> Any:
         """Have an execution ask; return the answer, or None while there is none."""
-        async with foldlog.connect(**self._place) as store:
+        async with foldlog.connect(**self.place) as store:
             try:
                 async with store.recovery.execution(state_id) as run:
                     return await run.ask(address, "which?")
@@ -81,7 +81,7 @@ class Cli:
 
     async def paused(self, token: str, state: dict[str, Any]) -> None:
         """Have a planner wait."""
-        async with foldlog.connect(**self._place) as store:
+        async with foldlog.connect(**self.place) as store:
             await store.save_planner_state(token, state)
 
     def start_task(self, session_id: str, task_id: str, then: Use | None = None) -> None:

@@ -90,7 +90,7 @@ def test_serve_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert stranger.stderr.startswith(f"foldlog: no connection to {facts['url']}: it refuses")
         assert stranger.stderr.count("\n") == 1
         sign_in = {"FOLDLOG_USER": secrets["user"], "FOLDLOG_PASSWORD": secrets["password"]}
-        assert "there is no task 't'" in run_process(*steer, **sign_in).stderr
+        assert "no session 's'" in run_process(*steer, **sign_in).stderr
         assert run("sessions", "--path", path).stdout == ""
 
         serve.send_signal(signal.SIGTERM)

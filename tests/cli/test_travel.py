@@ -163,7 +163,9 @@ def test_diff_for_people_is_a_line_for_each_difference(cli: Cli) -> None:
     before, after = do(cli, two_moments)
     lines = cli("diff", before, after, "--session", "session").stdout.splitlines()
     assert lines[:3] == ["session session", "  ~ task t1", "      status: PENDING -> RUNNING"]
-    assert lines[3].startswith('  + update u1  {"task_id":"task"')
+    assert lines[3:5] == ["  + update u1", "      task_id: task"]
+    assert "      content.id: u1" in lines
+    assert [line for line in lines if "{" in line] == []
 
 
 def test_diff_of_two_sessions_leaves_out_whose_things_are(cli: Cli) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json
+from foldlog.errors import NotWaiting
+
+WAITING: Final = "`foldlog waiting` lists what waits"
 
 
 class Verdict(StrEnum):
@@ -23,7 +27,12 @@ class Verdict(StrEnum):
 @command
 async def answer(
     target: Target,
-    id: Annotated[str, typer.Argument(help="The id that `foldlog waiting` shows.")],
+    id: Annotated[
+        str,
+        typer.Argument(
+            help="The id that `foldlog waiting` shows.", autocompletion=completing.waiting_ids
+        ),
+    ],
     verdict: Annotated[
         Verdict | None, typer.Argument(help="For a patch, a task, or a question of yes or no.")
     ] = None,
@@ -32,10 +41,19 @@ async def answer(
         str | None, typer.Option(help="What a question is answered with, as JSON.")
     ] = None,
 ) -> None:
-    """Answer what waits for a person, once, and print what that came to."""
+    """Answer what waits for a person, once.
+
+    Prints the decision.
+    """
+    from foldlog.cli.ids import UnknownId
+
     given = _answer(verdict, text, value)
     async with target.connect() as store:
-        answered = await store.answer(id, given)
+        try:
+            answered = await store.answer(id, given)
+        except NotWaiting as error:
+            known = [each.id for each in await store.waiting()]
+            raise UnknownId("open question or pause", id, known, WAITING) from error
     if target.json:
         print_json(answered)
         return

@@ -1,8 +1,9 @@
-"""The commands, in the order in which `foldlog --help` lists them."""
+"""The commands, in the groups and the order in which `foldlog --help` lists them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import typer
 
@@ -21,6 +22,7 @@ from foldlog.cli.rebuild import rebuild
 from foldlog.cli.replay import replay
 from foldlog.cli.serve import serve
 from foldlog.cli.sessions import sessions
+from foldlog.cli.show import show
 from foldlog.cli.sql import sql
 from foldlog.cli.steer import steer
 from foldlog.cli.tasks import tasks
@@ -39,32 +41,42 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo)
-app.command("import")(import_)
-app.command("ui")(ui)
-app.command("sessions")(sessions)
-app.command("traces")(traces)
-app.command("history")(history)
-app.command("replay")(replay)
-app.command("diff")(diff)
-app.command("tasks")(tasks)
-app.command("updates")(updates)
-app.command("steer")(steer)
-app.command("waiting")(waiting)
-app.command("answer")(answer)
-app.command("watch")(watch)
-app.command("erase")(erase)
-app.command("rebuild")(rebuild)
-app.command("verify")(verify)
-app.command("archive")(archive)
-app.command("export")(export)
-app.command("backup")(backup)
-app.command("restore")(restore)
-app.command("bundle")(bundle)
-app.command("verify-bundle")(verify_bundle)
-app.command("sql")(sql)
-app.command("doctor")(doctor)
-app.command("serve")(serve)
+_COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
+    "Begin": {"demo": demo, "import": import_, "ui": ui},
+    "Read": {
+        "sessions": sessions,
+        "show": show,
+        "tasks": tasks,
+        "updates": updates,
+        "traces": traces,
+        "history": history,
+        "replay": replay,
+        "watch": watch,
+        "diff": diff,
+        "sql": sql,
+    },
+    "Steer and answer": {"waiting": waiting, "answer": answer, "steer": steer},
+    "Copy and prove": {
+        "export": export,
+        "backup": backup,
+        "restore": restore,
+        "bundle": bundle,
+        "verify-bundle": verify_bundle,
+    },
+    "Operate": {
+        "serve": serve,
+        "doctor": doctor,
+        "verify": verify,
+        "rebuild": rebuild,
+        "archive": archive,
+        "erase": erase,
+    },
+}
+"""By group, in the order of the help."""
+
+for _group, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_group)(_command)
 
 
 def _print_version(wanted: bool) -> None:

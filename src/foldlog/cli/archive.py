@@ -17,7 +17,10 @@ Everything = Annotated[
 
 @command
 async def archive(target: Target, everything: Everything = False) -> None:
-    """Move the oldest records from the log to the archive that $FOLDLOG_ARCHIVE names, once."""
+    """Move the oldest records to the archive, once.
+
+    $FOLDLOG_ARCHIVE names the archive.
+    """
     async with target.connect() as store:
         moved = await store.archive(everything=everything)
     if target.json:

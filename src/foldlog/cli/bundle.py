@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.moments import At, moment
 from foldlog.cli.options import Target
@@ -42,15 +43,18 @@ Response = Annotated[
 @command
 async def bundle(
     target: Target,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
     output: Out = None,
     at: At = None,
     sign: Sign = None,
     request_timestamp: Request = None,
     timestamp: Response = None,
 ) -> None:
-    """Write a session's records and artifacts into one file that proves itself."""
+    """Write a session to one file that proves itself."""
     from foldlog.bundles import request_timestamp as request, write_bundle
+    from foldlog.cli.ids import check_session
     from foldlog.subjects import escape
 
     path = output or Path(f"{escape(session, 'session')}.bundle.zip")
@@ -60,6 +64,7 @@ async def bundle(
         _stamp(session, path, timestamp, target)
         return
     async with target.connect() as store:
+        await check_session(store, session)
         until = None if at is None else await store.at(moment(at)).position()
         key = None if sign is None else sign.read_bytes()
         made = await write_bundle(store, session, path, until=until, private_key=key)
@@ -109,7 +114,10 @@ async def verify_bundle(
         ),
     ] = None,
 ) -> int:
-    """Check a bundle by itself, or against the log; one line says what is wrong and where."""
+    """Check a bundle, by itself or against the log.
+
+    One line says what is wrong and where.
+    """
     from foldlog import bundles
 
     public_key = None if key is None else key.read_bytes()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from foldlog.cli import describe
+from foldlog.cli import completing, describe
 from foldlog.cli.command import command
 from foldlog.cli.difference import Change, Described, differences
+from foldlog.cli.ids import check_session
+from foldlog.cli.lines import fields
 from foldlog.cli.moments import MOMENT_HELP, At, is_moment, seen
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
@@ -23,16 +25,28 @@ NOW: Final = "now"
 
 _SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
-Side = Annotated[str, typer.Argument(help=f"A session, or a moment: now, {MOMENT_HELP}.")]
+Side = Annotated[
+    str,
+    typer.Argument(
+        help=f"A session, or a moment: now, {MOMENT_HELP}.", autocompletion=completing.session_ids
+    ),
+]
 Session = Annotated[
     str | None,
-    typer.Option(help="Compare this session at two moments; without it, all there is."),
+    typer.Option(
+        metavar="ID",
+        help="Compare this session at two moments; without it, all there is.",
+        autocompletion=completing.session_ids,
+    ),
 ]
 
 
 @command
 async def diff(target: Target, a: Side, b: Side, session: Session = None, at: At = None) -> None:
-    """Compare two moments, or two sessions: what was added, removed and changed from A to B."""
+    """Compare two moments, or two sessions.
+
+    From A to B: what was added, removed and changed.
+    """
     moments = [each == NOW or is_moment(each) for each in (a, b)]
     if session is None and any(moments) and not all(moments):
         raise typer.BadParameter(
@@ -44,10 +58,12 @@ async def diff(target: Target, a: Side, b: Side, session: Session = None, at: At
     async with target.connect() as store:
         if session is not None:
             sides = [{session: await describe.session(_at(store, x), session)} for x in (a, b)]
+            await _check(store, {session: any(side[session] for side in sides)})
         elif all(moments):
             sides = [dict(await describe.everything(_at(store, x))) for x in (a, b)]
         else:
             sides = [{b: await describe.session(seen(store, at), x)} for x in (a, b)]
+            await _check(store, {x: bool(side[b]) for x, side in zip((a, b), sides, strict=True)})
     found = compared(*sides)
     if target.json:
         print_json({"a": a, "b": b, "differences": found})
@@ -63,6 +79,12 @@ def compared(a: Mapping[str, Described], b: Mapping[str, Described]) -> dict[str
         for name in dict.fromkeys([*a, *b])
     }
     return {name: changes for name, changes in found.items() if changes}
+
+
+async def _check(store: Store, is_there: Mapping[str, bool]) -> None:
+    for name, there in is_there.items():
+        if not there:
+            await check_session(store, name)
 
 
 def _at(store: Store, moment: str) -> Store:
@@ -88,7 +110,10 @@ def _show_change(out: Console, change: Change, indent: str) -> None:
             line = f"{indent}    {printable(path or 'it')}: {_text(old)} -> {_text(new)}"
             out.print(line, soft_wrap=True)
     else:
-        out.print(f"{head}  {_text(change.values)}", style=style, soft_wrap=True)
+        whole = change.values if isinstance(change.values, str) else ""
+        out.print(f"{head}  {printable(whole)}".rstrip(), style=style, soft_wrap=True)
+        for line in () if whole else fields(change.values):
+            out.print(f"{indent}    {line}", soft_wrap=True)
 
 
 def _text(value: Any) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections.abc import AsyncIterator
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +23,10 @@ _COLOURS: Final = {
 
 @command
 async def doctor(target: Target) -> int:
-    """Look at the log without changing it, and say what could be verified and what could not."""
+    """Say what could be verified about the log.
+
+    Changes nothing, and also says what could not be verified.
+    """
     checks = [check async for check in _examine(target)]
     healthy = all(check.verdict is not Verdict.FAIL for check in checks)
     if target.json:
@@ -36,6 +37,9 @@ async def doctor(target: Target) -> int:
 
 
 async def _examine(target: Target) -> AsyncIterator[Check]:
+    import platform
+    from importlib import metadata
+
     from foldlog.store.spool.place import directory_in, look
 
     yield Check("foldlog", Verdict.OK, foldlog.__version__)
@@ -58,7 +62,7 @@ async def _examine(target: Target) -> AsyncIterator[Check]:
 def _show(checks: list[Check]) -> None:
     from rich.text import Text
 
-    shown = table("check", "verdict", "found")
+    shown = table("check", "!verdict", "found")
     for check in checks:
         verdict = Text(check.verdict, _COLOURS[check.verdict])
         shown.add_row(printable(check.name), verdict, printable(check.found))

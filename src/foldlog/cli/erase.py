@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 
 if TYPE_CHECKING:
+    from foldlog.opening import Store
     from foldlog.store import Erased
 
 
 @command
 async def erase(
     target: Target,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
-    """Remove a session, print what was removed, and show that nothing of it can be read."""
+    """Remove a session, and show that it is gone.
+
+    Prints what was removed, then reads back in every way there is.
+    """
     if not yes:
         if target.json or not sys.stdin.isatty():
             raise typer.BadParameter("--yes is needed where nobody can be asked")
         typer.confirm(f"Erase session {printable(session)} for good?", abort=True, err=True)
+    from foldlog.cli.ids import check_session
+
     async with target.connect() as store:
+        if not await _was_there(store, session):
+            await check_session(store, session)
         erased = await store.erase_session(session)
     if target.json:
         print_json(erased)
     else:
         _show(erased)
     return 1 if erased.readable else 0
+
+
+async def _was_there(store: Store, session_id: str) -> bool:
+    """Whether the log holds a record of it, if only of its removal."""
+    async with aclosing(store.records(session_id=session_id)) as records:
+        async for _ in records:
+            return True
+    return False
 
 
 def _show(erased: Erased) -> None:

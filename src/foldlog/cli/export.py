@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.moments import MOMENT_HELP, moment
 from foldlog.cli.options import Target
@@ -44,7 +45,14 @@ async def export(
             show_default="standard output",
         ),
     ] = None,
-    session: Annotated[str | None, typer.Option(help="Only what belongs to this session.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Only what belongs to this session.",
+            autocompletion=completing.session_ids,
+        ),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="MOMENT", help=f"Only what was stored after it: {MOMENT_HELP}."),
@@ -56,7 +64,11 @@ async def export(
         Format, typer.Option(help="Parquet has a row an envelope, and is not imported.")
     ] = Format.JSONL,
 ) -> None:
-    """Write what the log holds to a file that can be read, and that `import` brings back."""
+    """Write what the log holds to a file.
+
+    The file is for reading, and `foldlog import` brings it back.
+    """
+    from foldlog.cli.ids import check_session
     from foldlog.exporting import export_lines
 
     which = {
@@ -67,6 +79,8 @@ async def export(
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("--format parquet: name a file by --output")
     async with target.connect() as store:
+        if session is not None:
+            await check_session(store, session)
         if output is not None:
             _show(target, output, await _exported(store, output, format, **which))
             return
@@ -77,7 +91,10 @@ async def export(
 
 @command
 async def backup(target: Target, file: File) -> None:
-    """Write everything to a file, while others write on, and read the file again."""
+    """Write everything to a file, and check the file.
+
+    Others may write meanwhile.
+    """
     from foldlog.exporting import check
 
     async with target.connect() as store:
@@ -88,7 +105,7 @@ async def backup(target: Target, file: File) -> None:
 
 @command
 async def restore(target: Target, file: File) -> None:
-    """Bring a backup, or another export, into a namespace that is empty."""
+    """Bring a backup or an export into an empty namespace."""
     await restored(target, file)
 
 

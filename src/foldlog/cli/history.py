@@ -11,9 +11,15 @@ from foldlog.cli.trace import Delay, Tail, Trace, last, paced
 
 @command
 async def history(target: Target, trace: Trace, tail: Tail = None, delay: Delay = 0.0) -> None:
-    """List a trace's events by their time, one a line. With --json, as JSON lines."""
+    """List a trace's events, one a line.
+
+    By their own time. With --json, as JSON lines.
+    """
+    from foldlog.cli.ids import events_of
+
     async with target.connect() as store:
-        events = last(await store.load_history(trace), tail)
+        _, found = await events_of(store, trace)
+    events = last(found, tail)
     out = console()
     async for _, event in paced(events, delay):
         if target.json:

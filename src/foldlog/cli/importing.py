@@ -32,7 +32,10 @@ async def import_(
         str, typer.Option(help="What every session and trace id is to begin with.")
     ] = "",
 ) -> int:
-    """Save agent conversations from files, or restore an export. A repetition appends nothing."""
+    """Save conversations from files, or restore an export.
+
+    Importing the same again appends nothing.
+    """
     from foldlog.exporting import is_export
     from foldlog.importer import import_conversations
 

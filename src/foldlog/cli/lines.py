@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.output import moment, printable
 from foldlog.jsonable import compact
@@ -38,3 +39,16 @@ def line(when: str, kind: str, where: str | None, content: str) -> Text:
     if where is not None:
         parts.append((printable(where), "green"))
     return Text("  ").join(Text(*part) for part in [*parts, (printable(content), "")])
+
+
+def fields(value: Any, path: str = "") -> Iterator[str]:
+    """A value as lines, one a field, by its path; fields without a value are left out."""
+    if isinstance(value, dict) and value:
+        for name, each in value.items():
+            yield from fields(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for index, each in enumerate(value):
+            yield from fields(each, f"{path}[{index}]")
+    elif value not in (None, {}, [], ""):
+        text = printable(value if isinstance(value, str) else compact(value))
+        yield f"{printable(path)}: {text}" if path else text

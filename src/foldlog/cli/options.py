@@ -13,6 +13,7 @@ import typer
 import foldlog
 
 _USER, _PASSWORD = "FOLDLOG_USER", "FOLDLOG_PASSWORD"
+_PANEL = "Where the log is"
 
 
 def _directory(text: str) -> Path:
@@ -28,9 +29,10 @@ class Target:
     url: Annotated[
         str | None,
         typer.Option(
-            help="A NATS server, as nats://host:4222; several with commas between. "
-            f"Sign in by --creds, or by ${_USER} and ${_PASSWORD}.",
+            metavar="URL",
+            help="A NATS server, as nats://host:4222.",
             show_default="$FOLDLOG_URL",
+            rich_help_panel=_PANEL,
         ),
     ] = None
     path: Annotated[
@@ -38,14 +40,23 @@ class Target:
         typer.Option(
             parser=_directory,
             metavar="PATH",
-            help="The embedded server's data directory.",
+            help="The data directory of the embedded server.",
             show_default="$FOLDLOG_PATH, else .foldlog",
+            rich_help_panel=_PANEL,
         ),
     ] = None
-    namespace: Annotated[str, typer.Option(help="Whose data.")] = "default"
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose data.", rich_help_panel=_PANEL)
+    ] = "default"
     creds: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A NATS credentials file, for --url."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help=f"Credentials for --url; or set ${_USER}, ${_PASSWORD}.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")
@@ -72,18 +83,20 @@ class Target:
         return self.path or Path(os.environ.get("FOLDLOG_PATH") or ".foldlog")
 
     def connect(self, *, make: bool = False, shards: int | None = None) -> foldlog.Connecting:
-        """The store. `make`: a data directory that is not there is made. `shards`: of a new one.
+        """The store. `make`: make what is not there. `shards`: of a new namespace.
 
         Raises:
-            ConfigurationError: there is none. Reading from the wrong place must not look as if
-                the data were gone, nor leave an empty directory behind.
+            ConfigurationError: there is no such directory; when awaited, no such namespace.
+                Reading from the wrong place must not look as if the data were gone.
         """
-        options: dict[str, Any] = {"namespace": self.namespace}
+        options: dict[str, Any] = {"namespace": self.namespace, "create": make}
         if shards is not None:
             options["shards"] = shards
         if self.server is not None:
             return foldlog.connect(self.server, **options, **self._sign_in())
-        if not make and not self.directory.is_dir():
+        from foldlog.log.embedded.layout import Layout
+
+        if not make and not Layout(self.directory).exists:
             raise foldlog.ConfigurationError(
                 f"there is no data directory {self.directory}; name it by --path or $FOLDLOG_PATH, "
                 "or a server by --url"

@@ -78,14 +78,19 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*columns: str) -> Table:
-    """A table with these headings; a heading that begins with ">" is flush right."""
+    """A table with these headings.
+
+    A column whose heading begins with ">" is flush right, and one with "!" is never wrapped.
+    """
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in columns:
-        right = heading.startswith(">")
         made.add_column(
-            heading.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+            heading.lstrip(">!"),
+            justify="right" if heading.startswith(">") else "left",
+            no_wrap=heading.startswith("!"),
+            overflow="fold",
         )
     return made

@@ -6,13 +6,17 @@ from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json
 from foldlog.cli.progress import progress_bar
-from foldlog.cli.refolding import Projection, advancing, show_refolded
+from foldlog.cli.refolding import Projection, advancing, check_projection, show_refolded
 
 
 @command
 async def rebuild(target: Target, projection: Projection = None) -> int:
-    """Fold every view again from the log, compare, and have reads answered from that."""
+    """Rebuild every view from the log.
+
+    Reports what differed before; reads are then answered from the new views.
+    """
     async with target.connect() as store:
+        check_projection(store, projection)
         with progress_bar("Rebuilding") as advance:
             report = await store.rebuild(projection, on_progress=advancing(advance))
     if target.json:

@@ -7,15 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import completing
+from foldlog.cli.ids import UnknownId
 from foldlog.cli.output import console, printable, table
 from foldlog.cli.progress import Advance
 
 if TYPE_CHECKING:
+    from foldlog.opening import Store
     from foldlog.store import Difference, RebuildProgress, RebuildReport, VerifyReport
 
 Projection = Annotated[
-    str | None, typer.Option(help="Only this projection's views, as events or tasks.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Only this projection's views, as events or tasks.",
+        autocompletion=completing.kind_names,
+    ),
 ]
+
+
+def check_projection(store: Store, name: str | None) -> None:
+    """Raise UnknownId if the store has no projection of that name."""
+    if name is not None and name not in store.kinds:
+        raise UnknownId("projection", name, store.kinds, f"there are {', '.join(store.kinds)}")
 
 
 def advancing(advance: Advance) -> Callable[[RebuildProgress], None]:

@@ -41,20 +41,25 @@ async def replay(
     tail: Tail = None,
     delay: Delay = 0.0,
 ) -> None:
-    """Read a trace as it went, each event in full. With --json, as JSON lines."""
+    """Read a trace as it went, each event in full.
+
+    With --json, as JSON lines.
+    """
+    from foldlog.cli.ids import events_of
+
     if speed is not None and delay:
         raise typer.BadParameter("--speed and --delay: one pace at a time")
     if speed is not None and not speed > 0:
         raise typer.BadParameter("--speed: it is above 0")
     async with target.connect() as store:
-        events = await seen(store, at).load_history(trace)
+        name, events = await events_of(store, trace, seen(store, at))
     if until is not None:
         end = time(until).timestamp()
         events = [event for event in events if event.ts <= end]
     events = last(events, tail)
     out = console()
     if not target.json:
-        out.print(f"trace {printable(trace)}: {len(events)} events", style="bold")
+        out.print(f"trace {printable(name)}: {_counted(events)}", style="bold")
     pace = paced(events, delay) if speed is None else timed(events, speed)
     async for place, event in pace:
         if target.json:
@@ -62,6 +67,10 @@ async def replay(
         else:
             out.print(_heading(event, f"{place}/{len(events)}"), soft_wrap=True)
             _print_fields(out, event)
+
+
+def _counted(events: list[StoredEvent]) -> str:
+    return "1 event" if len(events) == 1 else f"{len(events):,} events"
 
 
 def _heading(event: StoredEvent, place: str) -> Text:

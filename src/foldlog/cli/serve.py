@@ -47,7 +47,7 @@ async def serve(
         bool, typer.Option("--otlp-all", help="Also keep spans that are not of generative AI.")
     ] = False,
 ) -> None:
-    """Run the embedded server, and keep it running until Ctrl-C or SIGTERM.
+    """Run the embedded server, until Ctrl-C or SIGTERM.
 
     With --otlp it also receives traces; with --url, too, it does only that.
     """

@@ -9,7 +9,7 @@ from foldlog.cli.output import print_json, print_names
 
 @command
 async def sessions(target: Target) -> None:
-    """List the sessions that hold something, one a line."""
+    """List the sessions that hold something."""
     async with target.connect() as store:
         found = await store.sessions()
     if target.json:

@@ -33,7 +33,10 @@ async def sql(
     timeout: Annotated[float, typer.Option(help="Seconds for all of it.")] = 30.0,
     max_rows: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = 10_000,
 ) -> None:
-    """Ask the log, archive included, in SQL. The query reads, and reaches nothing else."""
+    """Ask the log in SQL, archive included.
+
+    The query can read the tables, and nothing else.
+    """
     if csv and target.json:
         raise typer.BadParameter("--csv and --json: give one of them")
     async with target.connect() as store:
@@ -65,10 +68,14 @@ def _list(tables: list[Table], *, as_json: bool) -> None:
 
 def _print_table(found: SqlResult) -> None:
     headings = zip(found.columns, found.types, strict=True)
-    shown = table(*(">" * type_.endswith(_RIGHT) + printable(name) for name, type_ in headings))
+    shown = table(*(_mark(type_) + printable(name) for name, type_ in headings))
     for row in found.rows:
         shown.add_row(*map(_cell, row))
     console().print(shown)
+
+
+def _mark(type_: str) -> str:
+    return ">" if type_.endswith(_RIGHT) else "!" if type_.startswith("TIMESTAMP") else ""
 
 
 def _cell(value: Any) -> str:

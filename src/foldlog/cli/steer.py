@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import foldlog
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json
@@ -28,13 +29,16 @@ class Source(StrEnum):
 @command
 async def steer(
     target: Target,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
-    task: Annotated[str, typer.Argument(help="The task's id.")],
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
+    task: Annotated[str, typer.Argument(help="The task's id.", autocompletion=completing.task_ids)],
     type: Annotated[
         str,
         typer.Argument(
             help="INJECT_CONTEXT, REDIRECT, CANCEL, PRIORITIZE, PAUSE, RESUME, APPROVE, REJECT or "
-            "USER_MESSAGE; lower case will do."
+            "USER_MESSAGE; lower case will do.",
+            autocompletion=completing.steering_types,
         ),
     ],
     text: Annotated[
@@ -54,6 +58,9 @@ async def steer(
     PAUSE, RESUME, PRIORITIZE and CANCEL change the task; APPROVE and REJECT decide about the patch
     that their payload's `patch_id` names. An unknown task is refused.
     """
+    from foldlog.cli.ids import check_task
+    from foldlog.sessions import UnknownTask
+
     event = foldlog.SteeringEvent(
         session_id=session,
         task_id=task,
@@ -66,7 +73,12 @@ async def steer(
         event.event_id = event_id
     foldlog.validate_steering_event(event)
     async with target.connect() as store, store.session(session) as opened:
-        if not await opened.steer(event):
+        try:
+            has_effect = await opened.steer(event)
+        except UnknownTask:
+            await check_task(store, session, task)
+            raise
+        if not has_effect:
             typer.echo(
                 "foldlog: there was nothing to decide, or the event was seen before", err=True
             )

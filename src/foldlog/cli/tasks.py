@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, printable, table
@@ -20,15 +21,22 @@ _COLOURS: Final = {"COMPLETE": "green", "FAILED": "red", "CANCELLED": "yellow", 
 
 @command
 async def tasks(
-    target: Target, session: Annotated[str, typer.Argument(help="The session's id.")]
+    target: Target,
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
 ) -> None:
-    """Show a session's tasks, in the order in which they were first saved."""
+    """Show a session's tasks, and where each stands."""
+    from foldlog.cli.ids import check_session
+
     async with target.connect() as store:
         found = await store.list_tasks(session)
+        if not found:
+            await check_session(store, session)
     if target.json:
         print_json(found)
         return
-    shown = table("task", "status", "type", ">priority", "updated", "about")
+    shown = table("task", "!status", "type", ">priority", "!updated", "about")
     for task in found:
         shown.add_row(
             printable(task.task_id),

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import completing
+
 if TYPE_CHECKING:
     from foldlog.models import StoredEvent
 
-Trace = Annotated[str, typer.Argument(help="The trace's id; __global__ for events without one.")]
+Trace = Annotated[
+    str,
+    typer.Argument(
+        help="The trace's id, or a session's; __global__ for events without a trace.",
+        autocompletion=completing.trace_ids,
+    ),
+]
 Tail = Annotated[int | None, typer.Option(min=0, help="Only the last N events.", metavar="N")]
 Delay = Annotated[
     float, typer.Option(min=0, help="Seconds to wait between two events.", metavar="SECONDS")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json, print_names
@@ -14,12 +15,21 @@ from foldlog.cli.output import print_json, print_names
 @command
 async def traces(
     target: Target,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
 ) -> None:
-    """List a session's traces, one a line; the one whose trajectory was saved last comes first."""
+    """List a session's traces, the newest first.
+
+    The last one, session:ID, is what the session writes down of its tasks, updates and steering.
+    """
+    from foldlog.cli.ids import check_session, session_traces
+
     async with target.connect() as store:
-        found = await store.list_traces(session, limit)
+        found = await session_traces(store, session, limit)
+        if not found:
+            await check_session(store, session)
     if target.json:
         print_json(found)
     else:

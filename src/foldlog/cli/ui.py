@@ -25,7 +25,7 @@ async def ui(
         bool, typer.Option("--read-only", help="Show, and let nobody answer, steer or fork.")
     ] = False,
 ) -> None:
-    """Show what agents did, on a page of this machine, until Ctrl-C."""
+    """Show what agents did, in your browser, until Ctrl-C."""
     from foldlog.ui.serving import serve
 
     async with target.connect() as store:

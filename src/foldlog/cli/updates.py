@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.lines import update_line
 from foldlog.cli.options import Target
@@ -15,17 +17,42 @@ from foldlog.cli.output import console, print_json
 @command
 async def updates(
     target: Target,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
-    task: Annotated[str | None, typer.Option(help="Only those of this task.")] = None,
+    session: Annotated[
+        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
+    ],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Only those of this task.", autocompletion=completing.task_ids
+        ),
+    ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Those after this update_id. Without, or unknown: the latest."),
+        typer.Option(
+            metavar="ID", help="Those after this update_id. Without, or unknown: the latest."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 500,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All there are, from the first on.")
+    ] = False,
 ) -> None:
-    """List the updates of a session, oldest first, one a line."""
+    """List what a session's tasks reported.
+
+    The latest updates, oldest first, one a line.
+    """
+    from foldlog.cli.ids import check_session, check_task
+
+    if everything:
+        if since is not None:
+            raise typer.BadParameter("--all and --since: give one of them")
+        limit = sys.maxsize
     async with target.connect() as store:
         found = await store.list_updates(session, task_id=task, since_id=since, limit=limit)
+        if not found and task is not None:
+            await check_task(store, session, task)
+        elif not found:
+            await check_session(store, session)
     if target.json:
         print_json(found)
         return

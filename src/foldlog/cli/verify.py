@@ -8,7 +8,7 @@ from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
 from foldlog.cli.progress import progress_bar
-from foldlog.cli.refolding import Projection, advancing, show_refolded
+from foldlog.cli.refolding import Projection, advancing, check_projection, show_refolded
 
 if TYPE_CHECKING:
     from foldlog.store import VerifyReport
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 @command
 async def verify(target: Target, projection: Projection = None) -> int:
-    """Fold every view again, compare it with what is served, and look through the log."""
+    """Compare what reads return with the log.
+
+    Folds every view again, and looks at every record.
+    """
     async with target.connect() as store:
+        check_projection(store, projection)
         with progress_bar("Verifying") as advance:
             report = await store.verify(projection, on_progress=advancing(advance))
     if target.json:

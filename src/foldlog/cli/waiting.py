@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.lines import line
 from foldlog.cli.options import Target
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 @command
 async def waiting(
     target: Target,
-    session: Annotated[str | None, typer.Option(help="Only what goes with this session.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Only what goes with this session.",
+            autocompletion=completing.session_ids,
+        ),
+    ] = None,
     after: Annotated[
         str | None, typer.Option(help="Those behind this id. Without: from the oldest.")
     ] = None,
@@ -31,11 +39,15 @@ async def waiting(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 500,
 ) -> None:
-    """List what waits for a person, oldest first, one a line."""
+    """List what waits for a person, oldest first."""
     if follow and after is not None:
         raise typer.BadParameter("--follow and --after: following begins with the oldest")
+    from foldlog.cli.ids import check_session
+
     out = console()
     async with target.connect() as store:
+        if session is not None:
+            await check_session(store, session)
         if not follow:
             found = await store.waiting(session_id=session, after=after, limit=limit)
         else:

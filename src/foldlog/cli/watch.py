@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.lines import event_line, steering_line, update_line
 from foldlog.cli.options import Target
@@ -32,33 +33,48 @@ class Kind(StrEnum):
 async def watch(
     target: Target,
     key: Annotated[
-        str, typer.Argument(metavar="ID", help="A session; with --kind events a trace.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="A session; with --kind events a trace.",
+            autocompletion=completing.watched_ids,
+        ),
     ],
     kind: Annotated[Kind, typer.Option(help="What to watch.")] = Kind.UPDATES,
     since: Annotated[
-        str | None, typer.Option(help="Begin after this id. Without, or unknown: at the first.")
+        str | None,
+        typer.Option(metavar="ID", help="Begin after this id. Without, or unknown: at the first."),
     ] = None,
-    task: Annotated[str | None, typer.Option(help="Only what concerns this task.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Only what concerns this task.", autocompletion=completing.task_ids
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for an ID that is not there yet.")
+    ] = False,
 ) -> None:
-    """Print what there is and then what comes, one a line, until Ctrl-C."""
+    """Print what there is, then what comes, until Ctrl-C."""
     if kind is Kind.EVENTS and (since is not None or task is not None):
         raise typer.BadParameter("--since and --task are for updates and steering")
+    from foldlog.cli.ids import check_session, check_trace
+
     out = console()
-    # A watcher may be there before the first writer, so the directory is made.
-    async with (
-        target.connect(make=True) as store,
-        aclosing(_follow(store, kind, key, since, task)) as items,
-    ):
-        shown = 0
-        async for item in items:
-            if target.json:
-                print_json_line(item)
-            else:
-                out.print(_line(kind, item), soft_wrap=True)
-            shown += 1
-            if shown == limit:
-                return
+    async with target.connect(make=wait) as store:
+        if not wait:
+            await (check_trace if kind is Kind.EVENTS else check_session)(store, key)
+        async with aclosing(_follow(store, kind, key, since, task)) as items:
+            shown = 0
+            async for item in items:
+                if target.json:
+                    print_json_line(item)
+                else:
+                    out.print(_line(kind, item), soft_wrap=True)
+                shown += 1
+                if shown == limit:
+                    return
 
 
 def _follow(

@@ -21,6 +21,7 @@ from foldlog.log.archive import (
     place_of,
 )
 from foldlog.log.embedded import EmbeddedServer
+from foldlog.log.embedded.layout import Layout
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.models import ArtifactRetentionConfig
@@ -70,6 +71,7 @@ def connect(
     *,
     path: str | os.PathLike[str] | None = None,
     namespace: str = "default",
+    create: bool = True,
     shards: int = 1,
     durability: Literal["fsync", "relaxed"] = "fsync",
     timeout: float = 5.0,
@@ -100,6 +102,8 @@ def connect(
             set or empty, or `path` is given, the embedded server.
         path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
         namespace: whose data; a tenant sees nothing of another's.
+        create: False: a data directory or namespace that is not there is a ConfigurationError, and
+            nothing is made.
         shards: streams among which the namespace's load is spread. Fixed when the namespace is
             made; 1 on an existing one means "as it was made".
         durability: "fsync": an ack means on disk. "relaxed": the embedded server syncs every two
@@ -168,6 +172,7 @@ def connect(
             url=url,
             path=path,
             namespace=namespace,
+            create=create,
             shards=shards,
             durability=durability,
             timeout=timeout,
@@ -247,6 +252,11 @@ async def _open(settings: Settings, *, may_stand_by: bool = True) -> Store:
 
 
 async def _open_embedded(settings: Settings) -> Store:
+    if not settings.create and not Layout(settings.data).exists:
+        raise ConfigurationError(
+            f"there is no data directory {settings.data}: no store was ever opened on it, and "
+            "create=False makes none"
+        )
     server = await EmbeddedServer.join(
         settings.data,
         durability=settings.durability,
@@ -281,6 +291,7 @@ async def _connect(
         url,
         namespace=settings.namespace,
         shards=settings.shards,
+        create=settings.create,
         replicas=settings.replicas,
         timeout=settings.timeout,
         options=nats_options,

@@ -45,6 +45,7 @@ class Settings:
     url: str | None
     path: str | os.PathLike[str] | None
     namespace: str
+    create: bool
     shards: int
     durability: Literal["fsync", "relaxed"]
     timeout: float

@@ -29,7 +29,9 @@ async def demo(
     ] = False,
     browser: Browser = True,
 ) -> int:
-    """See the log survive: its server is killed while conversations go in, and nothing is lost.
+    """See the log survive the kill of its server.
+
+    The server is killed while conversations go in, and nothing is lost.
 
     Works in a directory of its own, which is removed afterwards, unless --path or --url says where.
     """

@@ -112,6 +112,11 @@ class Layout:
             ) from error
         return layout
 
+    @property
+    def exists(self) -> bool:
+        """Whether a store was ever opened on this directory."""
+        return self.lifecycle_lock.exists()
+
     def read_description(self) -> Description | None:
         """Return what ``server.json`` says; None when there is none or it is damaged."""
         try:

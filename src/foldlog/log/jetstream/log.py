@@ -115,13 +115,14 @@ class JetStreamLog:
         namespace: str,
         *,
         shards: int = 1,
+        create: bool = True,
         replicas: int | None = None,
         timeout: float = 5.0,
         options: dict[str, Any] | None = None,
         revive: Revive | None = None,
         stage: Stage | None = None,
     ) -> JetStreamLog:
-        """Connect, and make or check the namespace's streams.
+        """Connect, and make or check the namespace's streams; make none unless `create`.
 
         `revive`: see `Connection`. `stage` is called with the name of each stream when the log
         opens, and whenever its server may have forgotten where to stage its batches.
@@ -137,7 +138,7 @@ class JetStreamLog:
             if not connection.server.get("jetstream"):
                 await api_level(connection, timeout=timeout)
             made, found = await open_streams(
-                connection, namespace, shards, replicas=replicas, timeout=timeout
+                connection, namespace, shards, create=create, replicas=replicas, timeout=timeout
             )
             log = cls(
                 connection,

@@ -327,15 +327,21 @@ async def api_level(connection: Connection, *, timeout: float) -> int:
 
 
 async def open_streams(
-    connection: Connection, name: str, shards: int, *, replicas: int | None, timeout: float
+    connection: Connection,
+    name: str,
+    shards: int,
+    *,
+    create: bool,
+    replicas: int | None,
+    timeout: float,
 ) -> tuple[Namespace, list[wire.StreamDescription]]:
     """Make or check the streams of namespace `name`; return it and each stream's description.
 
-    `shards` counts when the namespace is made; later 1 means "as it is".
+    `shards` counts when the namespace is made; later 1 means "as it is". It is made if `create`.
 
     Raises:
-        ConfigurationError: the namespace exists with other shards, or its streams with settings
-            on which the log cannot rely.
+        ConfigurationError: the namespace is not there and not to be made; or it exists with other
+            shards, or its streams with settings on which the log cannot rely.
     """
     first = Namespace(name).stream(0)
     found = await StreamClient(connection, first, timeout=timeout).describe()
@@ -350,6 +356,11 @@ async def open_streams(
         shards = existing
     elif found.error.err_code != wire.NO_STREAM:
         raise LogUnavailable(f"{first}: {found.error.description}")
+    elif not create:
+        raise ConfigurationError(
+            f"there is no namespace {name!r} at {connection.url}: no store was ever opened on it, "
+            "and create=False makes none"
+        )
     if replicas is None:
         replicas = 3 if connection.server.get("cluster") else 1
     namespace = Namespace(name, shards)
