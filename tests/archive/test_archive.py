@@ -327,6 +327,48 @@ async def test_logs_of_one_namespace_may_share_a_place(tmp_path: Path) -> None:
         assert await ids(store, "s0") == ALL[:5]
 
 
+async def test_a_read_is_whole_when_all_is_archived_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reader = await place.open(), await place.open()
+    await fill(store)
+    below, asked = log_of(reader).below, asyncio.Event()
+    read_hot, read_archived = below.read, log_of(reader).segments.read
+
+    async def slowly(*args: Any, **options: Any) -> AsyncIterator[Any]:
+        await asked.wait()  # the archive has answered, and has nothing yet
+        await store.archive(everything=True)
+        async for page in read_hot(*args, **options):
+            yield page
+
+    async def told(*args: Any) -> Any:
+        found = await read_archived(*args)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(below, "read", slowly)
+    monkeypatch.setattr(log_of(reader).segments, "read", told)
+    subject = log_of(reader).namespace.subject("updates", "s1")
+    await store.archive()
+    asked.clear()
+    seqs = [record.seq async for page in log_of(reader).read(subject) for record in page]
+    assert len(seqs) == len(set(seqs)) == 20
+    assert seqs == sorted(seqs)
+
+
+async def test_what_waits_for_its_purge_counts_as_archived(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store)
+
+    async def nothing(*_: Any) -> None: ...
+
+    monkeypatch.setattr(Archiver, "_purge", nothing)
+    assert (await store.archive()).records > 0
+    assert (await store.archive()).records == 0
+
+
 async def test_the_lasts_of_subjects_are_whole_when_records_are_archived_meanwhile(
     place: Place,
 ) -> None:

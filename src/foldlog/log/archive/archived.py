@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
@@ -27,7 +28,7 @@ class ArchivedLog(Relay):
     """`below`, and before it what its archive holds: as one log.
 
     Every method asks the log first and its manifest afterwards: what the log had lost by then, the
-    manifest named.
+    manifest named. `read` asks the archive meanwhile, and again if the manifest is another one.
     """
 
     def __init__(self, below: Log, segments: Segments) -> None:
@@ -42,21 +43,27 @@ class ArchivedLog(Relay):
     async def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        # All that the log has of it comes first, and waits: the log is short.
-        async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
-            hot = [page async for page in pages]
-
-        async def ask(manifest: Manifest) -> tuple[int, list[Stored]]:
+        async def ask(manifest: Manifest) -> tuple[Manifest, list[Stored]]:
             rows = _rows(subject)._replace(after=after, upto=manifest.until)
             if after >= manifest.until:
-                return manifest.until, []
-            return manifest.until, await self.segments.read(manifest.segments, rows)
+                return manifest, []
+            return manifest, await self.segments.read(manifest.segments, rows)
 
-        until, found = await self._ask(subject.shard, ask)
+        # Both are asked at once. All that the log has of it waits: the log is short.
+        asking = asyncio.create_task(self._ask(subject.shard, ask))
+        try:
+            async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
+                hot = [page async for page in pages]
+            manifest, found = await asking
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        if (await self.manifests.current(subject.shard)).seq != manifest.seq:
+            manifest, found = await self._ask(subject.shard, ask)
         for start in range(0, len(found), _PAGE):
             yield [each.record() for each in found[start : start + _PAGE]]
         for page in hot:
-            if kept := [each for each in page if each.seq > until]:
+            if kept := [each for each in page if each.seq > manifest.until]:
                 yield kept
 
     async def last(

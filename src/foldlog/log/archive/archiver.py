@@ -61,6 +61,7 @@ class Archiver:
         self._log = log
         self._limits = limits
         self._id = secrets.token_urlsafe(6)
+        self._busy = asyncio.Lock()
 
     async def run(self, *, everything: bool = False) -> Archived:
         """Archive what is over the limits, or all that there is; return what was moved.
@@ -70,8 +71,9 @@ class Archiver:
             LogRewound: see `foldlog.errors`. Running again is safe.
         """
         moved = Archived()
-        for info in (await self._log.below.info()).streams:
-            moved = _sum(moved, await self._shard(info, everything=everything))
+        async with self._busy:
+            for info in (await self._log.below.info()).streams:
+                moved = _sum(moved, await self._shard(info, everything=everything))
         return moved
 
     async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
@@ -127,8 +129,10 @@ class Archiver:
             return info.last_seq
         upto = manifest.until
         first = max(info.first_seq, manifest.until + 1)
-        if info.bytes > self._limits.hot_bytes and info.last_seq > first:
-            share = 1 - self._limits.hot_bytes / 2 / info.bytes
+        # What the archive has already stays in the log until it is purged.
+        size = info.bytes * (info.last_seq - first) / max(info.last_seq - info.first_seq, 1)
+        if size > self._limits.hot_bytes and info.last_seq > first:
+            share = 1 - self._limits.hot_bytes / 2 / size
             upto = first + int((info.last_seq - first) * share)
         if self._limits.hot_seconds is not None:
             old = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=self._limits.hot_seconds)

@@ -22,11 +22,14 @@ from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
-_ROW_GROUP: Final = 8_192
+_ROW_GROUP: Final = 4_096
+"""Rows that are decompressed for one of them. DuckDB looks at the statistics of all groups."""
+
 _FORMAT: Final = (
-    # Where every subject fits the dictionary, there is a Bloom filter on it.
+    # Where every subject fits the dictionary, there is a Bloom filter on it. Data has no need of
+    # either: a dictionary would be read whole.
     f"(format parquet, compression zstd, row_group_size {_ROW_GROUP}, "
-    f"dictionary_size_limit {_ROW_GROUP})"
+    f"dictionary_size_limit {_ROW_GROUP}, string_dictionary_page_size_limit {_ROW_GROUP * 128})"
 )
 _MEMORY: Final = "256MB"
 
