@@ -391,16 +391,18 @@ def test_a_file_that_is_overwritten_is_gone_for_its_readers(
     draft = directory.draft("folder", ".draft") / "file"
     draft.write_bytes(b"x")
     directory.put("folder/name", draft)
-    directory.delete("folder/.draft")
+    draft.write_bytes(b"y")
 
     def overwrite(path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             directory.local(["folder/name"])
+        assert path.read_text() == "x" or not draft.exists()
         found.append(path.read_text())
 
     monkeypatch.setattr("foldlog.log.archive.places._overwrite", overwrite)
     directory.delete("folder/name")
-    assert found == ["x"]
+    directory.delete("folder/.draft")
+    assert found == ["x", "y"]
     assert directory.names("folder") == []
 
 

@@ -92,7 +92,7 @@ class Directory:
     def delete(self, name: str) -> None:
         path = self.root / name
         # Who reads it meanwhile finds it gone, not damaged.
-        doomed = path.with_name(f".{path.name.lstrip('.')}")
+        doomed = path.with_name(f".{path.name.lstrip('.')}.gone")
         with _answering(name), suppress(FileNotFoundError):
             path.rename(doomed)
             if doomed.is_dir():
