@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-_FENCE = re.compile(r"^(?P<marks>`{3,})(?P<language>\w*)\s*$")
+_FENCE = re.compile(r"^(?P<marks>`{3,})(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\s*$")
 _MARKER = re.compile(r"^<!-- snippet: (?P<marker>[a-z0-9-]+) -->$")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (?P<text>.+)$")
@@ -16,13 +16,14 @@ _CODE_SPAN = re.compile(r"`[^`]*`")
 
 
 class Block(NamedTuple):
-    """A fenced block. `line` is that of its first line of content, from 1."""
+    """A fenced block. `line` is that of its first line of content, from 1; `title` names a file."""
 
     path: Path
     line: int
     language: str
     marker: str | None
     text: str
+    title: str | None
 
     @property
     def name(self) -> str:
@@ -60,7 +61,8 @@ def read(path: Path) -> Page:
             else:
                 raise AssertionError(f"{path}:{number}: a fence is never closed")
             text = "\n".join(body) + "\n"
-            page.blocks.append(Block(path, number + 1, fence["language"], marker, text))
+            block = Block(path, number + 1, fence["language"], marker, text, fence["title"])
+            page.blocks.append(block)
         elif heading := _HEADING.match(line):
             page.anchors.add(_anchor(heading["text"]))
         else:

@@ -6,7 +6,8 @@ level, under asyncio. Directly above a block may stand
 - `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
 - `<!-- snippet: needs-penguiflow -->`, and the same with another integration's name: it runs with
   the tests of that integration, and is only compiled here;
-- `<!-- snippet: output -->`: the block is what the Python block before it prints.
+- `<!-- snippet: output -->`: the block is what the Python block before it prints;
+- `<!-- snippet: file -->`, `shell` and `cluster`: `test_tutorial.py` runs it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ OUTPUTS = {
     if after.marker == "output"
 }
 COMPILED_ONLY = {
+    "file",
     "needs-cluster",
     "needs-a2a",
     "needs-agent-framework",
@@ -50,7 +52,7 @@ COMPILED_ONLY = {
     "needs-semantic",
     "needs-semantic-kernel",
 }
-MARKERS = {None, "output", *COMPILED_ONLY}
+MARKERS = {None, "output", "shell", "cluster", *COMPILED_ONLY}
 
 
 def commands() -> list[tuple[Block, list[str]]]:

@@ -1,0 +1,78 @@
+"""The tutorial, as a reader follows it: page after page, in one folder.
+
+A block marked `file` is saved under its title. One marked `shell` is run line by line; `...` stands
+for whatever is different each time. One marked `cluster` is run with three local servers instead of
+those that `compose.yaml` starts. `QUESTION` is the last question's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_docs import is_shown
+from tests.docs.markdown import ROOT, Block, read
+from tests.support.cluster import LocalCluster
+from tests.support.workers import PATIENCE, environment
+
+PAGES = sorted(ROOT.glob("docs/tutorial/[1-9]-*.md"))
+PROGRAMS = {"python": [sys.executable], "foldlog": [sys.executable, "-m", "foldlog"]}
+QUESTION = re.compile(r"\bquestion/\S+")
+
+
+class Terminal:
+    """A reader's terminal in one folder: its variables, and what it has shown."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.shown = folder, ""
+        self.variables = environment(COLUMNS="400", TERM="dumb", FOLDLOG_PATH=str(folder / "data"))
+
+    def run(self, line: str) -> str:
+        """Run one command, and return what it prints."""
+        variables, words = dict(self.variables), shlex.split(line)
+        while "=" in words[0]:
+            name, _, variables[name] = words.pop(0).partition("=")
+        if "QUESTION" in words:
+            words[words.index("QUESTION")] = QUESTION.findall(self.shown)[-1]
+        ran = subprocess.run(
+            [*PROGRAMS.get(words[0], words[:1]), *words[1:]],
+            cwd=self.folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert ran.returncode in (0, -signal.SIGKILL), f"{line}\n{ran.stderr}"
+        shown = ran.stdout + ("Killed\n" if ran.returncode else "")
+        self.shown += shown
+        return shown
+
+    def follow(self, block: Block) -> None:
+        """Save the file of a block, or run its commands and look at what they print."""
+        if block.marker == "file":
+            assert block.title
+            (self.folder / block.title).write_text(block.text, "utf-8")
+            return
+        for example in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+            line, _, expected = example.partition("\n")
+            shown = self.run(line)
+            assert is_shown(shown, expected), f"{block.name}: $ {line}\n{shown}"
+
+
+@pytest.mark.long
+async def test_the_tutorial_works_page_by_page(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    async with AsyncExitStack() as stack:
+        for block in (block for page in PAGES for block in read(page).blocks if block.marker):
+            if block.marker == "cluster" and "FOLDLOG_URL" not in terminal.variables:
+                cluster = await stack.enter_async_context(LocalCluster())
+                terminal.variables["FOLDLOG_URL"] = ",".join(cluster.urls)
+            await asyncio.to_thread(terminal.follow, block)
