@@ -38,9 +38,12 @@ last: Final[Fold[Recorded | None]] = Fold(lambda: None, _last, takes="envelope",
 
 
 def last_by(field: str) -> Fold[dict[Any, Recorded]]:
-    """The last record of each value of a field, in the order in which the values came first.
+    """Return a fold that holds the last record of each value of a field.
 
-    `store.view` gives a dict from value to record. The field holds a string or an integer.
+    `store.view` gives a dict from value to record, in the order in which the values came first.
+
+    Args:
+        field: the field's name. It holds a string or an integer.
     """
 
     def apply(state: dict[Any, Recorded], value: Any, envelope: Recorded, /) -> dict[Any, Recorded]:

@@ -23,9 +23,13 @@ REMOVED: Final = "message.removed"
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """`message.added`: one message of a conversation.
 
-    `id` is its idempotency key in its `conversation`; a session may have several, such as one of
-    each agent. `format` names whose shape `body` has: that of a framework, or your own. `role` is
-    who speaks: "user", "assistant", "tool", "system" or another word; `author` is their name.
+    Attributes:
+        id: its idempotency key in its conversation.
+        format: whose shape `body` has: that of a framework, or your own.
+        body: the message.
+        role: who speaks: "user", "assistant", "tool", "system" or another word.
+        author: the speaker's name.
+        conversation: which of the session's conversations: a session may have several.
     """
 
     id: str
@@ -37,7 +41,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MessagesRemoved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`message.removed`: messages are gone from a conversation; without `ids`, all of them."""
+    """`message.removed`: messages are gone from a conversation.
+
+    Attributes:
+        ids: which messages; None: all of them.
+        conversation: the conversation.
+    """
 
     ids: tuple[str, ...] | None = None
     conversation: str = MAIN
@@ -51,10 +60,11 @@ class _Place(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct):
-    """One conversation.
+    """One conversation, made by `store.view(foldlog.kinds.messages(session_id))`.
 
-    `version` counts what was added and removed. `updated_at` is the log's time of the last of
-    it, in Unix seconds; 0 before the first.
+    Attributes:
+        version: counts what was added and removed.
+        updated_at: the log's time of the last change, in Unix seconds; 0 before the first.
     """
 
     encoded: dict[str, bytes] = msgspec.field(default_factory=dict)
@@ -72,12 +82,20 @@ class Conversation(msgspec.Struct):
         return map(_decode, self.encoded.values())
 
     def latest(self, limit: int) -> list[Message]:
-        """Return the last `limit` messages, oldest first."""
+        """Return the last messages, oldest first.
+
+        Args:
+            limit: how many at most.
+        """
         newest = islice(reversed(self.encoded.values()), max(limit, 0))
         return [_decode(each) for each in newest][::-1]
 
     def after(self, id: str) -> list[Message]:
-        """Return the messages behind one of them, oldest first; all, if it is not there."""
+        """Return the messages behind one of them, oldest first; all of them if it is not there.
+
+        Args:
+            id: the message's id.
+        """
         if id not in self.encoded:
             return list(self)
         behind = dropwhile(lambda each: each != id, self.encoded)
@@ -85,7 +103,13 @@ class Conversation(msgspec.Struct):
 
 
 class Conversations(msgspec.Struct):
-    """The conversations of a session, by name; one of which nothing was said is empty."""
+    """The conversations of a session, made by `store.view(foldlog.kinds.messages(session_id))`.
+
+    A conversation without messages is empty.
+
+    Attributes:
+        by_name: each conversation.
+    """
 
     by_name: dict[str, Conversation] = msgspec.field(default_factory=dict)
 

@@ -1,15 +1,29 @@
-"""foldlog: the place where AI agents keep their state.
+"""The state of AI agents in one append-only log on NATS JetStream.
 
-One append-only log on NATS JetStream, folded in process into the views that reads answer from.
+Every save appends to the log. Your process rebuilds state from the log and answers reads from
+memory. Kill it anywhere: the next process goes on where the log ends.
 
     import foldlog
 
-    async with foldlog.connect() as store:
-        await store.save_event(event)
-        history = await store.load_history(trace_id)
+    async with foldlog.connect() as store:      # a server in ./.foldlog; or connect("nats://...")
+        await store.save_update(update)
+        updates = await store.list_updates("trip")
 
-Names are loaded when they are first used, so that importing foldlog costs nothing a program does
-not need. The errors need nothing, and are there at once.
+Where to go on, each with `help(...)`:
+
+    foldlog.connect, foldlog.memory_store     open a store
+    foldlog.Store                             every method of a store
+    store.session(id)                         sessions: tasks, steering, approval, context
+    store.recovery                            executions that survive a crash
+    store.agents, store.scoped                state of agents; keys in scopes, with search
+    foldlog.Kind, foldlog.kinds               kinds of records that you declare; the built-in ones
+    foldlog.StateUpdate, TaskState, ...       what is saved: `dir(foldlog)` lists all names
+    foldlog.FoldlogError                      the base of every error
+    foldlog.blocking                          the same without an event loop
+    foldlog.integrations                      LangGraph, OpenAI Agents, Pydantic AI and others
+    foldlog.testing                           a contract kit for a store of yours
+
+Names are loaded when they are first used, so that importing foldlog is cheap.
 """
 
 from __future__ import annotations
@@ -64,7 +78,27 @@ if TYPE_CHECKING:
         fresh_id as fresh_id,
     )
     from foldlog.log.archive import Archived as Archived, ArchiveLimits as ArchiveLimits
-    from foldlog.models import *  # noqa: F403 - its __all__
+    from foldlog.models import (
+        Answered as Answered,
+        ArtifactRef as ArtifactRef,
+        ArtifactRetentionConfig as ArtifactRetentionConfig,
+        ArtifactScope as ArtifactScope,
+        PlannerEvent as PlannerEvent,
+        RemoteBinding as RemoteBinding,
+        StateUpdate as StateUpdate,
+        SteeringEvent as SteeringEvent,
+        SteeringEventType as SteeringEventType,
+        StoredEvent as StoredEvent,
+        TaskContextSnapshot as TaskContextSnapshot,
+        TaskState as TaskState,
+        TaskStatus as TaskStatus,
+        TaskType as TaskType,
+        Trajectory as Trajectory,
+        TrajectoryStep as TrajectoryStep,
+        UpdateType as UpdateType,
+        Waiting as Waiting,
+        WaitingKind as WaitingKind,
+    )
     from foldlog.opening import (
         Connecting as Connecting,
         Past as Past,
@@ -153,7 +187,10 @@ _ERRORS = [
     name for name, it in globals().items() if getattr(it, "__module__", "") == "foldlog.errors"
 ]
 
-__all__ = sorted([*_ERRORS, *_HOME_OF])
+_PUBLIC = sorted([*_ERRORS, *_HOME_OF])
+
+# What `help(foldlog)` shows whole, and a star import brings. `dir(foldlog)` has every public name.
+__all__ = ["FoldlogError", "Kind", "connect", "memory_store"]
 
 if not TYPE_CHECKING:  # tools know the names from the imports above, and tell of any other
 
@@ -167,4 +204,4 @@ if not TYPE_CHECKING:  # tools know the names from the imports above, and tell o
 
 
 def __dir__() -> list[str]:
-    return [*(name for name in globals() if name.startswith("__")), *__all__]
+    return [*(name for name in globals() if name.startswith("__")), *_PUBLIC]

@@ -52,9 +52,12 @@ class Draft(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """Where an envelope stands: the stream sequence, the index in its record, and its id.
+    """Where an envelope stands in its stream.
 
-    The id lets a resume notice a log that was restored or rewound under it.
+    Attributes:
+        seq: the sequence of its record in the stream.
+        index: its index in the record.
+        id: its id, by which a reader notices a log that was restored under it.
     """
 
     seq: int

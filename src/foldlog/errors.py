@@ -11,7 +11,7 @@ class FoldlogError(Exception):
 
 
 class ConfigurationError(FoldlogError):
-    """Options that cannot work together, or with what is already stored."""
+    """An option that cannot work, with the other options or with what is stored."""
 
 
 class StoreClosed(FoldlogError):

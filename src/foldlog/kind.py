@@ -54,17 +54,31 @@ _TYPE: Final = re.compile(r"[a-z][a-z_.]{0,63}")
 
 
 def fresh_id(record: Any, body: bytes) -> str:
-    """The id of a record that replaces: new each time, with a hash of the content."""
+    """Return the id of a record that replaces: new each time, with a hash of the content.
+
+    Args:
+        record: the record.
+        body: the record, encoded.
+    """
     return upsert_id(body)
 
 
 def content_digest(record: Any, body: bytes) -> str:
-    """The id of a record whose content has one effect, however often it is saved."""
+    """Return the id of a record whose content has one effect, however often it is saved.
+
+    Args:
+        record: the record.
+        body: the record, encoded.
+    """
     return codec.digest(body)
 
 
 def field_id(name: str) -> IdRule:
-    """The id is the record's field of that name: saving it again has no effect."""
+    """Return an id rule by which a field of the record is its id: saving it again has no effect.
+
+    Args:
+        name: the field's name.
+    """
 
     def given(record: Any, body: bytes) -> str:
         return checked_id(getattr(record, name), name)
@@ -112,11 +126,12 @@ class Fold(Generic[S]):
 
     Args:
         initial: returns the state before the first record.
-        apply: see above. With `takes="envelope"` it is `apply(state, envelope)`.
+        apply: returns the state after a record; called `apply(state, envelope)` with
+            `takes="envelope"`.
         state: the state's type, which msgspec encodes and decodes: long views get snapshots.
         takes: `"record"`: the record as its struct. `"native"`: the same, but `Any` fields hold
             MessagePack's own types, with extensions left as they are. `"envelope"`: nothing is
-            decoded, for folds that keep envelopes or look at a field: see `fields_of`.
+            decoded, for folds that store envelopes or decode a single field.
             `"field"`: `apply(state, value, envelope)`, where `value` is what `replaces` finds;
             nothing else is decoded.
         replaces: the field, or fields, by which a record replaces an earlier one; or a function
@@ -170,19 +185,28 @@ class Kind(Generic[S]):
         records: the struct of each type of records, by the type's name. Types are unique in a
             store.
         fold: how records become a state: `foldlog.every`, `foldlog.last`, `foldlog.last_by(...)`
-            or a `foldlog.Fold` of your own functions.
+            or a `foldlog.Fold` made of your functions.
         owner: the session or trace that the first key names owns the records: clearing or erasing
             it removes them, and a fork of a session shares them.
         version: grows with every change of what the fold computes; snapshots of other versions
             are ignored.
         id: what makes two records the same one: `fresh_id`, `content_digest`,
-            `field_id("field")`, or a function of your own.
+            `field_id("field")`, or a function from record and encoded record to id.
         of: the kind whose records it folds, for a view of another kind's records.
         redacted: types whose content is redacted before the record is made, with what the hook
             is shown.
 
     Raises:
         ConfigurationError: the declaration cannot work; the message says why.
+
+    Examples:
+        >>> class Cost(msgspec.Struct):
+        ...     euros: float
+        >>> costs = foldlog.Kind(
+        ...     "costs", keys=("trip",), records={"cost.added": Cost}, fold=foldlog.every
+        ... )
+        >>> costs("oslo").keys
+        ('oslo',)
     """
 
     def __init__(
@@ -276,7 +300,10 @@ class Kind(Generic[S]):
         return Key(self, keys)
 
     def type_of(self, record: msgspec.Struct) -> str:
-        """The type of a record.
+        """Return the type of a record.
+
+        Args:
+            record: a record of this kind.
 
         Raises:
             PayloadError: the kind has no such records.
@@ -288,10 +315,13 @@ class Kind(Generic[S]):
         return type_
 
     def decode(self, envelope: Recorded) -> Any:
-        """The record that an envelope of this kind holds.
+        """Return the record that an envelope of this kind holds.
+
+        Args:
+            envelope: an envelope, as `Fold(takes="envelope")` is given it.
 
         Raises:
-            msgspec.MsgspecError: it holds something else, or its type is unknown.
+            ValueError: it holds something else, or its type is unknown (`msgspec.MsgspecError`).
         """
         return self._decoders[envelope.type].decode(envelope.payload)
 
@@ -300,7 +330,12 @@ class Kind(Generic[S]):
 
 
 class Key(NamedTuple, Generic[S]):
-    """One view: a kind and its keys. `kind(*keys)` makes one."""
+    """One view: a kind and its keys. `kind(*keys)` makes one.
+
+    Attributes:
+        kind: the kind.
+        keys: the keys, in the order in which the kind declares them.
+    """
 
     kind: Kind[S]
     keys: tuple[str, ...]

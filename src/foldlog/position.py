@@ -54,21 +54,26 @@ class Reach(msgspec.Struct, frozen=True, eq=False):
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """A moment of a log, given by `await store.position()`. `shards` has a reach for each shard.
+    """A moment of a log, made by `await store.position()`.
 
-    `a <= b`: everything that a reader at `a` sees was there at `b` already. Its text, as
-    `@1234~9f3a1c2e`, is what the command line takes; `LogPosition.parse` reads it. msgspec and
-    pickle keep it as they keep any struct.
+    `a <= b` means that everything a reader at `a` sees was there at `b` already. Its text, as
+    `@1234~9f3a1c2e`, is what the command line takes. msgspec and pickle write it like any struct.
+
+    Attributes:
+        shards: how far each shard goes.
     """
 
     shards: tuple[Reach, ...]
 
     @classmethod
     def parse(cls, text: str) -> LogPosition:
-        """Return the position that `str` made this text of.
+        """Return the position that `str` made a text of.
+
+        Args:
+            text: as in `@1234~9f3a1c2e`.
 
         Raises:
-            UnknownMoment: it is none.
+            UnknownMoment: the text is no position.
         """
         parts = text[1:].split(",") if text.startswith("@") else []
         found = [_REACH.fullmatch(part) for part in parts]

@@ -31,13 +31,13 @@ class StateStore(Protocol):
     """The three methods that every store has."""
 
     async def save_event(self, event: StoredEvent) -> None:
-        """Keep a runtime event. Saving it again changes nothing."""
+        """Save `event`, a runtime event. Saving it again changes nothing."""
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
-        """The events of a trace by ascending `ts`; empty for an unknown trace."""
+        """Return the events of `trace_id` by ascending `ts`; empty for an unknown trace."""
 
     async def save_remote_binding(self, binding: RemoteBinding) -> None:
-        """Keep a binding, in place of an earlier one of the same trace, context and task."""
+        """Save `binding`, in place of an earlier one of the same trace, context and task."""
 
 
 @runtime_checkable
@@ -45,10 +45,10 @@ class SupportsPlannerState(Protocol):
     """Pause here, resume in any process."""
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
-        """Keep what a resume needs under the pause's token."""
+        """Save `payload`, which a resume needs, under the pause's `token`."""
 
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
-        """Take the payload: a token is good once. None if unknown, expired or taken."""
+        """Consume `token` and return its payload; None if it is unknown, expired or consumed."""
 
 
 @runtime_checkable
@@ -64,15 +64,22 @@ class SupportsConversationBindings(Protocol):
         tenant_id: str | None = None,
         user_id: str | None = None,
     ) -> RemoteBinding | None:
-        """The binding with exactly these values that is not terminal, or None."""
+        """Return the binding that is not terminal and has exactly these values, or None.
+
+        Args:
+            router_session_id: the session of the router.
+            agent_url: where the remote agent is.
+            remote_skill: which of its skills.
+            tenant_id, user_id: for whom it was made; None only matches None.
+        """
 
     async def list_bindings(self, *, router_session_id: str) -> Sequence[RemoteBinding]:
-        """Every binding of a router session, terminal ones too."""
+        """Return every binding of the router session `router_session_id`, terminal ones too."""
 
     async def mark_binding_terminal(
         self, *, trace_id: str, context_id: str | None, task_id: str
     ) -> None:
-        """Take the binding out of use. It stays readable."""
+        """End the binding of `trace_id`, `context_id` and `task_id`. It stays readable."""
 
 
 @runtime_checkable
@@ -80,10 +87,10 @@ class SupportsMemoryState(Protocol):
     """Short-term memory that outlives its process."""
 
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
-        """Keep the state, in place of an earlier one of this key."""
+        """Save `state`, in place of an earlier one of this `key`."""
 
     async def load_memory_state(self, key: str) -> dict[str, Any] | None:
-        """The state last saved, or None."""
+        """Return the last state of `key`, or None."""
 
 
 @runtime_checkable
@@ -91,13 +98,13 @@ class SupportsTasks(Protocol):
     """Tasks of a session and the updates they stream."""
 
     async def save_task(self, state: TaskState) -> None:
-        """Keep the task's state, in place of an earlier one."""
+        """Save `state`, a task's whole state, in place of an earlier one."""
 
     async def list_tasks(self, session_id: str) -> Sequence[TaskState]:
-        """Every task of the session."""
+        """Return every task of the session `session_id`."""
 
     async def save_update(self, update: StateUpdate) -> None:
-        """Append an update. Saving the same `update_id` again changes nothing."""
+        """Append `update`. Saving the same `update_id` again changes nothing."""
 
     async def list_updates(
         self,
@@ -107,7 +114,14 @@ class SupportsTasks(Protocol):
         since_id: str | None = None,
         limit: int = 500,
     ) -> Sequence[StateUpdate]:
-        """Updates, oldest first, after (not with) `since_id`. An unknown cursor counts as none."""
+        """Return a page of a session's updates, oldest first.
+
+        Args:
+            session_id: whose updates.
+            task_id: only those of this task.
+            since_id: the page begins after this one. An unknown one counts as none.
+            limit: how many at most.
+        """
 
 
 @runtime_checkable
@@ -115,7 +129,7 @@ class SupportsSteering(Protocol):
     """The record of who intervened, how and when."""
 
     async def save_steering(self, event: SteeringEvent) -> None:
-        """Append the sanitized event. Saving the same `event_id` again changes nothing."""
+        """Append `event`, sanitised. Saving the same `event_id` again changes nothing."""
 
     async def list_steering(
         self,
@@ -125,7 +139,14 @@ class SupportsSteering(Protocol):
         since_id: str | None = None,
         limit: int = 500,
     ) -> Sequence[SteeringEvent]:
-        """Events, oldest first, after (not with) `since_id`. An unknown cursor counts as none."""
+        """Return a page of a session's steering events, oldest first.
+
+        Args:
+            session_id: whose events.
+            task_id: only those of this task.
+            since_id: the page begins after this one. An unknown one counts as none.
+            limit: how many at most.
+        """
 
 
 @runtime_checkable
@@ -133,13 +154,13 @@ class SupportsTrajectories(Protocol):
     """What a planner did, per trace."""
 
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
-        """Keep the trajectory, in place of an earlier one of this trace."""
+        """Save `trajectory` of `trace_id` in `session_id`, in place of an earlier one."""
 
     async def get_trajectory(self, trace_id: str, session_id: str) -> Trajectory | None:
-        """The trajectory; None if there is none, or it belongs to another session."""
+        """Return the trajectory of `trace_id`; None if it is unknown or not of `session_id`."""
 
     async def list_traces(self, session_id: str, limit: int = 50) -> list[str]:
-        """Traces of the session by their last saved trajectory, newest first."""
+        """Return up to `limit` traces of `session_id`, the latest saved trajectory first."""
 
 
 @runtime_checkable
@@ -147,15 +168,15 @@ class SupportsPlannerEvents(Protocol):
     """Planner and tool events, per trace."""
 
     async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
-        """Append an event."""
+        """Append `event` to the trace `trace_id`."""
 
     async def list_planner_events(self, trace_id: str) -> list[PlannerEvent]:
-        """The events of the trace in the order they were saved."""
+        """Return the events of the trace `trace_id` in the order of their saves."""
 
 
 @runtime_checkable
 class ArtifactStore(Protocol):
-    """Bytes and large texts, kept apart from what a model sees."""
+    """Bytes and large texts, which a model never sees."""
 
     async def put_bytes(
         self,
@@ -167,7 +188,16 @@ class ArtifactStore(Protocol):
         scope: ArtifactScope | None = None,
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
-        """Keep the bytes and return their reference."""
+        """Store bytes and return their reference.
+
+        Args:
+            data: the bytes.
+            mime_type: what they are.
+            filename: a name for a download.
+            namespace: what made them.
+            scope: whom they belong to.
+            meta: becomes the reference's `source`.
+        """
 
     async def put_text(
         self,
@@ -179,19 +209,28 @@ class ArtifactStore(Protocol):
         scope: ArtifactScope | None = None,
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
-        """Keep the text as UTF-8 and return its reference."""
+        """Store a text as UTF-8 and return its reference.
+
+        Args:
+            text: the text.
+            mime_type: what it is.
+            filename: a name for a download.
+            namespace: what made it.
+            scope: whom it belongs to.
+            meta: becomes the reference's `source`.
+        """
 
     async def get(self, artifact_id: str) -> bytes | None:
-        """The bytes, or None if unknown or expired."""
+        """Return the bytes of `artifact_id`; None if it is unknown or expired."""
 
     async def get_ref(self, artifact_id: str) -> ArtifactRef | None:
-        """The reference, or None if unknown or expired."""
+        """Return the reference of `artifact_id`; None if it is unknown or expired."""
 
     async def delete(self, artifact_id: str) -> bool:
-        """Remove the artifact; whether there was one."""
+        """Remove the artifact `artifact_id`; return whether there was one."""
 
     async def exists(self, artifact_id: str) -> bool:
-        """Whether `get` would return bytes."""
+        """Return whether `get` would return bytes for `artifact_id`."""
 
 
 @runtime_checkable
@@ -204,12 +243,26 @@ class SupportsArtifacts(Protocol):
 
 
 def missing_capabilities(store: object, methods: Iterable[str]) -> list[str]:
-    """Those of the named methods that the store lacks, in the order given."""
+    """Return those of the named methods that a store lacks, in the order given.
+
+    Args:
+        store: the store.
+        methods: names of methods.
+    """
     return [method for method in methods if not hasattr(store, method)]
 
 
 def require_capabilities(store: object, *, feature: str, methods: Iterable[str]) -> None:
-    """Fail at start rather than on first use: raises `MissingCapability`, a `TypeError`."""
+    """Raise MissingCapability if a store lacks a method that a feature needs.
+
+    Args:
+        store: the store.
+        feature: what needs the methods; the error names it.
+        methods: names of methods.
+
+    Raises:
+        MissingCapability: the store lacks one of them. It is a TypeError.
+    """
     missing = missing_capabilities(store, methods)
     if missing:
         raise MissingCapability(feature, missing)

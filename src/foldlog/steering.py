@@ -34,7 +34,11 @@ _MAX_INT_BITS = 2048
 
 
 def sanitize_steering_event(event: SteeringEvent) -> SteeringEvent:
-    """A copy of the event with its payload sanitized. The event itself is left as it is."""
+    """Return a copy of an event with its payload sanitised.
+
+    Args:
+        event: the event; it is left as it is.
+    """
     return event.model_copy(update={"payload": sanitize_payload(event.payload)})
 
 
@@ -165,9 +169,13 @@ def _foreign_text(value: object) -> str:
 
 
 def validate_steering_event(event: SteeringEvent) -> None:
-    """Check that the payload holds what its event type needs. Unknown fields are allowed.
+    """Check that a payload holds what its event type needs. Unknown fields are allowed.
 
-    Raises `SteeringValidationError`, whose `errors` name every breach.
+    Args:
+        event: the event.
+
+    Raises:
+        SteeringValidationError: the payload breaks a rule; `errors` lists each breach.
     """
     check_payload(event.event_type, event.payload)
 

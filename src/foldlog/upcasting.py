@@ -42,10 +42,14 @@ class Upcasters:
         self.newest: dict[str, int] = {}
 
     def register(self, type: str, version: int) -> Callable[[F], F]:
-        """Have a function make version `version + 1` of a type's payloads of `version`.
+        """Return a decorator for a function that makes version `version + 1` of a payload.
+
+        Args:
+            type: the type of the record.
+            version: the version that the function reads.
 
         Raises:
-            ConfigurationError: there is one already, or the version is none.
+            ConfigurationError: there is such a function already, or the version is none.
         """
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ConfigurationError(f"{type}: a version is 1 or more, not {version!r:.80}")
@@ -60,11 +64,14 @@ class Upcasters:
         return decorate
 
     def bring_up(self, envelope: Recorded) -> Recorded:
-        """Return an envelope as the newest version of its type has it; one that is, as it is.
+        """Return an envelope with its payload in the newest version of its type.
+
+        Args:
+            envelope: as the log holds it.
 
         Raises:
-            MissingUpcaster: a step is missing, or it is newer than this program knows.
-            msgspec.MsgspecError: its payload is none, or an upcaster fails on it.
+            MissingUpcaster: a step is missing, or the version is newer than this program knows.
+            ValueError: the payload cannot be read, or an upcaster fails on it.
         """
         newest = self.newest.get(envelope.type, 1)
         version = envelope.v
@@ -86,7 +93,7 @@ class Upcasters:
 
     @property
     def fingerprint(self) -> int:
-        """Tells what is read with these from what is read with others: 1 if there are none."""
+        """A number that changes with the set of upcasters: 1 if there are none."""
         if not self.newest:
             return 1
         return zlib.crc32(repr(sorted(self.newest.items())).encode())

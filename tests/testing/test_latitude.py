@@ -36,7 +36,7 @@ def is_method(name: str, value: Any) -> bool:
 
 # But for TaskState, whose `update_status` the specification has itself.
 FROZEN = SimpleNamespace(
-    **{name: getattr(foldlog, name) for name in foldlog.__all__}
+    **{name: getattr(foldlog, name) for name in dir(foldlog)}
     | {
         name: frozen(getattr(foldlog, name))
         for name in (

@@ -74,7 +74,19 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A shard as an operator sees it. Sizes in bytes; `peers_lag` counts operations, by peer."""
+    """A shard as an operator sees it.
+
+    Attributes:
+        name: the stream.
+        shard: the shard.
+        messages: how many records it holds.
+        bytes: bytes that they take.
+        subjects: how many views they are of.
+        first_seq, last_seq: the sequences of the first and the last record.
+        replicas: how many servers hold it.
+        leader: the server that leads, or None.
+        peers_lag: how many operations each of the others is behind.
+    """
 
     name: str
     shard: int

@@ -8,7 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ArtifactScope(BaseModel):
-    """Whom an artifact belongs to. A store keeps this; whoever serves the bytes enforces it."""
+    """Whom an artifact belongs to. The store records it; the program that serves bytes enforces it.
+
+    Attributes:
+        tenant_id, user_id, session_id, trace_id: the owner, as far as it is known.
+    """
 
     # Validators are built on first use: importing foldlog stays cheap.
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
@@ -22,8 +26,15 @@ class ArtifactScope(BaseModel):
 class ArtifactRef(BaseModel):
     """The compact stand-in for an artifact's bytes, small enough to show to a model.
 
-    `filename` suggests a name for a download and is never used as a path. `sha256` is the hex
-    digest of the whole content.
+    Attributes:
+        id: the artifact's id.
+        mime_type: what the bytes are.
+        size_bytes: how many bytes there are.
+        filename: a name for a download; never used as a path.
+        sha256: the hex digest of the whole content.
+        scope: whom it belongs to.
+        namespace: what made it.
+        source: the `meta` that it was saved with.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
@@ -39,10 +50,17 @@ class ArtifactRef(BaseModel):
 
 
 class ArtifactRetentionConfig(BaseModel):
-    """How long and how much a store keeps. Sizes in bytes, time in seconds.
+    """How long and how much a store keeps.
 
-    When a limit is reached, "lru" removes the least recently read artifact and "fifo" the oldest;
-    "none" refuses the new one.
+    Attributes:
+        ttl_seconds: seconds until an artifact expires.
+        max_artifact_bytes: bytes of one artifact.
+        max_session_bytes: bytes of all artifacts of a session.
+        max_trace_bytes: bytes of all artifacts of a trace.
+        max_artifacts_per_trace: how many artifacts a trace may have.
+        max_artifacts_per_session: how many artifacts a session may have.
+        cleanup_strategy: what happens at a limit: "lru" removes the artifact that was read longest
+            ago, "fifo" the oldest; "none" refuses the new one.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)

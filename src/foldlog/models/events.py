@@ -50,8 +50,13 @@ class FlowEventLike(Protocol):
 class StoredEvent:
     """One event of a trace's audit log.
 
-    `ts` is Unix time in seconds. `kind` is an open set: an unknown one is stored like any other.
-    `trace_id=None` marks a global event. `payload` is kept exactly as it was saved.
+    Attributes:
+        trace_id: the trace; None for a global event.
+        ts: Unix time in seconds.
+        kind: what happened, an open set: an unknown kind is stored like any other.
+        node_name: the node's name, or None.
+        node_id: the node's id, or None.
+        payload: what belongs to the event; it is read exactly as it was saved.
     """
 
     trace_id: str | None
@@ -63,7 +68,12 @@ class StoredEvent:
 
     @classmethod
     def from_flow_event(cls, event: FlowEventLike) -> StoredEvent:
-        """The stored form of a runtime event, whatever class it has."""
+        """Return the stored form of a runtime event, whatever class it has.
+
+        Args:
+            event: an object with the attributes of PenguiFlow's `FlowEvent`. If it has
+                `to_payload()`, that makes the payload.
+        """
         to_payload = getattr(event, "to_payload", None)
         return cls(
             trace_id=event.trace_id,
@@ -101,11 +111,17 @@ def _flow_payload(event: FlowEventLike) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class RemoteBinding:
-    """The remote worker that handles (part of) a trace. Its key: trace, context and task id.
+    """The remote worker that handles a trace, or part of it. Its key: trace, context and task id.
 
-    The first four fields are those of the StateStore specification 2.11; the others route the
-    follow-up turns of a conversation back to the same remote task. A terminal binding takes no
-    further turns.
+    Attributes:
+        trace_id, context_id, task_id: the key; a binding without a context has None.
+        agent_url: where the remote agent is.
+        router_session_id: the session of the router that made it.
+        remote_skill: which of the agent's skills.
+        tenant_id, user_id: for whom it was made; None: nobody in particular.
+        last_remote_task_id: the remote task that the next turn continues.
+        is_terminal: the binding takes no further turns.
+        metadata: whatever else the router needs.
     """
 
     trace_id: str

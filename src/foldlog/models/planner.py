@@ -11,8 +11,18 @@ from typing import Any, Self
 class PlannerEvent:
     """One planner or tool event, such as "tool_call", "llm_call" or "stream_chunk".
 
-    `ts` is Unix time in seconds, `trajectory_step` the step it belongs to, counted from 0.
     Shape: StateStore specification 2.11, section "Database Schema Recommendations".
+
+    Attributes:
+        event_type: what happened.
+        ts: Unix time in seconds.
+        trajectory_step: the step it belongs to, counted from 0.
+        thought: what the planner thought.
+        node_name: the tool or node.
+        latency_ms: how long it took, in milliseconds.
+        token_estimate: tokens used, estimated.
+        error: what failed.
+        extra: whatever else there is.
     """
 
     event_type: str
@@ -30,9 +40,13 @@ class PlannerEvent:
 class TrajectoryStep:
     """One action and what came of it.
 
-    `action` names what was done, as `{"thought", "next_node", "args", ...}`. `llm_observation`
-    is what the model was shown in place of `observation`. `failure` holds structured details
-    beside the text in `error`. `streams` maps a stream's id to its chunks in order.
+    Attributes:
+        action: what was done, as `{"thought", "next_node", "args", ...}`.
+        observation: what came of it.
+        llm_observation: what the model was shown in place of `observation`.
+        error: what failed, as text.
+        failure: structured details beside `error`.
+        streams: the chunks of each stream, in order, by the stream's id.
     """
 
     action: dict[str, Any]
@@ -43,7 +57,7 @@ class TrajectoryStep:
     streams: dict[str, list[dict[str, Any]]] | None = None
 
     def dump(self) -> dict[str, Any]:
-        """The step as a dict of its fields. Values are shared with the step, not copied."""
+        """Return the step as a dict of its fields. Values are shared with the step, not copied."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
@@ -51,8 +65,22 @@ class TrajectoryStep:
 class Trajectory:
     """A planner's whole run: the query, its context, every step, and what was gathered.
 
-    Plain dicts and lists throughout, so that `serialise` and `from_serialised` lose nothing.
-    `background_results` maps a background task's id to its result.
+    It holds plain dicts and lists, so that `serialise` and `from_serialised` lose nothing.
+
+    Attributes:
+        query: what the user asked.
+        llm_context: what the model may see.
+        tool_context: what only tools may see.
+        input_parts: the parts of a multimodal query.
+        artifacts: references to artifacts, by name.
+        sources: what the answer rests on.
+        metadata: whatever else the planner needs.
+        steps: the steps, in order.
+        summary: a summary of older steps.
+        hint_state: the planner's hints.
+        resume_user_input: what the user said on resuming.
+        steering_inputs: what people injected while it ran.
+        background_results: the results of background tasks, by task id.
     """
 
     query: str
@@ -70,20 +98,24 @@ class Trajectory:
     background_results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def to_history(self) -> list[dict[str, Any]]:
-        """Every step, dumped, in order."""
+        """Return every step, dumped, in order."""
         return [step.dump() for step in self.steps]
 
     def serialise(self) -> dict[str, Any]:
-        """The trajectory as a dict of its fields. Values are shared with it, not copied."""
+        """Return the trajectory as a dict of its fields. Values are shared with it, not copied."""
         payload = {each.name: getattr(self, each.name) for each in fields(self)}
         payload["steps"] = self.to_history()
         return payload
 
     @classmethod
     def from_serialised(cls, payload: Mapping[str, Any]) -> Self:
-        """The inverse of `serialise`. Unknown keys are ignored, absent ones take their default.
+        """Return the trajectory that `serialise` made a dict of.
 
-        Raises `KeyError` where a trajectory lacks its query or a step its action.
+        Args:
+            payload: the dict. Unknown keys are ignored; missing ones take their default.
+
+        Raises:
+            KeyError: the trajectory lacks its query, or a step its action.
         """
         known = {each.name: payload[each.name] for each in fields(cls) if each.name in payload}
         known["query"] = payload["query"]

@@ -28,10 +28,16 @@ class SteeringEventType(StrEnum):
 
 
 class SteeringEvent(BaseModel):
-    """One intervention on one task. `event_id` is its idempotency key.
+    """One intervention on one task.
 
-    `payload` is untrusted input; stores keep its sanitized form. `source` is "user", "system" or
-    "agent".
+    Attributes:
+        session_id, task_id: the task.
+        event_id: the idempotency key: saving it again has no effect.
+        event_type: what is wanted; it says which fields `payload` needs.
+        payload: untrusted input; stores save its sanitised form.
+        trace_id: the trace, if there is one.
+        source: "user", "system" or "agent".
+        created_at: when it was made.
     """
 
     # Validators are built on first use: importing foldlog stays cheap.
@@ -47,10 +53,13 @@ class SteeringEvent(BaseModel):
     created_at: datetime = Field(default_factory=utc_now)
 
     def to_injection(self) -> str:
-        """The event as JSON text for a model's prompt, under one `"steering"` key.
+        """Return the event as JSON text for a model's prompt, under one `"steering"` key.
 
         Values that JSON lacks are given as their `str()`. An event read from a store always
-        converts; a payload that contains itself raises `ValueError`.
+        converts.
+
+        Raises:
+            ValueError: the payload contains itself.
         """
         return json.dumps(
             {

@@ -44,10 +44,20 @@ class UpdateType(StrEnum):
 
 
 class TaskContextSnapshot(BaseModel):
-    """The context a task was given when it was spawned.
+    """The context that a task was given when it was spawned.
 
-    `context_version` and `context_hash` (SHA-256) tell later whether the session's context has
-    moved on since. `propagate_on_cancel` is "cascade" or "isolate".
+    Attributes:
+        session_id, task_id, trace_id: the task, and its trace if it has one.
+        spawned_from_task_id: the task that spawned it.
+        spawned_from_event_id: the event that made it do so.
+        spawned_at: when.
+        spawn_reason: why, in words.
+        query: what it is to do.
+        propagate_on_cancel: "cascade" or "isolate": whether cancelling the parent cancels it.
+        notify_on_complete: whether the parent hears of its end.
+        context_version, context_hash: version and SHA-256 of the session's context, which tell
+            later whether it has changed since.
+        llm_context, tool_context, memory, artifacts: the context itself.
     """
 
     # Validators are built on first use: importing foldlog stays cheap.
@@ -72,7 +82,17 @@ class TaskContextSnapshot(BaseModel):
 
 
 class StateUpdate(BaseModel):
-    """A progress or status update of a task. Append-only; `update_id` is its idempotency key."""
+    """A progress or status update of a task. Updates are only appended.
+
+    Attributes:
+        session_id, task_id, trace_id: the task, and its trace if it has one.
+        update_id: the idempotency key: saving it again has no effect.
+        update_type: what `content` is.
+        content: any value that the log can hold.
+        step_index: which step it is, counted from 0.
+        total_steps: how many steps there are.
+        created_at: when it was made.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
@@ -89,8 +109,19 @@ class StateUpdate(BaseModel):
 
 @dataclass(slots=True)
 class TaskState:
-    """The whole state of a task; saving it again replaces what was saved. Higher `priority` is
-    more urgent.
+    """The whole state of a task. Saving it again replaces what was saved.
+
+    Attributes:
+        task_id, session_id, trace_id: the task, its session, and its trace if it has one.
+        status: where it stands.
+        task_type: FOREGROUND or BACKGROUND.
+        priority: higher is more urgent.
+        context_snapshot: the context that it was given.
+        result: what came of it, when it is COMPLETE.
+        error: why it is FAILED.
+        description: what it is, for a reader.
+        progress: how far it is.
+        created_at, updated_at: when it was made, and changed last.
     """
 
     task_id: str
@@ -108,6 +139,10 @@ class TaskState:
     updated_at: datetime = field(default_factory=utc_now)
 
     def update_status(self, status: TaskStatus) -> None:
-        """Move to `status` and set `updated_at` to now. Nothing is saved by this."""
+        """Set `status` and set `updated_at` to now. Nothing is saved.
+
+        Args:
+            status: the new status.
+        """
         self.status = status
         self.updated_at = utc_now()

@@ -23,7 +23,8 @@ class Waiting:
 
     Attributes:
         id: names it and the moment since which it waits; also a cursor.
-        asked: what is asked, as its source holds it. The caller's own copy.
+        kind: what it is.
+        asked: what is asked, as its source holds it; a copy that you may change.
         session_id, trace_id, task_id: what it belongs to, as far as the source says.
         state_id: the execution that asks; None for all others.
         since: when it began to wait.
@@ -46,12 +47,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an answer came to.
+    """What an answer decided.
 
     Attributes:
+        id: the item's id.
+        kind: what it was.
         decision: "applied" or "rejected" for a patch, "resumed" or "cancelled" for a task,
             "answered" for a question, "consumed" for a pause.
-        state: the planner's state of a pause, from which whoever answered goes on; else None.
+        state: the planner's state of a pause, from which the caller goes on; else None.
     """
 
     id: str

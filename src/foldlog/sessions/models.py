@@ -25,10 +25,16 @@ class MergeStrategy(StrEnum):
 
 @dataclass(slots=True)
 class SessionContext:
-    """The context that a session's agents share. `version` counts changes.
+    """The context that a session's agents share.
 
-    `context_hash` is the SHA-256 of `llm_context` as JSON with sorted keys; None before the first
-    change, and where JSON cannot hold it.
+    Attributes:
+        llm_context: what a model may see.
+        tool_context: what only tools may see.
+        memory: the agents' memory.
+        artifacts: references to artifacts.
+        version: counts changes.
+        context_hash: the SHA-256 of `llm_context` as JSON with sorted keys; None before the first
+            change, and where JSON cannot hold it.
     """
 
     llm_context: dict[str, Any] = field(default_factory=dict)
@@ -42,8 +48,18 @@ class SessionContext:
 class ContextPatch(BaseModel):
     """The findings of a background task, to be merged into its session's context.
 
-    `source_context_version` and `source_context_hash` are those of the context that the task was
-    spawned with; `context_diverged` is set where the context has changed since.
+    Attributes:
+        task_id: the task.
+        spawned_from_event_id: the event that made the task.
+        source_context_version, source_context_hash: those of the context that the task was given.
+        context_diverged: the context has changed since.
+        completed_at: when the task ended.
+        digest: what it found, in sentences.
+        facts: what it found, by name.
+        artifacts: references to artifacts.
+        sources: what the findings rest on.
+        recommended_next_steps: what to do next.
+        assumptions: what it took for granted.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
@@ -64,7 +80,15 @@ class ContextPatch(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingContextPatch:
-    """A patch that waits for approval, and the strategy that it was offered with."""
+    """A patch that waits for approval.
+
+    Attributes:
+        patch_id: the patch.
+        task_id: the task that made it.
+        patch: the patch itself.
+        queued_at: since when it waits.
+        strategy: how it was to be merged.
+    """
 
     patch_id: str
     task_id: str
@@ -74,7 +98,7 @@ class PendingContextPatch:
 
     @classmethod
     def restored(cls, queued: PatchQueued) -> Self:
-        """Return the patch that a record holds: a new object."""
+        """Internal: return the patch that a record holds."""
         return cls(
             patch_id=queued.patch_id,
             task_id=queued.task_id,
@@ -87,9 +111,14 @@ class PendingContextPatch:
 class TaskGroup:
     """A group of tasks, which ends when it is sealed and all of its tasks have ended.
 
-    `status` is "open" (tasks may join), "sealed" (none may), "complete" (all of them are) or
-    "failed" (all have ended, not all of them complete). `merge_strategy` applies to the patches of
-    its tasks that name none.
+    Attributes:
+        group_id: the group.
+        name: for a reader.
+        status: "open" (tasks may join), "sealed" (none may), "complete" (all of them are) or
+            "failed" (all have ended, not all of them complete).
+        merge_strategy: how the patches of its tasks are merged that name no strategy.
+        task_ids, completed_task_ids, failed_task_ids: its tasks, and those that have ended.
+        created_at, sealed_at, ended_at: when; None: not yet.
     """
 
     group_id: str
@@ -105,7 +134,7 @@ class TaskGroup:
 
     @classmethod
     def restored(cls, group: Group) -> Self:
-        """Return the group that is folded."""
+        """Internal: return the group that is folded."""
         completed = [t for t in group.task_ids if group.ended.get(t) == TaskStatus.COMPLETE]
         failed = [t for t in group.task_ids if t in group.ended and t not in completed]
         return cls(
@@ -123,7 +152,7 @@ class TaskGroup:
 
     @property
     def pending_task_ids(self) -> tuple[str, ...]:
-        """Those that have not ended."""
+        """The tasks that have not ended."""
         ended = {*self.completed_task_ids, *self.failed_task_ids}
         return tuple(task_id for task_id in self.task_ids if task_id not in ended)
 

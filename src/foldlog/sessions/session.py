@@ -39,7 +39,7 @@ from foldlog_projections import session, steering as steering_events
 
 
 class Session(SessionTasks):
-    """One session of a store: `async with store.session(session_id) as session`.
+    """One session of a store, made by `store.session(session_id)`.
 
     Any number may be open on the same session, in any number of processes; each sees what the
     others did. Every decision is a compare-and-set on the log: it is made once, on the session as
@@ -51,16 +51,6 @@ class Session(SessionTasks):
     the last call of this object saw or what has arrived since; `refresh` asks the log. A session
     lives until `close` or the end of its `async with`, which is needed only where it has a
     telemetry sink or a memory.
-
-    Every method that writes may raise, beside what it says itself:
-        PayloadError: a part cannot be held. InvalidId: an id is empty. Nothing was appended.
-        RedactionFailed: the store's `redact=` failed. Nothing was appended.
-        AppendConflict: others wrote to the session all the time. Nothing was appended.
-        AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
-
-    Args:
-        state_store: a foldlog store.
-        telemetry_sink: receives the tasks that begin and end by this object. None: no sink.
     """
 
     def __init__(
@@ -78,13 +68,24 @@ class Session(SessionTasks):
     async def refresh(self, *, consistency: Consistency = "strong") -> SessionState:
         """Return the session as of now: a copy, which stays as it is.
 
+        Args:
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
         Raises:
-            LogUnavailable, LogCorrupt: it could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return (await self._read(consistency)).copy()
 
     async def hydrate(self) -> None:
-        """Read the session as of now. `store.session` has done it. Errors as `refresh`."""
+        """Read the session as of now. `store.session` has done it.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         await self._read("strong")
 
     @property
@@ -94,7 +95,7 @@ class Session(SessionTasks):
 
     @property
     def context(self) -> SessionContext:
-        """The context: the caller's own copy, see `update_context`."""
+        """The context: a copy that you may change. `update_context` changes the session's."""
         return self._seen.context
 
     @property
@@ -111,7 +112,16 @@ class Session(SessionTasks):
     async def history(self, *, consistency: Consistency = "session") -> list[StoredEvent]:
         """Return the audit trail: each save of a task, update and steering event, by time.
 
-        That is `store.load_history("session:<id>")`. Errors as `refresh`.
+        That is `store.load_history("session:<id>")`.
+
+        Args:
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return await self._store.load_history(
             SESSION_PREFIX + self.session_id, consistency=consistency
@@ -120,29 +130,32 @@ class Session(SessionTasks):
     def watch(
         self, *, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
-        """Yield the updates of the session, then each new one. Without end; use `aclosing`.
+        """Yield the updates of the session, then each new one. It waits out an outage.
 
-        That is `store.watch_updates`.
+        It never ends by itself: use `contextlib.aclosing`.
 
         Args:
             since_id: begin behind this `update_id`. None, or an unknown one: with the first.
             task_id: only those of this task.
 
         Raises:
-            LogCorrupt, StoreClosed: it cannot be read any more. An outage is waited out.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         return self._store.watch_updates(self.session_id, since_id, task_id)
 
     @called(writes=True)
     async def clear(self) -> None:
-        """Remove the session and all that belongs to it: `store.clear_session`, at once.
+        """Remove the session with all that was saved in it, at once: `store.clear_session`.
 
         The object and its memories stay usable; what is saved afterwards begins the session anew.
 
         Raises:
-            SessionHasForks: sessions that were forked from it still share it. Nothing was removed.
-            LogUnavailable, AppendUnknown, ConfigurationError: some of it may remain; clearing again
+            SessionHasForks: forks still share the session. Nothing was removed.
+            ConfigurationError: the server denies deletes, or a spool file cannot be written.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
                 is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for each in self._memories:
             await each.close()  # else one could save, meanwhile, what is being removed
@@ -166,8 +179,18 @@ class Session(SessionTasks):
     ) -> SessionContext:
         """Replace these parts of the context, and return its next version.
 
+        Args:
+            llm_context: what a model may see. None: as it was; so for the others.
+            tool_context: what only tools may see.
+            memory: the agents' memory.
+            artifacts: references to artifacts.
+
         Raises:
-            PayloadError: a part is no mapping, or `artifacts` no list of them.
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         parts = {"llm_context": llm_context, "tool_context": tool_context, "memory": memory}
         given: dict[str, Any] = {
@@ -191,16 +214,23 @@ class Session(SessionTasks):
     ) -> str | None:
         """Merge a patch into the context; with `HUMAN_GATED`, queue it for approval.
 
-        A CHECKPOINT update announces a queued patch. A patch whose context has changed since it
-        was made is marked as diverged, with a NOTIFICATION.
+        A CHECKPOINT update announces a queued patch. A patch whose context has changed since it was
+        made is marked as diverged, with a NOTIFICATION.
 
         Args:
+            patch: what a task found.
+            strategy: how it is merged.
             patch_id: names the patch, so that offering it again has no effect. None: a new one.
 
         Returns:
             The patch's id if it waits, else None.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             MergeRefused: `background_results` in the context is no list.
         """
         strategy = MergeStrategy(strategy)
@@ -217,31 +247,73 @@ class Session(SessionTasks):
 
         Of all callers that apply or reject it, in any process, exactly one gets True.
 
+        Args:
+            patch_id: the patch.
+            strategy: how it is merged. None: as it was offered, `HUMAN_GATED` as `APPEND`.
+
         Raises:
-            MergeRefused: as `apply_context_patch`. The patch still waits.
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            MergeRefused: `background_results` in the context is no list. The patch still waits.
         """
         chosen = MergeStrategy(strategy or MergeStrategy.APPEND)
         return await self._write(lambda made: context.approve(made, patch_id, chosen))
 
     @called(writes=True)
     async def reject_pending_patch(self, patch_id: str) -> bool:
-        """Drop a patch that waits. Return False if none of that id does."""
+        """Drop a patch that waits. Return False if none of that id does.
+
+        Of all callers that apply or reject it, in any process, exactly one gets True.
+
+        Args:
+            patch_id: the patch.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
         return await self._write(lambda made: context.reject(made, patch_id))
 
     # Steering.
 
     @called(writes=True)
     async def steer(self, event: SteeringEvent) -> bool:
-        """Put a steering event on record and let it take effect, in one moment.
+        """Record a steering event and apply it, in one append.
 
         PAUSE, RESUME, PRIORITIZE and CANCEL change their task; APPROVE and REJECT decide about the
         patch that their `patch_id` names. All of them reach the task's inbox. Return False if the
         event was seen before, or has nothing to decide any more.
 
+        Args:
+            event: the event, which names its task.
+
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             SteeringValidationError: the payload breaks a rule of its type.
-            UnknownTask, IllegalTransition: there is no such task, or it cannot do that.
+            UnknownTask, IllegalTransition: there is no such task, or its status does not allow it.
             MergeRefused: the patch cannot be merged.
+
+        Examples:
+            >>> async with store.session("trip") as session:
+            ...     task = await session.spawn_task(task_id="book")
+            ...     task = await session.start_task("book")
+            ...     await session.steer(foldlog.SteeringEvent(
+            ...         session_id="trip", task_id="book",
+            ...         event_type=foldlog.SteeringEventType.PAUSE,
+            ...     ))
+            ...     session.get_task("book").status.value
+            True
+            'PAUSED'
         """
         if event.session_id != self.session_id:
             raise PayloadError("session_id", f"the event is of {event.session_id!r:.80}")
@@ -264,51 +336,112 @@ class Session(SessionTasks):
 
     @called(writes=True)
     async def cancel_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Cancel a task, and all that was spawned from it, in one moment. Returns True.
+        """Cancel a task and all that was spawned from it, in one append. Returns True.
 
-        What is isolated stays, with all that was spawned from that. The same as `steer` with a
-        CANCEL.
+        Tasks that were spawned with "isolate" stay, with all that was spawned from them.
+
+        Args:
+            task_id: the task.
+            reason: why, for a reader.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
         return await self._steer(task_id, SteeringEventType.CANCEL, reason=reason)
 
     @called(writes=True)
     async def pause_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Pause a running task: `steer` with a PAUSE. Returns True. Errors as `steer`."""
+        """Pause a running task. Returns True.
+
+        Args:
+            task_id: the task.
+            reason: why, for a reader.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            UnknownTask, IllegalTransition: there is no such task, or it does not run.
+        """
         return await self._steer(task_id, SteeringEventType.PAUSE, reason=reason)
 
     @called(writes=True)
     async def resume_task(self, task_id: str, *, reason: str | None = None) -> bool:
-        """Resume a paused task: `steer` with a RESUME. Returns True. Errors as `steer`."""
+        """Resume a paused task. Returns True.
+
+        Args:
+            task_id: the task.
+            reason: why, for a reader.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            UnknownTask, IllegalTransition: there is no such task, or it is not paused.
+        """
         return await self._steer(task_id, SteeringEventType.RESUME, reason=reason)
 
     @called(writes=True)
     async def prioritize_task(self, task_id: str, priority: int) -> bool:
-        """Give a task another priority: `steer` with a PRIORITIZE. Returns True. Errors alike."""
+        """Give a task another priority. Returns True.
+
+        Args:
+            task_id: the task.
+            priority: higher is more urgent.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            UnknownTask, IllegalTransition: there is no such task, or it has ended.
+        """
         return await self._steer(task_id, SteeringEventType.PRIORITIZE, priority=priority)
 
     def inbox(self, task_id: str, *, acknowledge: bool = True) -> AsyncGenerator[SteeringEvent]:
-        """Yield the steering events of a task that no worker has taken, then new ones as they come.
+        """Yield the steering events of a task that no worker has acknowledged, then new ones.
 
-        Ends when the task has ended and nothing is left. The caller closes it:
+        It ends when the task has ended and no event is left. The caller closes it:
         `async with aclosing(session.inbox(task_id)) as inbox`.
 
         Args:
+            task_id: the task.
             acknowledge: True: each event is acknowledged before it is yielded, so that exactly one
-                worker gets it; one that dies then loses it. False: every worker gets it until one
-                calls `acknowledge`.
+                worker gets it; a worker that dies then loses it. False: every worker gets it until
+                one calls `acknowledge`.
 
         Raises:
-            UnknownTask: there is no such task. LogCorrupt, StoreClosed: see `foldlog.errors`.
+            UnknownTask: there is no such task.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         take = self.acknowledge if acknowledge else None
         return steering.inbox(self._store, self.session_id, task_id, take)
 
     @called(writes=True)
     async def acknowledge(self, event: SteeringEvent) -> bool:
-        """Take an event, so that no inbox yields it any more. Exactly one caller gets True."""
+        """Acknowledge an event, so that no inbox yields it any more. Exactly one caller gets True.
+
+        Args:
+            event: the event, as the inbox yielded it.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
         return await self._write(
             lambda made: steering.acknowledge(made, event.event_id, self.worker)
         )
@@ -327,14 +460,18 @@ class Session(SessionTasks):
         """Return a short-term memory, as it was last saved. It ends with this session.
 
         Args:
+            config: how the memory works.
             key: the memory's key. None: what `config.isolation` finds in the tool context.
             tool_context: None: that of the session's context.
+            summarizer: a coroutine function that makes summaries: needed for "rolling_summary".
             on_health: called with each change of health: the one before, and the one after.
 
         Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
             MemoryKeyMissing: the tool context lacks a part of the key.
             ConfigurationError: rolling summaries need a summarizer.
-            LogUnavailable, LogCorrupt: it could not be read, or is no memory.
         """
         if key is None:
             key = config.isolation.key(tool_context or self.context.tool_context)
@@ -346,7 +483,10 @@ class Session(SessionTasks):
         return found
 
     async def close(self) -> None:
-        """End its memories, and let the telemetry sink receive what waits. Idempotent."""
+        """Close the session's memories, and let the telemetry sink receive what waits.
+
+        Closing again does nothing. Raises nothing.
+        """
         try:
             for each in self._memories:
                 await each.close()

@@ -55,11 +55,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class SessionState:
-    """A session as of one moment. Its methods return the caller's own objects.
-
-    `saved` and `folded` are the states of the session's two views. `read_session` does not copy
-    them: use its result before the next await, and never change it. `copy` makes one that stays.
-    """
+    """A session as of one moment, made by `session.refresh()` or `session.state`."""
 
     __slots__ = ("folded", "saved", "session_id")
 
@@ -74,13 +70,22 @@ class SessionState:
     ) -> SessionState:
         """Return a session as of now; an unknown one is empty.
 
+        Args:
+            session_id: the session.
+            store: the store.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
         Raises:
-            InvalidId: the id is empty. LogUnavailable, LogCorrupt: it could not be read.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return (await read_session(store, session_id, consistency)).copy()
 
     def copy(self) -> Self:
-        """Return a state that shares nothing with the views."""
+        """Return a state that shares nothing with this one."""
         folded = copied(session.kind, self.folded)
         return type(self)(self.session_id, dict(self.saved), folded)
 
@@ -98,7 +103,14 @@ class SessionState:
         return as_of_session(TASKS.restore_all(self.saved.values()), self.session_id)
 
     def task(self, task_id: str) -> TaskState:
-        """Return a task. Raises UnknownTask if there is none of that id."""
+        """Return a task.
+
+        Args:
+            task_id: the task.
+
+        Raises:
+            UnknownTask: there is none of that id.
+        """
         [task] = as_of_session([TASKS.restore(self._saved(task_id))], self.session_id)
         return task
 
@@ -122,29 +134,44 @@ class SessionState:
         return {id: TaskGroup.restored(group) for id, group in self.folded.groups.items()}
 
     def group(self, group_id: str) -> TaskGroup:
-        """Return a group. Raises UnknownGroup if there is none of that id."""
+        """Return a group.
+
+        Args:
+            group_id: the group.
+
+        Raises:
+            UnknownGroup: there is none of that id.
+        """
         return TaskGroup.restored(self.group_record(group_id))
 
     def outcome(self, patch_id: str) -> str | None:
-        """Return the decision about a patch: "applied" or "rejected"; None if there is none."""
+        """Return the decision about a patch: "applied" or "rejected"; None if there is none.
+
+        Args:
+            patch_id: the patch.
+        """
         return self.folded.decided.get(patch_id)
 
     def is_acknowledged(self, event_id: str) -> bool:
-        """Return whether a worker has taken a steering event."""
+        """Return whether a worker has acknowledged a steering event.
+
+        Args:
+            event_id: the event.
+        """
         return event_id in self.folded.acknowledged
 
     # For decisions: nothing is decoded that they do not need.
 
     def brief(self, task_id: str) -> TaskBrief:
-        """Return a task's brief. Errors as `task`."""
+        """Internal: return a task's brief."""
         return brief_of(self._saved(task_id).payload)
 
     def briefs(self) -> Iterator[TaskBrief]:
-        """Yield the brief of every task, in the order in which they were spawned."""
+        """Internal: yield the brief of every task, in the order in which they were spawned."""
         return (brief_of(item.payload) for item in self.saved.values())
 
     def group_record(self, group_id: str) -> Group:
-        """Return a group as it is folded. Errors as `group`."""
+        """Internal: return a group as it is folded."""
         group = self.folded.groups.get(group_id)
         if group is None:
             raise UnknownGroup(group_id)

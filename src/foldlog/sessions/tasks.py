@@ -31,16 +31,31 @@ class SessionTasks(SessionWriter):
 
     @named
     def get_task(self, task_id: str) -> TaskState:
-        """Return a task. Raises UnknownTask if there is none of that id."""
+        """Return a task, from memory.
+
+        Args:
+            task_id: the task.
+
+        Raises:
+            UnknownTask: there is none of that id.
+        """
         return self._seen.task(task_id)
 
     @called()
     async def list_tasks(
         self, *, status: TaskStatus | None = None, consistency: Consistency = "strong"
     ) -> list[TaskState]:
-        """Return the tasks, or those with that status, in the order in which they were spawned.
+        """Return the tasks in the order in which they were spawned.
 
-        Errors as `refresh`.
+        Args:
+            status: only tasks with this status. None: all.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         found = (await self._read(consistency)).tasks
         return [task for task in found if status is None or task.status is status]
@@ -63,21 +78,36 @@ class SessionTasks(SessionWriter):
         group_id: str | None = None,
         mode: Literal["subagent", "job"] | None = None,
     ) -> TaskState:
-        """Add a task, which waits for `start_task`, with a snapshot of the context as it is now.
+        """Add a task with a snapshot of the context as it is now. The task waits for `start_task`.
 
         Args:
-            task_id: None: a new one. With an id, repeating the call is safe: it returns the task
-                of that id as it is.
+            task_id: None: a new one. With an id, repeating the call is safe: it returns the task of
+                that id as it is.
+            task_type: FOREGROUND is interactive, BACKGROUND runs beside it.
+            priority: higher is more urgent.
+            description: what it is, for a reader.
+            query: what it is to do.
+            spawn_reason: why, in words.
             parent_task_id: None: the foreground task, where one runs.
+            spawned_from_event_id: the event that made it.
+            trace_id: its trace.
             propagate_on_cancel: "cascade": cancelled with its parent; "isolate": not.
+            notify_on_complete: whether the parent hears of its end.
             group_id: the group that it joins.
-            mode: how telemetry names a background task: "job" runs without an agent of its own.
-                None: "subagent".
+            mode: how telemetry names a background task: "job" runs without an agent. None:
+                "subagent".
+
+        Returns:
+            The task as it was saved.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
             UnknownGroup, GroupSealed: it cannot join the group.
-            PayloadError: `propagate_on_cancel` or `mode` is none of these.
         """
         _check_one_of("propagate_on_cancel", propagate_on_cancel, "cascade", "isolate")
         _check_one_of("mode", mode, "subagent", "job", None)
@@ -110,10 +140,26 @@ class SessionTasks(SessionWriter):
 
     @called(writes=True)
     async def start_task(self, task_id: str) -> TaskState:
-        """Start a task that waits. Of several workers that start it, exactly one succeeds.
+        """Start a task that waits, and return it. Of several workers, exactly one succeeds.
+
+        Args:
+            task_id: the task.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not wait.
+
+        Examples:
+            >>> async with store.session("trip") as session:
+            ...     task = await session.spawn_task(task_id="book", query="a flight to Oslo")
+            ...     (await session.start_task("book")).status.value
+            ...     (await session.complete_task("book", "SK 4035")).result
+            'RUNNING'
+            'SK 4035'
         """
         await self._write(lambda made: lifecycle.start(made, task_id))
         return self.get_task(task_id)
@@ -123,6 +169,13 @@ class SessionTasks(SessionWriter):
         """Start the most urgent task that waits, and return it; None if none waits.
 
         That is the one of the highest priority; of those, the one spawned first.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         started: str | None = None
 
@@ -143,16 +196,22 @@ class SessionTasks(SessionWriter):
         patch: ContextPatch | None = None,
         strategy: MergeStrategy | None = None,
     ) -> TaskState:
-        """Complete a running task.
+        """Complete a running task, and return it.
 
         Args:
-            patch: what it found out, merged in the same moment: `apply_context_patch` with the
-                task's id as the patch's.
-            strategy: None: that of the task's group, else `APPEND`.
+            task_id: the task.
+            result: what came of it.
+            patch: what it found, merged in the same append.
+            strategy: how the patch is merged. None: as the task's group says, else `APPEND`.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
-            MergeRefused: as `apply_context_patch`.
+            MergeRefused: `background_results` in the context is no list.
         """
         about = {"session_id": self.session_id, "task_id": task_id}
         result = self._store.redaction.value(
@@ -173,9 +232,18 @@ class SessionTasks(SessionWriter):
 
     @called(writes=True)
     async def fail_task(self, task_id: str, error: str) -> TaskState:
-        """Fail a task; `error` says why.
+        """Fail a task that has not ended, and return it.
+
+        Args:
+            task_id: the task.
+            error: why.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
         error = self._redacted_field("fail_task", task_id, error=error)
@@ -201,10 +269,20 @@ class SessionTasks(SessionWriter):
         No report comes after the update of the task's end.
 
         Args:
+            task_id: the task.
+            content: any value that the log can hold.
+            update_type: what `content` is.
             update_id: names the update, so that reporting it again has no effect. None: a new one.
+            step_index: which step it is, counted from 0.
+            total_steps: how many steps there are.
             progress: the task's `progress` from then on; None: as it was.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
         """
         update = StateUpdate.model_construct(
@@ -238,9 +316,16 @@ class SessionTasks(SessionWriter):
         """Return a new group that tasks may join, by `spawn_task(group_id=...)`.
 
         Args:
-            name: for people.
+            name: for a reader.
             merge_strategy: how the patches of its tasks are merged.
             group_id: None: a new one. If there is a group of that id, that is returned.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         id = new_id("group_id", group_id)
         strategy = MergeStrategy(merge_strategy)
@@ -250,9 +335,17 @@ class SessionTasks(SessionWriter):
 
     @called(writes=True)
     async def seal_group(self, group_id: str) -> TaskGroup:
-        """Let no more tasks join a group: it ends with the last of them. Idempotent.
+        """Let no more tasks join a group, and return it: it ends with the last of its tasks.
+
+        Args:
+            group_id: the group.
 
         Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendConflict: others wrote to the session until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; `refresh` before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownGroup: there is none of that id.
         """
         await self._write(lambda made: groups.seal(made, group_id))
@@ -260,10 +353,15 @@ class SessionTasks(SessionWriter):
 
     @named
     async def wait_for_group(self, group_id: str) -> TaskGroup:
-        """Wait until a group has ended, and return it. Bound it by `asyncio.timeout`.
+        """Wait until a group has ended, and return it. Bound the wait by `asyncio.timeout`.
+
+        Args:
+            group_id: the group.
 
         Raises:
-            UnknownGroup: there is none of that id. LogCorrupt, StoreClosed: see `foldlog.errors`.
+            UnknownGroup: there is none of that id.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         latest = await self._store.list_updates(self.session_id, limit=1, consistency="strong")
         since = latest[-1].update_id if latest else None

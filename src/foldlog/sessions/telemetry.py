@@ -47,7 +47,17 @@ _LEVELS: Final[dict[Outcome, int]] = {
 class TaskTelemetryEvent(BaseModel):
     """That a task began or ended, or a group did: then `task_id` is the group's.
 
-    `duration_ms` is the time since it was spawned. `created_at_s` in Unix seconds.
+    Attributes:
+        event_type: what happened.
+        outcome: how it ended.
+        session_id, task_id, parent_task_id, trace_id: the task, its parent and its trace.
+        task_type: FOREGROUND or BACKGROUND.
+        status: where the task stands.
+        mode: "foreground", "subagent" or "job".
+        spawn_reason: why it was spawned, in words.
+        duration_ms: milliseconds since it was spawned.
+        created_at_s: when the event was made, in Unix seconds.
+        extra: whatever else there is.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
@@ -71,29 +81,35 @@ class TaskTelemetrySink(Protocol):
     """A receiver of telemetry. Its exceptions are logged, and never reach a task."""
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
-        """Take an event. A session waits for this one before it hands over the next."""
+        """Receive `event`. A session waits for this call before it makes the next one."""
         ...
 
 
 class NoOpTaskTelemetrySink:
-    """Telemetry goes nowhere: the default."""
+    """A sink that drops every event: the default."""
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
-        """Do nothing."""
+        """Drop `event`. Raises nothing."""
 
 
 class LoggingTaskTelemetrySink:
-    """Telemetry goes to a Python logger, by default "foldlog.tasks": one record an event.
+    """A sink that writes one record of a Python logger for each event.
 
-    A record's message is the event's type; its fields are attributes of the record, `telemetry`
+    A record's message is the event's type; its fields are attributes of the record, and `telemetry`
     has them all.
+
+    Args:
+        logger: None: "foldlog.tasks".
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("foldlog.tasks")
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
-        """Log it: failures as errors, cancellations as warnings, the rest as information."""
+        """Log `event`: failures as errors, cancellations as warnings, others as information.
+
+        Raises nothing.
+        """
         fields = event.model_dump(mode="json")
         brief = {name: fields[name] for name in ("session_id", "task_id", "outcome", "trace_id")}
         self._logger.log(
@@ -129,7 +145,7 @@ class OpenTelemetryTaskTelemetrySink:
         self._duration = meter.create_histogram("foldlog.task.duration", unit="s")
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
-        """Record it."""
+        """Count `event`, and begin or end its span. Raises nothing."""
         attributes = {
             "event": event.event_type,
             "outcome": event.outcome,

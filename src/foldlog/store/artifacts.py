@@ -96,21 +96,33 @@ class Artifacts:
         scope: ArtifactScope | None = None,
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
-        """Keep the bytes and return their reference.
+        """Store bytes and return their reference.
 
         The id follows from content, namespace and scope. The first save stands, with its metadata
-        and life span. What `clear_session` removed is not kept again: its reference leads nowhere.
+        and life span. What `clear_session` removed is not stored again: its reference leads
+        nowhere.
 
         Args:
-            namespace: what made it, such as a tool's name; the id begins with it.
+            data: the bytes.
+            mime_type: what they are.
+            filename: a name for a reader; it is data, never a path.
+            namespace: what made them, such as a tool's name; the id begins with it.
+            scope: the session and trace that they belong to, and whose limits count them.
             meta: becomes the reference's `source`.
 
         Raises:
-            ArtifactTooLarge: over `max_artifact_bytes`. ArtifactLimitExceeded: over a budget of
-                its session or trace from which nothing may be evicted. Nothing was stored.
-            PayloadError, InvalidId: an argument cannot be held. Nothing was stored.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is
-                safe.
+            ArtifactTooLarge: the bytes exceed `max_artifact_bytes`. Nothing was stored.
+            ArtifactLimitExceeded: a limit of the session or trace is reached, and nothing may be
+                evicted. Nothing was stored.
+            InvalidId, PayloadError, RedactionFailed: an argument was refused. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may have been stored; saving
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> ref = await store.artifact_store.put_bytes(b"%PDF", mime_type="application/pdf")
+            >>> await store.artifact_store.get(ref.id)
+            b'%PDF'
         """
         about: dict[str, Any] = {"mime_type": mime_type, "namespace": namespace, "scope": scope}
         values: dict[str, Any] = {"data": data, "filename": filename, "meta": meta}
@@ -160,10 +172,24 @@ class Artifacts:
         scope: ArtifactScope | None = None,
         meta: dict[str, Any] | None = None,
     ) -> ArtifactRef:
-        """Keep the text as UTF-8; otherwise as `put_bytes`.
+        """Store a text as UTF-8 and return its reference.
+
+        Args:
+            text: the text.
+            mime_type: what it is.
+            filename: a name for a reader; it is data, never a path.
+            namespace: what made it, such as a tool's name; the id begins with it.
+            scope: the session and trace that it belongs to, and whose limits count it.
+            meta: becomes the reference's `source`.
 
         Raises:
-            PayloadError: it is no text, or holds a lone surrogate.
+            ArtifactTooLarge: the text exceeds `max_artifact_bytes`. Nothing was stored.
+            ArtifactLimitExceeded: a limit of the session or trace is reached, and nothing may be
+                evicted. Nothing was stored.
+            InvalidId, PayloadError, RedactionFailed: an argument was refused. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may have been stored; saving
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return await self.put_bytes(
             checked_text(text),
@@ -176,33 +202,63 @@ class Artifacts:
 
     @_operation(nothing)
     async def get(self, artifact_id: str) -> bytes | None:
-        """Return the bytes, or None if there is no such artifact or it has expired.
+        """Return the bytes; None if there is no such artifact or it has expired.
+
+        Args:
+            artifact_id: the `id` of its reference.
 
         Raises:
-            InvalidId: the id is empty. LogUnavailable: the log could not be read.
-            LogCorrupt: the bytes are not there whole, or not those that were saved.
+            InvalidId: the id is empty.
+            LogUnavailable: the log did not answer.
+            LogCorrupt: the bytes are not whole, or not those that were saved.
+            StoreClosed: the store is closed.
         """
         return await self._bytes(artifact_id)
 
     @_operation(nothing)
     async def get_with_session_check(self, artifact_id: str, session_id: str) -> bytes | None:
-        """Return the bytes if the artifact is the session's, or its origin's before it was forked.
+        """Return the bytes if the session has the artifact, or its origin had; else None.
+
+        Args:
+            artifact_id: the `id` of its reference.
+            session_id: the session.
 
         Raises:
-            PastErased: its bytes were removed before the session was forked. Others as `get`.
+            InvalidId: an id is empty.
+            PastErased: its bytes were removed before the session was forked.
+            LogUnavailable, LogCorrupt: the log did not answer, or the bytes are not whole.
+            StoreClosed: the store is closed.
         """
         keys = (checked_id(session_id, "session_id"),)
         return await self._bytes(checked_id(artifact_id, "artifact_id"), keys)
 
     @_operation(nothing)
     async def get_ref(self, artifact_id: str) -> ArtifactRef | None:
-        """Return the reference, or None if there is no such artifact. Errors as `get`."""
+        """Return the reference; None if there is no such artifact or it has expired.
+
+        Args:
+            artifact_id: the `id` of the reference.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         found = await self._find(artifact_id)
         return reference(found.held.saved) if found is not None else None
 
     @_operation(bool)
     async def exists(self, artifact_id: str) -> bool:
-        """Return whether there is such an artifact that has not expired. Errors as `get`."""
+        """Return whether there is such an artifact that has not expired.
+
+        Args:
+            artifact_id: the `id` of its reference.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         return await self._find(artifact_id) is not None
 
     @_operation(bool, writes=True)
@@ -212,9 +268,14 @@ class Artifacts:
         If forks share it, it goes from the session that saved it, or else from the first fork that
         has it; the bytes go with the last.
 
+        Args:
+            artifact_id: the `id` of its reference.
+
         Raises:
             InvalidId: the id is empty.
-            AppendFailed, LogUnavailable, AppendUnknown: it, or bytes without it, may remain.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: the artifact, or its bytes, may
+                remain; deleting again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         found = await self._find(artifact_id)
         if found is None:
@@ -228,7 +289,14 @@ class Artifacts:
     async def list(self, *, scope: ArtifactScope | None = None) -> list[ArtifactRef]:
         """Return the references whose scope has every field that `scope` has, by first save.
 
-        Without a session it reads every session that ever had one: for operators. Errors as `get`.
+        Args:
+            scope: the session, trace and so on to look for. Without a session it reads every
+                session that ever had an artifact: for operators.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         if scope is not None and scope.session_id is not None:
             sessions = [session_keys(scope)]
@@ -245,11 +313,16 @@ class Artifacts:
 
     @_operation(nothing, writes=True)
     async def clear_session(self, session_id: str) -> None:
-        """Remove a session's artifacts; a late writer cannot bring them back.
+        """Remove a session's artifacts. A late writer cannot bring them back.
+
+        Args:
+            session_id: the session.
 
         Raises:
-            InvalidId: the id is empty. LogUnavailable, AppendUnknown: some may remain; clearing
-                again is safe.
+            InvalidId: the id is empty.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         keys = (checked_id(session_id, "session_id"),)
         folded = await self._store.read_what_can_be(artifacts.kind, *keys)
@@ -271,7 +344,9 @@ class Artifacts:
         """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
 
         Raises:
-            LogUnavailable, AppendUnknown: some may remain; clearing again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for subject in await self._store.forked_log.subjects(artifacts.kind.name):
             await self._clear(subject.keys, remember=False)

@@ -26,13 +26,18 @@ class Bindings(Ownership):
     async def save_remote_binding(
         self, binding: RemoteBinding, *, session_id: str | None = None
     ) -> None:
-        """Save a binding; the last save of (trace, context, task) stands.
-
-        Errors as `save_event`; InvalidId for an empty trace, task or router session id.
+        """Save a binding. The last save of (trace, context, task) stands.
 
         Args:
+            binding: the binding.
             session_id: the session that all bindings of the trace belong to, and are cleared with.
                 The bindings of a session's own traces need none.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         record = BINDINGS.record(binding)
         saved = bindings.kind(record.trace_id)
@@ -49,7 +54,16 @@ class Bindings(Ownership):
     ) -> list[RemoteBinding]:
         """Return a trace's bindings in the order of their first save; [] for an unknown trace.
 
-        Errors as `load_history`.
+        Args:
+            trace_id: whose bindings.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(bindings.kind, trace_id, consistency=consistency)
         return [_binding(bound) for bound in folded.state.values()]
@@ -60,7 +74,16 @@ class Bindings(Ownership):
     ) -> list[RemoteBinding]:
         """Return the bindings that a router session made, in the order of their first save.
 
-        Errors as `load_history`.
+        Args:
+            router_session_id: the session of the router; [] for an unknown one.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         return await self._resolve_routes(list(folded.state), router_session_id, consistency)
@@ -76,12 +99,24 @@ class Bindings(Ownership):
         user_id: str | None = None,
         consistency: Consistency = "strong",
     ) -> RemoteBinding | None:
-        """Return the binding saved last that fits and has not ended, or None.
+        """Return the matching binding that was saved last and has not ended, or None.
 
-        Tenant and user must be the same on both sides, None included: a binding of a tenant is
-        never handed to a caller who names none.
+        A binding of a tenant never matches a caller that names no tenant; users are alike.
 
-        Errors as `load_history`.
+        Args:
+            router_session_id: the session of the router.
+            agent_url: where the remote agent is.
+            remote_skill: which of its skills.
+            tenant_id: must be the binding's, None included.
+            user_id: must be the binding's, None included.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         newest_first = sorted(folded.state, key=folded.state.__getitem__, reverse=True)
@@ -98,7 +133,16 @@ class Bindings(Ownership):
     ) -> None:
         """End a binding, so that `find_binding` passes it over. An unknown one is left alone.
 
-        Errors as `save_remote_binding`.
+        Args:
+            trace_id: whose binding.
+            context_id: its context, or None.
+            task_id: its remote task.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         # Without a look at what there is, which may still wait in the spool: see the fold.
         ended = Key(context_id, checked_id(task_id, "task_id"))

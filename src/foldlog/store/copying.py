@@ -36,7 +36,9 @@ class Copying(Records):
         after: LogPosition | None = None,
         until: LogPosition | None = None,
     ) -> list[str]:
-        """Return the names of what is stored beside the log: artifacts and other large values.
+        """Internal.
+
+        Return the names of what is stored beside the log: artifacts and other large values.
 
         Sorted. All that the log knew of at `until`; with another argument, what those records
         refer to that `records` yields for it. Errors as `records`.
@@ -62,7 +64,7 @@ class Copying(Records):
         return sorted(found - {""})
 
     async def blob(self, name: str) -> bytes | None:
-        """Return what is stored under one of `blob_names`; None if it was removed since.
+        """Internal: return what is stored under one of `blob_names`; None if it was removed since.
 
         Raises:
             LogUnavailable: it could not be read. LogCorrupt: it is not there whole.
@@ -71,7 +73,7 @@ class Copying(Records):
 
     @operation(writes=True)
     async def restore_blob(self, name: str, data: bytes) -> None:
-        """Store what `blob` returned for that name, perhaps of another store.
+        """Internal: store what `blob` returned for that name, perhaps of another store.
 
         Raises:
             PayloadError: the name is not that of these bytes. Others as `restore`.
@@ -84,7 +86,9 @@ class Copying(Records):
     async def restore(
         self, shard: int, records: Sequence[LogRecord], *, until: int | None = None
     ) -> int:
-        """Append records of another log to one shard: the same bytes at the same sequences.
+        """Internal.
+
+        Append records of another log to one shard: the same bytes at the same sequences.
 
         For copies and backups (`foldlog.exporting`): nothing is redacted, nor decided. Where
         sequences are missing, records of no kind fill them; `end_restore` removes those. Nobody
@@ -117,7 +121,7 @@ class Copying(Records):
 
     @operation(writes=True)
     async def end_restore(self) -> None:
-        """Remove what `restore` filled missing sequences with; views are read anew.
+        """Internal: remove what `restore` filled missing sequences with; views are read anew.
 
         Raises:
             LogUnavailable: some of it may remain; calling again is safe.

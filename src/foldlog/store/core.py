@@ -202,25 +202,31 @@ class Core:
 
     @property
     def forked_log(self) -> Log:
-        """The log, seen through forks. Errors as `Views.check`."""
+        """Internal: the log, seen through forks. Errors as `Views.check`."""
         self.hot_views.check()
         return self._log
 
     def log_at(self, position: LogPosition) -> Log:
-        """The log as it was at a position, whose time is not known."""
+        """Internal: the log as it was at a position, whose time is not known."""
         moment = Moment(position, math.nan)
         return ForkedLog(PastLog(self.log, moment.known))
 
     def now(self) -> float:
-        """The time in Unix seconds by which things expire. In the past, after the first read."""
+        """Internal.
+
+        The time in Unix seconds by which things expire. In the past, after the first read.
+        """
         return time.time() if self.past is None else self.past.time
 
     def kinds_of(self, owner: str) -> list[Kind[Any]]:
-        """The kinds whose records are a session's, or a trace's; none that fold another's."""
+        """Internal.
+
+        The kinds whose records are a session's, or a trace's; none that fold another's.
+        """
         return [k for k in self.kinds.values() if k.owner == owner and k.of is None]
 
     def subject(self, projection: Projection[Any] | str, *keys: str) -> Subject:
-        """The subject of a view, or of a family that has none."""
+        """Internal: the subject of a view, or of a family that has none."""
         family = projection if isinstance(projection, str) else projection.name
         return self._namespace.subject(family, *keys)
 
@@ -229,7 +235,10 @@ class Core:
     def redacted(
         self, method: str, key: Key[Any], record: msgspec.Struct, type: str | None = None
     ) -> Any:
-        """A record with what `redact=` makes of its content. Errors as `Redaction.redacted`."""
+        """Internal.
+
+        A record with what `redact=` makes of its content. Errors as `Redaction.redacted`.
+        """
         if not self.redaction:
             return record
         return self.redaction.record(method, key, type or key.kind.type_of(record), record)
@@ -237,13 +246,13 @@ class Core:
     def drafted(
         self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
     ) -> Draft:
-        """The draft of a record as `method` was given it."""
+        """Internal: the draft of a record as `method` was given it."""
         return encode(key.kind, self.redacted(method, key, record), ts=ts)
 
     def drafts(
         self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
     ) -> tuple[Subject, list[Draft]]:
-        """As `drafted`, with the subject it goes to: what `append_drafts` takes."""
+        """Internal: as `drafted`, with the subject it goes to: what `append_drafts` takes."""
         subject = self._namespace.subject(key.kind.name, *key.keys)
         return subject, [self.drafted(method, key, record, ts=ts)]
 
@@ -255,7 +264,9 @@ class Core:
         atomic: bool = False,
         before: Sequence[tuple[Subject, Sequence[Draft]]] = (),
     ) -> None:
-        """Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
+        """Internal.
+
+        Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
 
         Inside `atomic()` it gathers, and goes when the block ends. An id that a hot view has
         applied is not appended again: the fold would drop it.
@@ -282,14 +293,17 @@ class Core:
         await self._append(self.backend.outbox or self.log, stamped, atomic)
 
     async def append_atomically(self, appends: Sequence[Append]) -> list[int]:
-        """Append all or nothing, at once: past the spool, and also inside `atomic()`.
+        """Internal: append all or nothing, at once: past the spool, and also inside `atomic()`.
 
         Errors as `Log.append`.
         """
         return await self.append_each(appends, atomic=True)
 
     async def append_each(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
-        """Append at once, each by itself unless `atomic`; otherwise as `append_atomically`."""
+        """Internal.
+
+        Append at once, each by itself unless `atomic`; otherwise as `append_atomically`.
+        """
         self.hot_views.check()
         return await self._append(self._log, list(map(self._log.stamped, appends)), atomic)
 
@@ -306,13 +320,16 @@ class Core:
         return seqs
 
     async def settle(self) -> None:
-        """Have appended first what waits in the spool. Errors as `Outbox.settle`."""
+        """Internal: have appended first what waits in the spool. Errors as `Outbox.settle`."""
         self.hot_views.check()
         if self.backend.outbox is not None:
             await self.backend.outbox.settle()
 
     def after_stored(self, then: Callable[[], None]) -> None:
-        """Call a function now; inside `atomic()` when the block is stored, never if it fails."""
+        """Internal.
+
+        Call a function now; inside `atomic()` when the block is stored, never if it fails.
+        """
         block = open_block(self)
         if block is None:
             then()
@@ -320,7 +337,7 @@ class Core:
             block.after.append(then)
 
     def unless_stored(self, undo: Callable[[], None]) -> None:
-        """Inside `atomic()`, call a function if the block comes to nothing."""
+        """Internal: inside `atomic()`, call a function if the block comes to nothing."""
         block = open_block(self)
         if block is not None:
             block.undo.append(undo)
@@ -334,21 +351,23 @@ class Core:
     async def read(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
     ) -> Folded[S]:
-        """Return the view of `keys`. Use it before the next await; never change it."""
+        """Internal: return the view of `keys`. Use it before the next await; never change it."""
         subject = self.subject(projection, *keys)
         return await self.hot_views.read(projection, subject, consistency)
 
     async def select(
         self, projection: Projection[Items], *keys: str, consistency: Consistency, choose: Choose
     ) -> list[Recorded]:
-        """Return what `choose` wants of a sequence: see `Views.select`."""
+        """Internal: return what `choose` wants of a sequence: see `Views.select`."""
         subject = self.subject(projection, *keys)
         return await self.hot_views.select(projection, subject, consistency, choose)
 
     async def read_at(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
     ) -> tuple[Folded[S], int]:
-        """Read a view to decide on it, with the sequence at which it ends: see `Views.read_at`.
+        """Internal.
+
+        Read a view to decide on it, with the sequence at which it ends: see `Views.read_at`.
 
         What waits in the spool comes first. Inside `atomic()` it shows what the block has saved.
         """
@@ -361,7 +380,7 @@ class Core:
     async def read_stored_at(
         self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
     ) -> tuple[Folded[S], int]:
-        """As `read_at`, without what an `atomic()` block has saved."""
+        """Internal: as `read_at`, without what an `atomic()` block has saved."""
         await self.settle()
         subject = self.subject(projection, *keys)
         return await self.hot_views.read_at(projection, subject, consistency)
@@ -369,5 +388,5 @@ class Core:
     def follow(
         self, projection: Projection[Items], *keys: str, since_id: str | None
     ) -> AsyncGenerator[Recorded]:
-        """Yield the records of a sequence, then each new one: see `Views.watch`."""
+        """Internal: yield the records of a sequence, then each new one: see `Views.watch`."""
         return watching.watch(self.hot_views, projection, self.subject(projection, *keys), since_id)

@@ -85,18 +85,25 @@ class Decisions(Core):
     def atomic(self) -> AbstractAsyncContextManager[None]:
         """Make the saves and decisions inside `async with store.atomic():` one append, or none.
 
-        It is made when the block ends; nothing is appended if the block raises. Reads inside do
-        not see what the block saves; decisions do, those of facades included. A block inside
-        another joins it.
-
-        Removal, erasing, forking and the bytes of artifacts act at once.
+        The append is made when the block ends. If the block raises, nothing is appended. Reads
+        inside do not see what the block saves; decisions do, those of sessions, executions and
+        agents included. A block inside another joins it. Removing, erasing, forking and the bytes
+        of artifacts act at once.
 
         Raises:
-            ReadOnlyStore: the store is of the past.
-            AppendConflict: the block decided on something, and others wrote to it since: run the
-                block again. Nothing was appended.
-            ConfigurationError: what was saved lives on several shards. Nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+            AppendConflict: the block decided on something, and others wrote to it since. Nothing
+                was stored: run the block again, or use `transact`.
+            ConfigurationError: what was saved lives on several shards. Nothing was stored.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: the block may have been stored; running it again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> async with store.atomic():
+            ...     await store.save_memory_state("acme:ann:trip", {"n": 1})
+            ...     await store.save_memory_state("acme:ann:home", {"n": 2})
+            >>> await store.load_memory_state("acme:ann:home")
+            {'n': 2}
         """
         if self.past is not None:
             raise ReadOnlyStore("atomic")
@@ -105,9 +112,7 @@ class Decisions(Core):
     async def transact(
         self, body: Callable[[], Awaitable[T]], *, timeout: float = DECIDE_SECONDS
     ) -> T:
-        """Call `body` in an `atomic()` block, and again while others write to what it decides on.
-
-        Inside another block `body` runs once, as part of it: that block's caller runs it again.
+        """Run `body` in an `atomic()` block, and again while others write to what it decides on.
 
             async def move() -> None:
                 await store.decide(stock("tea"), take_one)
@@ -115,16 +120,23 @@ class Decisions(Core):
 
             await store.transact(move)
 
+        Inside another block `body` runs once, as part of it; the outer block's caller runs it
+        again.
+
         Args:
             body: a coroutine function. It may run several times; what it saves takes effect once.
-            timeout: seconds after which a body that others keep from being stored is given up.
+                What it raises is raised.
+            timeout: seconds until a body that other writers prevent is given up.
 
         Returns:
             What `body` returns.
 
         Raises:
-            AppendConflict: others wrote all the time. Nothing was appended.
-            What `body` raises. Others as `atomic`.
+            AppendConflict: others wrote all the time. Nothing was stored.
+            ConfigurationError: what was saved lives on several shards. Nothing was stored.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: the block may have been stored; running it again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         if open_block(self) is not None:
             return await body()
@@ -170,7 +182,7 @@ class Decisions(Core):
         also: Sequence[Append] = (),
         on_conflict: Callable[[], Awaitable[None]] | None = None,
     ) -> dict[Key[Any], Stored]:
-        """As `Store.decide`, of decisions that are drafts.
+        """Internal: as `Store.decide`, of decisions that are drafts.
 
         Args:
             keys: those that must not have been written to meanwhile. What is decided for others
@@ -230,7 +242,9 @@ class Decisions(Core):
                 return {key: Stored(each.value, seq) for (key, each), seq in found}
 
     async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
-        """Append all or nothing, never through the spool; inside `atomic()` with the block.
+        """Internal.
+
+        Append all or nothing, never through the spool; inside `atomic()` with the block.
 
         Errors as `Log.append`.
         """

@@ -42,11 +42,19 @@ _MOST: Final = 256
 class Erased(NamedTuple):
     """What `erase_session` removed, and what it found afterwards.
 
-    `removed` counts envelopes by family, `looked_at` subjects. `generation` is the sequence of the
-    session's tombstone. `readable` names what can still be read: nothing, unless somebody saved
-    meanwhile. `on_disk` counts parts of it that files of the embedded server's data directory hold:
-    0, unless somebody else has saved the same. None: nothing was looked for, because the server is
-    elsewhere or there was nothing to remove.
+    Attributes:
+        session_id: the session.
+        removed: envelopes removed, by kind.
+        payload_bytes: the bytes of their payloads.
+        artifacts: artifacts removed.
+        artifact_bytes: the bytes of these artifacts.
+        traces: the traces that were removed with the session.
+        generation: the sequence of the session's tombstone.
+        looked_at: how many views were read back.
+        readable: what can still be read: nothing, unless somebody saved meanwhile.
+        on_disk: parts of the session that files of the embedded server's data directory hold: 0,
+            unless somebody else has saved the same. None: nothing was looked for, because the
+            server is elsewhere or there was nothing to remove.
     """
 
     session_id: str
@@ -114,14 +122,33 @@ class Erasure(Removal):
 
     @operation(writes=True)
     async def erase_session(self, session_id: str) -> Erased:
-        """Clear a session as `clear_session`, then read back all that was there.
+        """Clear a session, then read back all that was there, and report what was found.
 
-        For operators: it reads the whole session first. Erasing again is safe, and removes the
-        bytes of late writers, which no reader sees but the log may have stored.
+        It removes what `clear_session` removes. It is for operators: it reads the whole session
+        first. Erasing again is safe, and removes the bytes of late writers, which no reader sees.
+
+        Args:
+            session_id: the session.
+
+        Returns:
+            What was removed, what can still be read (`readable`), and what files hold (`on_disk`).
 
         Raises:
             InvalidId: the id is empty.
-            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again is safe.
+            SessionHasForks: forks still share the session. Nothing was removed.
+            ConfigurationError: the server denies deletes, or a spool file cannot be written. Some
+                may remain.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
+            >>> erased = await store.erase_session("trip")
+            >>> erased.removed["memory"], erased.readable
+            (1, ())
+            >>> await store.load_memory_state("acme:ann:trip") is None
+            True
         """
         survey = await self._survey(session_id)
         await self.clear_session(session_id)

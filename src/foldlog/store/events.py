@@ -56,13 +56,21 @@ _time_and_place: Final = attrgetter("ts", "seq", "index")
 
 
 class Events(Ownership):
-    """What happened, by trace: runtime events and planner events, each content once."""
+    """Events by trace: runtime events and planner events."""
 
     @operation(nothing, writes=True)
     async def save_planner_event(self, trace_id: str, event: PlannerEvent) -> None:
         """Append a planner event. Saving the same content again has no effect.
 
-        Errors as `save_event`.
+        Args:
+            trace_id: the trace that the event belongs to.
+            event: what the planner did.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         record, key = PLANNER_EVENTS.record(event), planner.kind(trace_id)
         await self.append_drafts(self.drafts("save_planner_event", key, record, ts=record.ts))
@@ -71,9 +79,18 @@ class Events(Ownership):
     async def list_planner_events(
         self, trace_id: str, *, consistency: Consistency = "session"
     ) -> list[PlannerEvent]:
-        """Return a trace's planner events in the order in which they were saved; [] if unknown.
+        """Return a trace's planner events in the order of their saves; [] for an unknown trace.
 
-        Errors as `load_history`.
+        Args:
+            trace_id: whose events.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(planner.kind, trace_id, consistency=consistency)
         return PLANNER_EVENTS.restore_all(folded.state)
@@ -85,15 +102,27 @@ class Events(Ownership):
     ) -> None:
         """Append an event. Saving the same content again, ever, has no effect.
 
-        `payload` may hold what `foldlog.codec` lists; any `kind` is accepted. An event with
-        `trace_id=None` is read by `load_history("__global__")`. `save_event(trace_id, event)`, as
-        older playgrounds call it, is `save_planner_event`.
+        Args:
+            event: the event. Its `kind` is free; its `payload` holds JSON types, bytes, dates,
+                times, Decimal, UUID and sets. One with `trace_id=None` is read as trace
+                "__global__".
+            planner_event: with a trace id as `event`: the call is `save_planner_event`, as older
+                playgrounds make it.
 
         Raises:
-            PayloadError: a part cannot be held, its path begins with the field; or a strict store
-                finds that the payload breaks the schema of its kind. Nothing was appended.
-            InvalidId: an id is empty. Nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> event = foldlog.StoredEvent(
+            ...     trace_id="t1", ts=1.0, kind="note",
+            ...     node_name=None, node_id=None, payload={"n": 1},
+            ... )
+            >>> await store.save_event(event)
+            >>> [each.payload for each in await store.load_history("t1")]
+            [{'n': 1}]
         """
         if isinstance(event, str):
             if planner_event is None:
@@ -111,15 +140,22 @@ class Events(Ownership):
     async def save_events(
         self, events: Iterable[StoredEvent], *, ids: Iterable[str] | None = None
     ) -> None:
-        """Append many events; every one is checked before the first is appended.
+        """Append many events. Every one is checked before the first is appended.
 
-        Each event's effect is atomic, the call is not: use `atomic()` for that. Errors as
-        `save_event`; after AppendUnknown, saving all again is safe.
+        Each event is stored whole or not at all, the call is not: use `atomic()` for that. After
+        AppendUnknown, saving all of them again is safe.
 
         Args:
-            ids: the idempotency key of each event, where its source gives it one: an event whose
-                id its trace has had has no effect, whatever it holds. `at` takes this id, not
-                the event, for its moment. None: its content is.
+            events: the events, of any traces.
+            ids: the idempotency key of each event, where its source gives it one: an event whose id
+                its trace has had has no effect, whatever it holds. `at` takes this id, not the
+                event, for its moment. None: the content is the key.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         by_subject: dict[Subject, list[Draft]] = defaultdict(list)
         with drafting("events"):
@@ -138,7 +174,15 @@ class Events(Ownership):
     async def watch_events(self, trace_id: str) -> AsyncGenerator[StoredEvent]:
         """Yield a trace's events in log order, then each new one, without gap or repeat.
 
-        It outlives reconnects and ends when the store is closed (StoreClosed) or the iterator is.
+        It survives reconnects. It ends with StoreClosed when the store is closed.
+
+        Args:
+            trace_id: whose events.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         async with aclosing(self.follow(events.kind, trace_id, since_id=None)) as items:
             async for item in items:
@@ -177,19 +221,29 @@ class Events(Ownership):
     async def load_history(
         self, trace_id: str, *, consistency: Consistency = "session"
     ) -> list[StoredEvent]:
-        """Return a trace's events in ascending `ts`, ties in log order; [] for an unknown trace.
+        """Return a trace's events, ordered by `ts` and then by the log; [] for an unknown trace.
 
-        `session:<id>` also has an event for every task save (`session.task`), update
-        (`session.update`) and steering event (`session.steering`) of that session: `node_id` is
-        the task, `ts` when it was saved, `payload` its fields, with times as ISO 8601 text.
-        (StateStore specification 2.11, section "Event Types", 3.) Messages are `session.message`,
-        by their author or role, and `session.message_removed`. What Pydantic AI saved is
-        `session.conversation`, and `session.conversation_deleted`. That reads the session's whole
-        log of tasks, of messages and of conversations each time.
+        The trace `session:<id>` also shows what was saved in that session: tasks (`session.task`),
+        updates (`session.update`), steering (`session.steering`), messages (`session.message`,
+        `session.message_removed`) and Pydantic AI's conversations (`session.conversation`,
+        `session.conversation_deleted`). There `node_id` is the task or the author, `ts` the time of
+        the save, and `payload` the fields, with times as ISO 8601 text. Reading it reads all of
+        these logs each time. (StateStore specification 2.11, "Event Types", 3.)
+
+        Args:
+            trace_id: whose events.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
         Raises:
-            InvalidId: the trace id is empty.
-            LogUnavailable, LogCorrupt: the history could not be read whole.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+
+        Examples:
+            >>> await store.load_history("unknown")
+            []
         """
         folded = await self.read(events.kind, trace_id, consistency=consistency)
         session_id = trace_id.removeprefix(SESSION_PREFIX)

@@ -14,7 +14,15 @@ from foldlog_projections.feedback import FeedbackSaved, kind
 
 
 class Feedback(NamedTuple):
-    """One opinion on a trace. `created_at` is the writer's clock."""
+    """One opinion on a trace.
+
+    Attributes:
+        trace_id: the trace.
+        score: in your units, or None.
+        comment: what the author said, or None.
+        author: an id or a name, or None.
+        created_at: the time of the save, by the writer's clock.
+    """
 
     trace_id: str
     score: float | None
@@ -24,7 +32,7 @@ class Feedback(NamedTuple):
 
 
 class Feedbacks(Primitives):
-    """Feedback by trace. It goes with the trace when its session is cleared or erased."""
+    """Feedback by trace. Clearing or erasing the trace's session removes it."""
 
     @operation(nothing, writes=True)
     async def save_feedback(
@@ -35,14 +43,20 @@ class Feedbacks(Primitives):
         comment: str | None = None,
         author: str | None = None,
     ) -> None:
-        """Save somebody's opinion of a trace. Each call adds one.
+        """Save an opinion of a trace. Each call adds one.
 
         Args:
+            trace_id: the trace.
             score: in your own units: 0 or 1 for thumbs, one to five stars ...
-            comment: what was said; `redact=` sees it.
-            author: who said it: an id or a name.
+            comment: what the author said; `redact=` sees it.
+            author: an id or a name.
 
-        Errors as `save_event`; PayloadError if neither a score nor a comment is given.
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            PayloadError: neither a score nor a comment is given.
         """
         if score is None and comment is None:
             raise PayloadError("score", "give a score, a comment, or both")
@@ -54,9 +68,18 @@ class Feedbacks(Primitives):
     async def list_feedback(
         self, trace_id: str, *, consistency: Consistency = "session"
     ) -> list[Feedback]:
-        """Return what was said of a trace, oldest first; [] for an unknown trace.
+        """Return the feedback on a trace, oldest first; [] for an unknown trace.
 
-        Errors as `load_history`.
+        Args:
+            trace_id: the trace.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(kind, trace_id, consistency=consistency)
         return [self._feedback(trace_id, self._item(kind(trace_id), each)) for each in folded.state]

@@ -67,25 +67,40 @@ class Forks(Ownership):
     ) -> str:
         """Begin a session that holds what another one held at a moment; return its id.
 
-        Each goes on from there on its own. The fork's tasks, updates, steering, traces,
-        trajectories, artifacts, memory and `Scope.session` are the origin's, by the same ids, and
-        read as its own. A trace has one history, whichever session lists it: go on under a new
-        trace id. So it is with executions, agents, pauses and whatever else belongs to the origin
-        under an id of its own: the fork lists it, and clearing the fork leaves it. At once, also
-        inside `atomic()`. While the fork lives, its origin cannot be cleared.
+        From then on each goes its way. The fork reads its origin's tasks, updates, steering,
+        traces, trajectories, artifacts, memory and `Scope.session` as its own, by the same ids. A
+        trace has one history, whichever session lists it: continue under a new trace id.
+        Executions, agents, pauses and all else with ids independent of the session are listed by
+        the fork, and stay when the fork is cleared. The fork is made at once, also inside
+        `atomic()`. While it lives, its origin cannot be cleared.
 
         Args:
-            at: as `Store.at` takes it. None: now.
-            into: its id, never used before and on the origin's shard. None: a new one that begins
-                with the origin's.
+            session_id: the origin.
+            at: a position, a datetime with a time zone, or a saved object or its id, as `at` takes
+                it. None: now.
+            into: the fork's id, never used before and on the origin's shard. None: a new one that
+                begins with the origin's.
 
         Raises:
             UnknownMoment: there is no such moment, or the session held nothing then.
             PastErased: the session was cleared since.
             SessionExists: `into` was used before.
-            ConfigurationError: `into` is on another shard; the message names one that is not.
-            InvalidId: an id is empty. In each case nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+            ConfigurationError: `into` is on another shard; the message names an id that is not.
+            InvalidId: an id is empty.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: the fork may have been made; a fork `into` a new id is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
+            >>> await store.save_task(foldlog.TaskState(
+            ...     task_id="book", session_id="trip", status=foldlog.TaskStatus.RUNNING,
+            ...     task_type=foldlog.TaskType.BACKGROUND, priority=0,
+            ...     context_snapshot=foldlog.TaskContextSnapshot(session_id="trip", task_id="book"),
+            ... ))
+            >>> fork = await store.fork("trip")
+            >>> [task.task_id for task in await store.list_tasks(fork)]
+            ['book']
         """
         await self.settle()
         parent = self.subject(lineage.kind, checked_id(session_id, "session_id"))

@@ -19,7 +19,14 @@ _UNSEEN: Final = LogInfo(url="", version="", api_level=0, max_payload=0, rtt=0.0
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedHealth:
-    """The server that foldlog started. `pid` is None while it is being restarted."""
+    """The server that foldlog started.
+
+    Attributes:
+        path: the data directory.
+        pid: the server's process; None while it is being restarted.
+        port: the port on 127.0.0.1.
+        log_file: where the server writes its log.
+    """
 
     path: str
     pid: int | None
@@ -31,11 +38,22 @@ class EmbeddedHealth:
 class Health:
     """What the log looks like now: a dataclass that FastAPI, pydantic and msgspec write by name.
 
-    `durability` is "unknown" on a server that foldlog did not start: a client cannot read its
-    `sync_interval`. `rtt_seconds` is one request; `max_payload` is in bytes.
-    `archive` has an entry a shard where the store was opened with `archive=`.
-    `spool` is there where the store degrades, and so is `away`: the error that keeps the log from
-    answering, None where it does. While it does not, what only the log knows is empty or 0.
+    Attributes:
+        url: the server in use, without credentials.
+        namespace: the store's namespace.
+        server_version: the version of nats-server.
+        api_level: the level of the server's JetStream API.
+        rtt_seconds: how many seconds one request took.
+        durability: "fsync" or "relaxed" for an embedded server; "none" in memory; "unknown" on a
+            server that foldlog did not start, because a client cannot read its setting.
+        max_payload: bytes that one message may hold.
+        streams: the stream of each shard.
+        embedded: the server that foldlog started, or None.
+        hot_views: how many views are in memory.
+        spool: the spool, where the store degrades.
+        away: the error that keeps the log from answering; None while it answers. With an error,
+            what only the log knows is empty or 0.
+        archive: the archive of each shard, where the store was opened with `archive=`.
     """
 
     url: str
@@ -61,7 +79,8 @@ class HealthCheck(Core):
         """Return what the log looks like now.
 
         Raises:
-            LogUnavailable: it does not answer, and the store does not degrade.
+            LogUnavailable: the log does not answer, and the store does not degrade.
+            StoreClosed: the store is closed.
         """
         log = self.forked_log
         info = _UNSEEN

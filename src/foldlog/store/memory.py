@@ -19,7 +19,18 @@ class Memory(Ownership):
 
     @operation(nothing, writes=True)
     async def save_memory_state(self, key: str, state: dict[str, Any]) -> None:
-        """Save the state of `key`; the last save stands. Errors as `save_event`."""
+        """Save the state of a key. The last save stands.
+
+        Args:
+            key: "{tenant}:{user}:{session}"; the memory is erased with that session.
+            state: the whole state.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
         of = memory.kind(key)
         saved = self.drafts("save_memory_state", of, MemorySaved(mapping(state, "state")))
         await self.append_of_session(memory.session_of(key), of, saved)
@@ -28,9 +39,18 @@ class Memory(Ownership):
     async def load_memory_state(
         self, key: str, *, consistency: Consistency = "session"
     ) -> dict[str, Any] | None:
-        """Return the last state of `key`, or None. Errors as `load_history`.
+        """Return the last state of a key, or None. A fork reads its origin's until it saves one.
 
-        A fork has its origin's until it saves its own.
+        Args:
+            key: as it was saved.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         folded = await self.read(memory.kind, key, consistency=consistency)
         saved = folded.state

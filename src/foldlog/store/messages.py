@@ -14,7 +14,7 @@ from foldlog_projections.messages import MAIN, Conversations, Message, MessagesR
 
 
 class Messages(Primitives):
-    """Conversations by session. They go with the session when it is cleared or erased."""
+    """Conversations by session. Clearing or erasing the session removes them."""
 
     @operation(nothing, writes=True)
     async def append_messages(
@@ -27,17 +27,21 @@ class Messages(Primitives):
     ) -> None:
         """Add messages to a conversation, in order, all of them or none.
 
-        A message whose id the conversation has had has no effect, also when it was removed.
+        A message whose id the conversation has had has no effect, even if it was removed since.
 
         Args:
-            conversation: where they go, also those that were read from another.
-            expected: the conversation's `version` that the caller has seen. If it has another
-                one, nothing is added. None: whatever it is.
+            session_id: the session.
+            messages: the messages.
+            conversation: to which of the session's conversations.
+            expected: the conversation's `version` that you have seen. If it has another one,
+                nothing is added. None: whatever it is.
 
         Raises:
-            AppendConflict: it has another version; `expected` and `actual` say which.
-            InvalidId: a session, a conversation or a message's id is empty.
-            PayloadError: a message cannot be held. Others as `append`; with `expected` as `decide`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            AppendConflict: the conversation has another version; `expected` and `actual` say which.
         """
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]
@@ -66,11 +70,19 @@ class Messages(Primitives):
         """Return the messages of a conversation, oldest first; [] for an unknown one.
 
         Args:
-            conversation: which of the session's.
+            session_id: the session.
+            conversation: which of the session's conversations.
             after: only those behind the message of this id. None, or an id that is not there: all.
-            limit: the last so many of them at most; None: all.
+            limit: how many at most, the last ones. None: all.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
-        Errors as `load_history`; PayloadError if `limit` is no integer, or `after` no string.
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `limit` is no integer, or `after` no string.
         """
         checked_cursor(after, "after")
         if limit is not None:
@@ -89,7 +101,19 @@ class Messages(Primitives):
     async def pop_message(self, session_id: str, *, conversation: str = MAIN) -> Message | None:
         """Remove the last message of a conversation and return it; None if there is none.
 
-        Exactly one of many callers gets a message. Errors as `decide`.
+        Exactly one of many callers gets a message.
+
+        Args:
+            session_id: the session.
+            conversation: which of the session's conversations.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: other writers changed the view until the time was up. Nothing was
+                stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         popped: list[Message] = []
 
@@ -104,8 +128,20 @@ class Messages(Primitives):
     async def clear_messages(self, session_id: str, *, conversation: str = MAIN) -> None:
         """Remove all messages of a conversation.
 
-        Earlier moments show them still: `erase_session`, or `delete` of the kind's view, removes
-        them from the log as well. Errors as `decide`.
+        Earlier moments still show them. `erase_session`, or `delete` of the kind's view, removes
+        them from the log.
+
+        Args:
+            session_id: the session.
+            conversation: which of the session's conversations.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: other writers changed the view until the time was up. Nothing was
+                stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
 
         def clear(found: Conversations) -> Sequence[msgspec.Struct]:

@@ -34,21 +34,31 @@ class Ownership(Primitives):
 
     @operation(nothing, writes=True)
     async def belong(self, session_id: str, key: Key[Any]) -> None:
-        """Have a view belong to a session: clearing and erasing the session takes it along.
+        """Make a view part of a session: clearing or erasing the session removes it.
 
         Call it before the first save. Repeating it is free while the session is in memory. It acts
-        at once, also inside `atomic()`. A view may belong to several sessions; the first one that
-        is cleared takes it.
+        at once, also inside `atomic()`. A view may be part of several sessions; the first one that
+        is cleared removes it.
+
+        Args:
+            session_id: the session.
+            key: the view: `kind(*keys)`.
 
         Raises:
-            InvalidId: the session id is empty. ConfigurationError: the store has no such kind.
-            LogUnavailable, LogCorrupt, AppendUnknown: it may not belong yet; repeating is safe.
+            InvalidId: the session id is empty.
+            ConfigurationError: the store does not know the kind.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may not be part of the
+                session yet; calling again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         self._subject(key)  # refuses an unknown kind
         await self.add_belongings(session_id, key)
 
     async def add_belongings(self, session_id: str | None, *keys: Key[Any]) -> None:
-        """Have views belong to a session if one is named: as `belong`, which may degrade."""
+        """Internal.
+
+        Have views belong to a session if one is named: as `belong`, which may degrade.
+        """
         if session_id is None:
             return
         checked_id(session_id, "session_id")
@@ -61,7 +71,9 @@ class Ownership(Primitives):
     async def append_of_session(
         self, session_id: str | None, key: Key[Any], *appends: tuple[Subject, Sequence[Draft]]
     ) -> None:
-        """Append as `append_drafts`, and have the view belong to the session if one is named.
+        """Internal.
+
+        Append as `append_drafts`, and have the view belong to the session if one is named.
 
         A later save costs nothing more while the session's list is in memory.
         """
@@ -98,33 +110,36 @@ class Ownership(Primitives):
 
     @property
     def session_kinds(self) -> list[Kind[Any]]:
-        """The kinds of which a session has one view, under its id alone."""
+        """Internal: the kinds of which a session has one view, under its id alone."""
         return [kind for kind in self.kinds_of("session") if len(kind.keys) == 1]
 
     async def lineage_of(self, session_id: str, consistency: Consistency = "session") -> Lineage:
-        """Return a session's lineage. Use it before the next await; never change it."""
+        """Internal: return a session's lineage. Use it before the next await; never change it."""
         return (await self.read(lineage.kind, session_id, consistency=consistency)).state
 
     def origin_log(self, began: Began) -> Log:
-        """The log as of the moment at which a fork left its origin."""
+        """Internal: the log as of the moment at which a fork left its origin."""
         return self.log_at(LogPosition.parse(began.position))
 
     async def inherited(self, began: Began | None, kind: Kind[S]) -> S:
-        """What a session's list had when the fork began: its views stay when the fork goes."""
+        """Internal.
+
+        What a session's list had when the fork began: its views stay when the fork goes.
+        """
         if began is None:
             return kind.initial()
         subject = self.subject(kind, began.session_id)
         return (await refold(self.origin_log(began), kind, subject)).state
 
     async def read_what_can_be(self, kind: Kind[S], *keys: str) -> Folded[S]:
-        """Read a view strongly, of all that can be read where some of it cannot."""
+        """Internal: read a view strongly, of all that can be read where some of it cannot."""
         try:
             return await self.read(kind, *keys, consistency="strong")
         except LogCorrupt:
             return await salvage(self.forked_log, kind, self.subject(kind, *keys))
 
     async def relatives(self, session_id: str) -> list[str]:
-        """All other sessions that may share what this one holds, as of now."""
+        """Internal: all other sessions that may share what this one holds, as of now."""
         found, ahead = set[str](), [session_id]
         while ahead:
             each = ahead.pop()
@@ -135,7 +150,7 @@ class Ownership(Primitives):
         return sorted(found - {session_id})
 
     async def close_lineage(self, session_id: str) -> Began | None:
-        """Let nobody fork a session as it was before now; return its origin."""
+        """Internal: let nobody fork a session as it was before now; return its origin."""
         key = lineage.kind(session_id)
 
         def origin_of(state: Lineage) -> Began | None:
@@ -156,7 +171,10 @@ class Ownership(Primitives):
         return origin
 
     async def leave_origin(self, session_id: str, origin: Began) -> None:
-        """Have the origin of a session that was cleared forget it. Leaving again is safe."""
+        """Internal.
+
+        Have the origin of a session that was cleared forget it. Leaving again is safe.
+        """
         ended = draft(lineage.ENDED, dump(Fork(session_id)), id=f"ended:{session_id}")
         parent = self.subject(lineage.kind, origin.session_id)
         await self.append_atomically([Append(parent, (ended,))])

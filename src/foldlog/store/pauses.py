@@ -21,7 +21,7 @@ from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
 
 class Pauses(Ownership):
-    """Pauses by token. They expire by the log's time of the save."""
+    """Pauses by token. They expire `pause_ttl` seconds after the log's time of the save."""
 
     @operation(nothing, writes=True)
     async def save_planner_state(
@@ -29,11 +29,25 @@ class Pauses(Ownership):
     ) -> None:
         """Save the state under which `token` resumes.
 
-        Saving what was consumed once does not bring it back: a late retry has no effect. Errors
-        as `save_event`.
+        Saving a token that was consumed does not bring it back: a late retry has no effect.
 
         Args:
+            token: names the pause; the caller that loads it resumes.
+            payload: the state.
             session_id: the session that the pause belongs to, and is cleared with.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> await store.save_planner_state("token-1", {"step": 3})
+            >>> await store.load_planner_state("token-1")
+            {'step': 3}
+            >>> await store.load_planner_state("token-1") is None
+            True
         """
         record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
         key = pauses.kind(token)
@@ -44,15 +58,20 @@ class Pauses(Ownership):
 
     @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
-        """Consume the state of `token`: exactly one caller, in any process, gets it.
+        """Consume a pause and return its state. Exactly one caller, in any process, gets it.
 
-        Everyone else gets None, as for a token that is missing, expired or consumed. A caller who
-        gets AppendUnknown, or is cancelled, may or may not have consumed it. In the past it
-        waits for any reader.
+        Every other caller gets None, as for a token that is missing, expired or consumed. A caller
+        that gets AppendUnknown, or is cancelled, may or may not have consumed it. A store of the
+        past only reads: there the pause waits for every reader.
+
+        Args:
+            token: names the pause.
 
         Raises:
             InvalidId: the token is empty.
-            LogUnavailable, LogCorrupt, AppendUnknown: see `foldlog.errors`.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            AppendUnknown: this call may have consumed the pause.
+            StoreClosed: the store is closed.
         """
         if self.past is not None:
             pause: Pause = (await self.read(pauses.kind, token, consistency="strong")).state
@@ -66,7 +85,7 @@ class Pauses(Ownership):
         )
 
     async def consume(self, token: str, agrees: Callable[[Pause], bool]) -> dict[str, Any] | None:
-        """Consume what waits and return its state; None, if `agrees` says no. It may raise."""
+        """Internal: consume what waits and return its state; None if `agrees` says no."""
         key = pauses.kind(token)
         index = list_key(self, self.subject(key.kind, token).shard)
 
@@ -84,11 +103,11 @@ class Pauses(Ownership):
         return decided[key].value if key in decided else None
 
     def expires_at(self, waits: Recorded) -> float:
-        """When a save that waits expires, in Unix seconds."""
+        """Internal: when a save that waits expires, in Unix seconds."""
         return waits.recorded_at + restore(PauseSaved, waits).ttl
 
     def has_expired(self, waits: Recorded) -> bool:
-        """Whether a save that waits has expired."""
+        """Internal: whether a save that waits has expired."""
         return self.expires_at(waits) <= self.now()
 
 

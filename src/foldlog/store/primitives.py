@@ -42,11 +42,16 @@ _NOTHING: Final = Reach(0)
 class Item(NamedTuple):
     """One record of a view, in log order.
 
-    `id` is its idempotency key and a cursor for `items` and `watch`; `ts` the writer's clock and
-    `recorded_at` the log's, in Unix seconds; `type` and `record` as the kind declares them.
-    `position` is where it stands: `store.at(position)` is the store right after it. With several
-    shards it includes nothing of the others. `writer` names the store that appended it, and
-    `number` counts that store's drafts: of two records of one writer, the greater came later.
+    Attributes:
+        id: its idempotency key, and a cursor for `items` and `watch`.
+        type: the record's type, as the kind declares it.
+        record: the record itself.
+        ts: the writer's clock, in Unix seconds.
+        recorded_at: the log's clock, in Unix seconds.
+        position: where it stands: `store.at(position)` is the store right after it. With several
+            shards it includes nothing of the others.
+        writer: the store that appended it.
+        number: counts that store's records: of two records of one writer, the greater came later.
     """
 
     id: str
@@ -69,12 +74,26 @@ class Primitives(Decisions):
         A record whose id the view has seen has no effect; the kind's id rule makes the id. Inside
         `store.atomic()` they are appended with the block.
 
+        Args:
+            key: the view: `kind(*keys)`.
+            records: records of the kind.
+
         Raises:
-            PayloadError: the kind has no such records, or a part cannot be held.
-            InvalidId: a key or an id is empty. RedactionFailed: see `connect(redact=)`. In each
-                case nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Appending again is
-                safe.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> class Cost(msgspec.Struct):
+            ...     euros: float
+            >>> costs = foldlog.Kind(
+            ...     "costs", keys=("trip",), records={"cost.added": Cost}, fold=foldlog.every
+            ... )
+            >>> store = foldlog.memory_store(kinds=[costs])
+            >>> await store.append(costs("oslo"), Cost(120.0), Cost(80.0))
+            >>> sum(each.euros for each in await store.view(costs("oslo")))
+            200.0
         """
         subject = self._subject(key)
         await self.append_drafts((subject, self._drafted("append", key, records)))
@@ -107,32 +126,51 @@ class Primitives(Decisions):
         copy: bool = True,
         timeout: float = DECIDE_SECONDS,
     ) -> Any:
-        """Append what a function decides on the current state; of all callers, one decides first.
+        """Append what a function decides on the current state. Of all callers, one decides first.
 
-        Reads the view strongly, calls `decision(state)`, and appends the records that it returns
-        if nobody has written to the view since; otherwise it begins again with the new state. So
-        the function may be called several times and must change nothing. Never through the spool.
+        The store reads the view strongly, calls `decision(state)`, and appends the records that it
+        returns if nobody has written to the view since; otherwise it begins again with the new
+        state. So the function may run several times and must change nothing. Decisions never wait
+        in a spool.
 
-        Inside `store.atomic()` it decides on the view with what the block has saved to it, and is
-        appended with the block, which raises AppendConflict if others wrote to the view meanwhile.
+        Inside `store.atomic()` the function sees what the block has saved to the view. Its records
+        are appended with the block, which raises AppendConflict if others wrote to the view
+        meanwhile.
 
         Args:
             key: one view; or several of one shard, whose states are the arguments of `decision`,
-                which then returns a mapping of keys to records. A key that gets no record is not
-                held to be unchanged, and one that is not among these gets its records wherever its
-                view ends.
+                which then returns a mapping of keys to records. A key that gets no record may
+                change meanwhile; a key that is not among these gets its records wherever its view
+                ends.
             decision: returns records; none, or None, to append nothing. What it raises is raised.
-            copy: whether it is given copies. Without, it is given the states as the folds have
-                them, as `query` gives them, and lets nothing of them out: for large states.
-            timeout: seconds after which a decision that others keep from being made is given up.
+            copy: whether the function is given copies. False is for large states: the function
+                reads the fold's state itself, changes nothing in it, and returns nothing of it.
+            timeout: seconds until a decision that other writers prevent is given up.
 
         Returns:
             What `decision` returned and was appended.
 
         Raises:
-            AppendConflict: others wrote all the time; it carries `expected` and `actual`.
-            AppendUnknown: the outcome could not be settled within `timeout`.
-            Others as `append`, and as `view`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: other writers changed the view until the time was up. Nothing was
+                stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ConfigurationError: the store does not know the kind, or the views are on several
+                shards.
+
+        Examples:
+            >>> class Taken(msgspec.Struct):
+            ...     by: str
+            >>> seats = foldlog.Kind(
+            ...     "seats", keys=("flight",), records={"seat.taken": Taken}, fold=foldlog.every
+            ... )
+            >>> store = foldlog.memory_store(kinds=[seats])
+            >>> def take(seats_taken):
+            ...     return [Taken("ann")] if len(seats_taken) < 1 else None
+            >>> [len(await store.decide(seats("SK1"), take)) for _ in range(2)]
+            [1, 0]
         """
         seen = self._copied if copy else _uncopied
         if isinstance(key, Key):
@@ -154,18 +192,28 @@ class Primitives(Decisions):
     async def view(
         self, key: Key[S] | str, *keys: str, consistency: Consistency = "session"
     ) -> Any:
-        """Return the state of one view: a copy, which is the caller's.
+        """Return the state of one view, as a copy that you may change.
 
-        Of `every` record: a list of them. Of the `last` one: it, or None. Otherwise what the
-        kind's fold makes. A view of which nothing was saved is what the fold begins with.
+        Of a kind that folds `every` record it is a list of them; of `last` it is a record or None.
+        Otherwise it is what the kind's fold makes. A view in which nothing was saved is what the
+        fold begins with.
 
         Args:
             key: `kind(*keys)`; or a kind's name, followed by its keys.
+            keys: the keys, where `key` is a name.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
         Raises:
-            ConfigurationError: the store has no kind of that name. InvalidId: a key is empty.
-            LogUnavailable, LogCorrupt: the log could not be read as far as was asked for, or the
-                fold failed on what it holds.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            ConfigurationError: the store has no kind of that name.
+
+        Examples:
+            >>> await store.view(foldlog.kinds.updates("trip"))
+            []
         """
         if isinstance(key, str):
             key = self.kind(key)(*keys)
@@ -177,27 +225,40 @@ class Primitives(Decisions):
     ) -> T:
         """Return what a function finds in the state of one view, without copying the state.
 
-        For folds of your own whose state is large: `view` copies all of it, `query` nothing.
+        It is for folds whose state is large: `view` copies all of it, `query` nothing.
 
         Args:
-            question: called once, with the state as the fold has it. It changes nothing, and
-                returns nothing that the fold changes later.
+            key: the view: `kind(*keys)`.
+            question: called once with the fold's state. It changes nothing, and returns nothing
+                that the fold changes later. What it raises is raised.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
         Raises:
-            What `question` raises. Others as `view`.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            ConfigurationError: the store does not know the kind.
         """
         folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
         return question(folded.state)
 
     def peek(self, key: Key[S], question: Callable[[S], T]) -> T | None:
-        """As `query`, of what is in memory, at once: nothing is read or awaited.
+        """Return what a function finds in the state in memory, at once; None if there is none.
 
-        None if the view is not in memory, or lacks what is known to have been appended. Others'
-        writes may still be on their way; inside `store.atomic()` it does not show what the block
-        saves.
+        Nothing is read or awaited. It is None if the view is not in memory, or lacks a record that
+        this store knows to have been appended. Other writers' records may still be on their way,
+        and what an open `store.atomic()` block saves does not show.
+
+        Args:
+            key: the view: `kind(*keys)`.
+            question: called once with the fold's state. It changes nothing, and returns nothing
+                that the fold changes later. What it raises is raised.
 
         Raises:
-            What `question` raises. ConfigurationError, InvalidId: as `view`.
+            ConfigurationError: the store does not know the kind.
+            InvalidId: a key is empty.
         """
         folded = self.hot_views.current(self._subject(key))
         return None if folded is None else question(folded.state)
@@ -205,7 +266,20 @@ class Primitives(Decisions):
     async def views(
         self, keys: Sequence[Key[Any]], *, consistency: Consistency = "session"
     ) -> list[Any]:
-        """Return the states of many views, in order, reading them side by side. As `view`."""
+        """Return the states of many views, in order, as copies. The store reads them side by side.
+
+        Args:
+            keys: the views: `kind(*keys)` each.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            ConfigurationError: the store does not know a kind.
+        """
         found: list[Any] = []
         for start in range(0, len(keys), _VIEWS_AT_ONCE):
             some = keys[start : start + _VIEWS_AT_ONCE]
@@ -223,17 +297,30 @@ class Primitives(Decisions):
         newest_first: bool = False,
         consistency: Consistency = "session",
     ) -> list[Item]:
-        """Return a page of the records of a view.
+        """Return a page of the records of a view, with their ids, times and positions.
 
         Args:
+            key: the view: `kind(*keys)`.
             after: the id of an item, or a position: the page begins behind it, in the page's
-                direction. None, or an id that was never seen: the page begins at the oldest
-                record, or the newest.
-            limit: how many at most.
-            newest_first: from the newest to the oldest.
+                direction. None, or an id that was never seen: the page begins at the oldest record,
+                or with `newest_first` at the newest.
+            limit: how many records at most; below 1, none.
+            newest_first: read from the newest record to the oldest.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
         Raises:
-            PayloadError: `after` or `limit` is none. Others as `view`.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `after` is no cursor, or `limit` no integer.
+            ConfigurationError: the store does not know the kind.
+
+        Examples:
+            >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
+            >>> [item.type for item in await store.items(foldlog.kinds.memory("acme:ann:trip"))]
+            ['memory.saved']
         """
         checked_limit(limit)
         if isinstance(after, LogPosition):
@@ -293,13 +380,16 @@ class Primitives(Decisions):
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """Return the views of a kind that hold records, sorted by key.
 
-        For operators: its cost grows with the number of the kind's views.
+        It is for operators: its cost grows with the number of the kind's views.
 
         Args:
-            prefix: only keys that begin with these.
+            kind: the kind.
+            prefix: only views whose keys begin with these.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log could not be read.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         subjects = await self.forked_log.subjects(kind.family)
         wanted = tuple(prefix)
@@ -309,14 +399,18 @@ class Primitives(Decisions):
     async def watch(self, key: Key[Any], *, after: str | None = None) -> AsyncGenerator[Item]:
         """Yield the records of a view in log order, then each new one, without gap or repeat.
 
-        It outlives lost connections. It ends when the store is closed (StoreClosed), or when the
-        caller closes it.
+        It survives lost connections. It ends with StoreClosed when the store is closed.
 
         Args:
-            after: the id of an item to begin behind; None or an unknown one: from the first.
+            key: the view: `kind(*keys)`.
+            after: the id of an item to begin behind. None, or an unknown one: from the first.
 
         Raises:
-            LogCorrupt: the log cannot be read any further.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `after` is no string.
+            ConfigurationError: the store does not know the kind.
         """
         kind = _sequence_of(key.kind)
         checked_cursor(after, "after")
@@ -327,17 +421,28 @@ class Primitives(Decisions):
                 yield self._item(key, each)
 
     def advances(self, key: Key[Any]) -> AsyncGenerator[int]:
-        """Yield the sequence that a view has come to: now, and whenever it has come further.
+        """Yield the sequence up to which a view is folded: now, and whenever it has advanced.
 
-        Errors and end as `watch`.
+        It survives lost connections. It ends with StoreClosed when the store is closed.
+
+        Args:
+            key: the view: `kind(*keys)`.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return watching.advances(self.hot_views, key.kind, self._subject(key))
 
     def kind(self, name: str) -> Kind[Any]:
-        """The kind of that name.
+        """Return the kind of that name.
+
+        Args:
+            name: the name, as in `foldlog.Kind(name)`.
 
         Raises:
-            ConfigurationError: the store has none.
+            ConfigurationError: the store has no such kind; the message lists those there are.
         """
         found = self.kinds.get(name)
         if found is None:

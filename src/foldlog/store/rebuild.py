@@ -25,9 +25,16 @@ from foldlog_projections.fold import Projection
 
 
 class RebuildProgress(NamedTuple):
-    """How far it is: views `done` of `total`, envelopes, and `records` of `of_records`.
+    """How far a rebuild or a verification is.
 
-    `projection` and `key` are those of the view that was done last, "" before there is one.
+    Attributes:
+        done: views that are done.
+        total: views to do.
+        envelopes: envelopes folded so far.
+        projection: the kind of the view that was done last, "" before there is one.
+        key: the key of that view.
+        records: records read so far.
+        of_records: records to read.
     """
 
     done: int
@@ -43,9 +50,14 @@ OnProgress = Callable[[RebuildProgress], None]
 
 
 class RebuildReport(NamedTuple):
-    """What a rebuild did. `projections`: views by projection.
+    """What a rebuild did.
 
-    `differing`: views for which reads were served something else than the log gives.
+    Attributes:
+        views: how many views were folded.
+        envelopes: how many envelopes they hold.
+        projections: how many views, by kind.
+        differing: views whose reads were answered with something else than the log gives.
+        seconds: how long it took.
     """
 
     views: int
@@ -56,7 +68,13 @@ class RebuildReport(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is wrong with the log, and where: a stream or subject, and a sequence in it."""
+    """What is wrong with the log, and where.
+
+    Attributes:
+        where: a stream or a subject.
+        sequence: a sequence in it.
+        reason: what is wrong.
+    """
 
     where: str
     sequence: int
@@ -64,10 +82,15 @@ class Finding(NamedTuple):
 
 
 class VerifyReport(NamedTuple):
-    """What a verification found. `projections`: views by projection.
+    """What a verification found.
 
-    `differing`: views for which reads are served something else than the log gives. `findings`:
-    what is wrong with the log itself.
+    Attributes:
+        views: how many views were folded.
+        envelopes: how many envelopes they hold.
+        projections: how many views, by kind.
+        differing: views whose reads are answered with something else than the log gives.
+        findings: what is wrong with the log itself.
+        seconds: how long it took.
     """
 
     views: int
@@ -79,7 +102,7 @@ class VerifyReport(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether what is served is what the log says, and all of the log can be read."""
+        """Whether reads answer what the log says, and all of the log can be read."""
         return not self.differing and not self.findings
 
 

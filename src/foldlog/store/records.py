@@ -31,9 +31,13 @@ _CLAIMS: Final[dict[str, type[blobs.Claimed | blobs.Released]]] = {
 class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of the log, as it is stored: one or several envelopes of one view.
 
-    `shard` and `seq` are its place, and no two records have the same; `time` is the log's clock,
-    RFC 3339. `kind` and `keys` are the view's; `data` is the record's
-    bytes (`docs/reference/log-format.md`).
+    Attributes:
+        shard: the shard that holds it.
+        seq: its sequence there; no two records have the same shard and sequence.
+        time: the log's clock, RFC 3339.
+        kind: the name of the view's kind.
+        keys: the keys of the view.
+        data: the record's bytes (`docs/reference/log-format.md`).
     """
 
     shard: int
@@ -45,10 +49,10 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def envelopes(self) -> list[Recorded]:
-        """What it holds, decoded; payloads stay encoded.
+        """The envelopes of the record, decoded; payloads stay encoded.
 
         Raises:
-            LogCorrupt: it is no record, or one of a newer version's.
+            LogCorrupt: the bytes are no record, or one of a newer version.
         """
         try:
             return unpack(self.data, self.seq, self.time)
@@ -70,25 +74,26 @@ class Records(Removal):
     ) -> AsyncGenerator[LogRecord]:
         """Yield every record of the log, each once: one shard after the other, each in log order.
 
-        Tombstones and whatever else the log holds are among them, archived records too; what was
-        purged is not. What is saved after the first record was asked for is not. Its memory does
-        not grow with the log.
+        Tombstones and archived records are among them; what was purged is not, nor what is saved
+        after the first record was asked for. Its memory does not grow with the log.
 
         Args:
             kinds: only records of the kinds of these names. None: all.
-            session_id: only records of the views that erasing this session would remove, of its
-                lineage, and of what leads to its artifacts. What a fork shares with its origin is
-                the origin's. None: all.
-            after, until: only records behind the one position, and up to and with the other; a
-                record that a position includes in part is behind it. None: from the first record;
-                to where the log ends when the first record is asked for.
-            claims: with `session_id`, also what says of the bytes of its artifacts that this
-                session has them; nothing of others that have the same bytes.
+            session_id: only records that erasing this session would remove, its lineage, and what
+                leads to its artifacts. What a fork shares is its origin's. None: all.
+            after: only records behind this position. A record that a position includes in part is
+                behind it. None: from the first record.
+            until: only records up to and with this position. None: to where the log ends when the
+                first record is asked for.
+            claims: with `session_id`, also the records that say which artifacts the session shares
+                with others; nothing of the others.
 
         Raises:
-            ConfigurationError: the store has no such kind. InvalidId: the session id is empty.
+            ConfigurationError: the store has no such kind.
+            InvalidId: the session id is empty.
             PayloadError: a position is of another number of shards.
-            LogUnavailable, LogCorrupt: the log cannot be read, or cannot be read any further.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         log = self.forked_log
         families = None if kinds is None else {self.kind(name).family for name in kinds}

@@ -19,11 +19,12 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Saving(NamedTuple):
-    """What is about to be saved.
+    """What is about to be saved, as `redact=` sees it.
 
-    `kind` is the type of its record, as in `update.saved`. `about` says of what it is: ids,
-    names, times, and is not for changing. `values` are what may be changed: the caller's own
-    objects, so build new ones.
+    Attributes:
+        kind: the type of the record, as in `update.saved`.
+        about: ids, names and times. Do not change them.
+        values: the content, which may be replaced. They are the caller's objects: build new ones.
     """
 
     kind: str

@@ -81,24 +81,27 @@ class Removal(Ownership):
     ) -> None:
         """Delete one view with its history, as if nothing had been saved in it.
 
-        `await store.delete(foldlog.kinds.memory("acme:ann:trip"))`. What is saved afterwards
-        counts, also a repetition of what was deleted. Fine if there is nothing.
+        What is saved afterwards counts, also a repetition of what was deleted. Deleting a view that
+        holds nothing does nothing.
 
         Args:
-            overwrite: no file holds its bytes when this returns, which takes some milliseconds
-                for each record. False: all goes at once, and the server frees the bytes when it
-                next rewrites the files that they are in. Views with indexes or objects of their
-                own are overwritten anyway.
-            check: called with the state that is about to be deleted, as in `query`; what it
-                raises is raised, and nothing was deleted.
+            key: the view, as in `foldlog.kinds.memory("acme:ann:trip")`.
+            overwrite: no file holds its bytes when this returns, which takes some milliseconds for
+                each record. False: the view goes at once, and the server frees the bytes when it
+                next rewrites their files. Views with indexes or large objects are always
+                overwritten.
+            check: called with the state that is about to be deleted, as in `query`. If it raises,
+                the error is raised and nothing is deleted.
 
         Raises:
-            What `check` raises.
-            PayloadError: the kind has no records of its own. ConfigurationError: the store has no
-                such kind; or there is `check`, and the kind has indexes or objects of its own.
-                InvalidId: a key is empty.
-            SessionHasForks: it is a session's, and shared with forks. Nothing was deleted.
-            LogUnavailable, AppendUnknown: some may remain; deleting again is safe.
+            InvalidId: a key is empty.
+            PayloadError: the kind folds another kind's records; delete that kind's view.
+            ConfigurationError: the store does not know the kind; or `check` is given for a kind
+                with indexes or large objects.
+            SessionHasForks: forks share the view. Nothing was deleted.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         self._subject(key)
         kind = key.kind
@@ -112,7 +115,7 @@ class Removal(Ownership):
             await self._forget_scope(key.keys[0])
 
     async def refuse_if_forked(self, key: Key[Any]) -> None:
-        """Refuse to remove what forks share."""
+        """Internal: refuse to remove what forks share."""
         name = key.keys[0]
         session_id = name if key.kind.owner == "session" else None
         if key.kind is memory.kind:
@@ -163,21 +166,26 @@ class Removal(Ownership):
 
     @operation(nothing, writes=True)
     async def clear_session(self, session_id: str) -> None:
-        """Remove a session with its tasks, updates, steering, traces, artifacts and its scope.
+        """Remove a session with all that was saved in it.
 
-        Its traces are those that `list_traces` names, and `session:<id>`, each with its
-        events, planner events, bindings and trajectory; a trace that only a task names stays.
-        With it go its memory (keys that end in its id), and what was saved with its `session_id`:
-        executions, agents' scopes, scoped keys, pauses, bindings, and what `belong` names.
+        That is its tasks, updates, steering, messages, memory (keys that end in its id) and scope;
+        the traces that `list_traces` names and `session:<id>`, each with its events, bindings and
+        trajectory; its artifacts; and what was saved with its `session_id`: executions, agents'
+        scopes, scoped keys, pauses, and what `belong` names. A trace that only a task names stays.
         Saving again what was removed has no effect; a save with new content begins the session
         anew. What a fork shares with its origin stays with the origin.
 
+        Args:
+            session_id: the session. An unknown one is left as it is.
+
         Raises:
             InvalidId: the id is empty.
-            SessionHasForks: sessions that were forked from it still share it. Nothing was removed.
-            LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
-            ConfigurationError: so, because the server denies deletes or a spool file cannot be
-                written.
+            SessionHasForks: forks still share the session. Nothing was removed.
+            ConfigurationError: the server denies deletes, or a spool file cannot be written. Some
+                may remain.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         origin = await self.close_lineage(session_id)
         marker = self.subject(lineage.MARKER, session_id)
@@ -204,13 +212,16 @@ class Removal(Ownership):
 
     @operation(nothing, writes=True)
     async def clear(self) -> None:
-        """Remove everything in the namespace. For tests and fresh starts.
+        """Remove everything in the namespace. It is for tests and fresh starts.
 
-        Unlike `clear_session` it does not remember what there was. What is saved meanwhile is
-        either cleared or stays.
+        Unlike `clear_session` it does not remember what there was. What is saved meanwhile may
+        stay.
 
         Raises:
-            LogUnavailable, AppendUnknown: some of it may remain; clearing again is safe.
+            ConfigurationError: the server denies deletes, or a spool file cannot be written.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self.settle()
         log = self.forked_log
@@ -231,19 +242,24 @@ class Removal(Ownership):
     async def sessions(self) -> list[str]:
         """Return the ids of all sessions that hold something, sorted.
 
-        For operators: it lists subjects, at a cost that grows with their number.
+        It is for operators: its cost grows with the number of views.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return sorted(await self.list_session_sizes())
 
     @operation(dict)
     async def list_session_sizes(self) -> dict[str, int]:
-        """Return how many stored records each session that holds something has, by its id.
+        """Return the number of stored records of each session that holds something, by session id.
 
-        Of the views that have its id; a record may hold several envelopes. A number that grows
-        says that something was saved. Cost and errors as `sessions`.
+        It counts the views that have the session's id; one record may hold several envelopes. A
+        number that grows says that something was saved. Its cost grows with the number of views.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         subjects = await self.forked_log.subjects()
         cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}
@@ -261,7 +277,7 @@ class Removal(Ownership):
         return {name: sum(known[name].values()) for name in sorted(found)}
 
     async def views_of_session(self, session_id: str, origin: Began | None) -> list[Key[Any]]:
-        """All views that are a session's; what its origin shares is not.
+        """Internal: all views that are a session's; what its origin shares is not.
 
         Those that the kinds declare; its traces'; its scope, whose keys a kind cannot tell from
         those of other scopes; and those that its `belongings` list.

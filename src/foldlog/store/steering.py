@@ -32,19 +32,34 @@ STEERING: Final = Mapper(
 
 
 class Steering(Primitives):
-    """Steering events by session, sanitised, each `event_id` once."""
+    """Steering events by session, each `event_id` once."""
 
     @operation(nothing, writes=True)
     async def save_steering(self, event: SteeringEvent) -> None:
         """Append a steering event with its payload sanitised. A seen `event_id` has no effect.
 
-        It goes on record and reaches the task's inbox, whether or not there is such a task, and
-        moves nothing: `session.steer` and `answer` do. (Specification 2.11, section 9.)
+        The event is recorded and reaches the task's inbox, whether or not there is such a task. It
+        changes no task: `session.steer` and `answer` do. (Specification 2.11, section 9.)
+
+        Args:
+            event: the event, which names its session and task.
 
         Raises:
-            SteeringValidationError: the store is strict about steering, and the payload breaks a
-                rule of its type. Nothing was appended.
-            Others as `save_update`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            SteeringValidationError: the store has `strict_steering`, and the payload breaks a rule
+                of its type. Nothing was stored.
+
+        Examples:
+            >>> await store.save_steering(foldlog.SteeringEvent(
+            ...     session_id="trip", task_id="book", event_id="s1",
+            ...     event_type=foldlog.SteeringEventType.REDIRECT,
+            ...     payload={"instruction": "by train"},
+            ... ))
+            >>> [each.payload for each in await store.list_steering("trip")]
+            [{'instruction': 'by train'}]
         """
         record = STEERING.record(event)
         subject = self.subject(steering.kind, record.session_id)
@@ -63,9 +78,23 @@ class Steering(Primitives):
         limit: int = 500,
         consistency: Consistency = "strong",
     ) -> list[SteeringEvent]:
-        """Return a page of a session's steering events, oldest first.
+        """Return a page of a session's steering events, oldest first; [] for an unknown session.
 
-        Arguments and errors are those of `list_updates`; `since_id` is an `event_id`.
+        Args:
+            session_id: whose events.
+            task_id: only those of this task.
+            since_id: the page holds the first `limit` events after this `event_id`, so paging loses
+                nothing. None, or an id that the session has not seen: the last `limit` events.
+            limit: how many events at most; below 1, none.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `limit` is no integer, or a cursor no string.
         """
         asked = page(since_id=since_id, limit=limit, task_id=task_id)
         found = await self.select(steering.kind, session_id, consistency=consistency, choose=asked)
@@ -74,7 +103,31 @@ class Steering(Primitives):
     async def watch_steering(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[SteeringEvent]:
-        """Yield the events after `since_id`, then each new one. As `watch_updates`."""
+        """Yield a session's steering events, then each new one, without gap or repeat.
+
+        It survives reconnects. It ends with StoreClosed when the store is closed.
+
+        Args:
+            session_id: whose events.
+            since_id: begin after this `event_id`. None, or an unknown one: from the first.
+            task_id: only those of this task.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: a cursor is no string.
+
+        Examples:
+            >>> await store.save_steering(foldlog.SteeringEvent(
+            ...     session_id="trip", task_id="book", event_id="s1",
+            ...     event_type=foldlog.SteeringEventType.CANCEL, payload={"reason": "too dear"},
+            ... ))
+            >>> async for each in store.watch_steering("trip"):
+            ...     print(each.event_type.value, each.payload)
+            ...     break
+            CANCEL {'reason': 'too dear'}
+        """
         follow = self.follow(steering.kind, session_id, since_id=checked_cursor(since_id))
         async with aclosing(follow) as items:
             async for item in items:

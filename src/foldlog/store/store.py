@@ -75,15 +75,16 @@ class BaseStore(
 
     @property
     def artifact_store(self) -> Artifacts:
-        """Bytes and large texts, kept apart from what a model sees."""
+        """The store's artifacts: bytes and large texts, which a model never sees."""
         return self._artifacts
 
     @operation()
     async def position(self) -> LogPosition:
-        """Return where the log ends now; what was acked to anybody before is at or before it.
+        """Return where the log ends now. Everything acked to anybody before is at or before it.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return await head(self.forked_log)
 
@@ -91,15 +92,23 @@ class BaseStore(
     async def rebuild(
         self, projection: str | None = None, *, on_progress: OnProgress | None = None
     ) -> RebuildReport:
-        """Fold every view again from the log's first record, or those of one kind by name.
+        """Fold every view again from the log's first record, and answer reads from the result.
 
-        Meanwhile reads are answered as before. Each new fold is compared with what is served;
-        then reads are answered from the log anew, whatever the comparison gave: the log is the
-        truth. It also accepts a log that lost something.
+        Reads go on meanwhile. Each new fold is compared with what reads were answered from, and
+        then replaces it, whatever the comparison gave: the log is the truth. It also accepts a log
+        that lost records.
+
+        Args:
+            projection: only the kind of that name. None: all kinds.
+            on_progress: called with a `RebuildProgress` now and then.
+
+        Returns:
+            What was folded, and which views differed.
 
         Raises:
             ConfigurationError: there is no such kind.
-            LogUnavailable, LogCorrupt: the log could not be read whole. What is in memory stays.
+            LogUnavailable, LogCorrupt: the log could not be read whole. Views in memory stay.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return await rebuild(self, projection, on_progress)
 
@@ -107,27 +116,33 @@ class BaseStore(
     async def verify(
         self, projection: str | None = None, *, on_progress: OnProgress | None = None
     ) -> VerifyReport:
-        """Fold every view anew and compare it with what is served; look through the log as well.
+        """Fold every view anew and compare it with what reads are answered from.
 
-        Nothing is changed.
+        Nothing is changed. It looks through the log as well.
 
         Args:
-            projection: only the kind of that name. None: all.
+            projection: only the kind of that name. None: all kinds.
+            on_progress: called with a `RebuildProgress` now and then.
+
+        Returns:
+            What was found; `is_good` says whether all is well.
 
         Raises:
-            ConfigurationError: there is no such kind. LogUnavailable: the log does not answer.
+            ConfigurationError: there is no such kind.
+            LogUnavailable: the log does not answer.
+            StoreClosed: the store is closed.
         """
         return await verify(self, projection, on_progress)
 
     @operation(writes=True)
     async def archive(self, *, everything: bool = False) -> Archived:
-        """Move the oldest records from the log to its archive: what is over `archive_limits`.
+        """Move the oldest records from the log to its archive: what exceeds `archive_limits`.
 
-        Stores that were opened with `archive=` do so by themselves, in whichever process; while
-        one works on a shard, others leave it. Readers notice nothing.
+        Every store that was opened with `archive=` does so by itself; while one works on a shard,
+        the others leave it. Readers notice nothing.
 
         Args:
-            everything: all that there is, whatever the limits say.
+            everything: move all records, whatever the limits say.
 
         Returns:
             How many records were moved, their bytes, and how many segments were merged.
@@ -136,6 +151,7 @@ class BaseStore(
             ConfigurationError: the store was opened without `archive=`.
             LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
                 Archiving again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         if self.backend.archiver is None:
             raise ConfigurationError("there is no archive: foldlog.connect(archive=...) names one")
@@ -143,10 +159,7 @@ class BaseStore(
 
     @property
     def degraded(self) -> Counter[str]:
-        """With `on_error="degrade"`: how many calls failed or were spooled, by method.
-
-        Grows only.
-        """
+        """How many calls failed or were spooled, by method, where the store degrades."""
         return self.calls.failures
 
     @property
@@ -156,11 +169,15 @@ class BaseStore(
         return outbox.health if outbox is not None else None
 
     def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Have `close` awaited when the store is closed, before what was added earlier."""
+        """Have a function awaited when the store is closed, before the functions added earlier.
+
+        Args:
+            close: a coroutine function without arguments.
+        """
         self._ending.push_async_callback(close)
 
     async def close(self) -> None:
-        """Let what is in flight end, then let go of everything. Idempotent.
+        """Let calls under way end, then release everything. Closing again does nothing.
 
         Raises:
             ConfigurationError: another event loop runs than the store's. Nothing was closed.

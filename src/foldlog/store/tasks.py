@@ -46,9 +46,26 @@ class Tasks(Primitives):
 
     @operation(nothing, writes=True)
     async def save_task(self, state: TaskState) -> None:
-        """Save a task's state; the last save of a `task_id` stands.
+        """Save a task's state. The last save of a `task_id` in its session stands.
 
-        Errors as `save_event`; InvalidId for an empty session or task id.
+        Args:
+            state: the task, which names its session.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> task = foldlog.TaskState(
+            ...     task_id="book", session_id="trip", status=foldlog.TaskStatus.RUNNING,
+            ...     task_type=foldlog.TaskType.BACKGROUND, priority=0,
+            ...     context_snapshot=foldlog.TaskContextSnapshot(session_id="trip", task_id="book"),
+            ... )
+            >>> await store.save_task(task)
+            >>> [each.status.value for each in await store.list_tasks("trip")]
+            ['RUNNING']
         """
         record = TASKS.record(state)
         subject = self.subject(tasks.kind, record.session_id)
@@ -69,7 +86,20 @@ class Tasks(Primitives):
     ) -> list[TaskState]:
         """Return a session's tasks in the order of their first save; [] for an unknown session.
 
-        Errors as `load_history`.
+        Args:
+            session_id: whose tasks.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+
+        Examples:
+            >>> await store.list_tasks("unknown")
+            []
         """
         folded = await self.read(tasks.kind, session_id, consistency=consistency)
         return as_of_session(TASKS.restore_all(folded.state.values()), session_id)

@@ -24,9 +24,18 @@ class Trajectories(Ownership):
 
     @operation(nothing, writes=True)
     async def save_trajectory(self, trace_id: str, session_id: str, trajectory: Trajectory) -> None:
-        """Save a trajectory; the last save of a trace in a session stands.
+        """Save a trajectory. The last save of a trace in a session stands.
 
-        Errors as `save_event`. Saving again is safe.
+        Args:
+            trace_id: the trace that it is of.
+            session_id: the session that the trace belongs to.
+            trajectory: the whole trajectory.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         method = "save_trajectory"
         key = trajectories.kind(session_id, checked_id(trace_id, "trace_id"))
@@ -47,7 +56,17 @@ class Trajectories(Ownership):
     ) -> Trajectory | None:
         """Return a trace's trajectory, or None if it is unknown or of another session.
 
-        Errors as `load_history`.
+        Args:
+            trace_id: the trace that it is of.
+            session_id: the session that the trace belongs to.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         listed, latest = await asyncio.gather(
             self.read(traces.kind, session_id, consistency=consistency),
@@ -80,11 +99,22 @@ class Trajectories(Ownership):
     async def list_traces(
         self, session_id: str, limit: int = 50, *, consistency: Consistency = "session"
     ) -> list[str]:
-        """Return up to `limit` trace ids, the one whose trajectory was saved last first.
+        """Return a session's trace ids, the one whose trajectory was saved last first.
 
-        Those of received spans are among them, and need not have a trajectory.
+        Traces of received spans are among them, and may have no trajectory.
 
-        Errors as `list_updates`.
+        Args:
+            session_id: whose traces.
+            limit: how many traces at most.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `limit` is no integer.
         """
         folded = await self.read(traces.kind, session_id, consistency=consistency)
         return list(reversed(folded.state))[: max(checked_limit(limit), 0)]

@@ -34,7 +34,23 @@ class Updates(Primitives):
     async def save_update(self, update: StateUpdate) -> None:
         """Append an update. An `update_id` that the session has seen has no effect.
 
-        Errors as `save_event`; InvalidId for an empty session, task or update id.
+        Args:
+            update: the update, which names its session and task.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> update = foldlog.StateUpdate(
+            ...     session_id="trip", task_id="book", update_id="u1",
+            ...     update_type=foldlog.UpdateType.PROGRESS, content={"percent": 10},
+            ... )
+            >>> await store.save_update(update)
+            >>> [each.content for each in await store.list_updates("trip")]
+            [{'percent': 10}]
         """
         record = UPDATES.record(update)
         key = updates.kind(record.session_id)
@@ -52,15 +68,31 @@ class Updates(Primitives):
         limit: int = 500,
         consistency: Consistency = "session",
     ) -> list[StateUpdate]:
-        """Return a page of a session's updates, oldest first.
+        """Return a page of a session's updates, oldest first; [] for an unknown session.
+
+        Without `since_id` the page holds the latest updates. To read all of them, begin with
+        `watch_updates`, or page from an id that you know.
 
         Args:
+            session_id: whose updates.
             task_id: only those of this task.
-            since_id: the first `limit` updates after this `update_id`; so paging loses nothing.
-                None, or an id that the session has not seen: the last `limit` updates.
-            limit: how many at most; below 1, none.
+            since_id: the page holds the first `limit` updates after this `update_id`, so paging
+                loses nothing. None, or an id that the session has not seen: the last `limit`
+                updates.
+            limit: how many updates at most; below 1, none.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
 
-        Errors as `load_history`; PayloadError if `limit` is no integer, or a cursor no string.
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: `limit` is no integer, or a cursor no string.
+
+        Examples:
+            >>> await store.list_updates("unknown", limit=10)
+            []
         """
         asked = page(since_id=since_id, limit=limit, task_id=task_id)
         found = await self.select(updates.kind, session_id, consistency=consistency, choose=asked)
@@ -71,10 +103,30 @@ class Updates(Primitives):
     async def watch_updates(
         self, session_id: str, since_id: str | None = None, task_id: str | None = None
     ) -> AsyncGenerator[StateUpdate]:
-        """Yield the updates after `since_id` (from the first, if None or unknown), then new ones.
+        """Yield a session's updates, then each new one, without gap or repeat.
 
-        Without gap or repeat, also across reconnects. Ends when the store is closed (StoreClosed)
-        or the iterator is.
+        It survives reconnects. It ends with StoreClosed when the store is closed.
+
+        Args:
+            session_id: whose updates.
+            since_id: begin after this `update_id`. None, or an unknown one: from the first.
+            task_id: only those of this task.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: a cursor is no string.
+
+        Examples:
+            >>> await store.save_update(foldlog.StateUpdate(
+            ...     session_id="trip", task_id="book", update_id="u2",
+            ...     update_type=foldlog.UpdateType.RESULT, content="booked",
+            ... ))
+            >>> async for each in store.watch_updates("trip"):
+            ...     print(each.content)
+            ...     break
+            booked
         """
         follow = self.follow(updates.kind, session_id, since_id=checked_cursor(since_id))
         async with aclosing(follow) as items:

@@ -104,24 +104,30 @@ class Inbox(Primitives):
     """What waits for a person, over all sessions."""
 
     def waiting_source(self, kind: WaitingKind) -> Source:
-        """Where things of a kind wait."""
+        """Internal: where things of a kind wait."""
         raise NotImplementedError
 
     @operation(list)
     async def waiting(
         self, *, session_id: str | None = None, after: str | None = None, limit: int = 500
     ) -> list[Waiting]:
-        """Return a page of what waits for a person, oldest first. Strongly consistent.
+        """Return a page of what waits for a person, oldest first. Every acked write counts.
 
         Args:
-            session_id: only what goes with that session.
-            after: the id of an item: the page begins behind it, also if it waits no more. None:
+            session_id: only what goes with that session. None: all sessions.
+            after: the id of an item: the page begins behind it, even if it waits no more. None:
                 with the oldest.
-            limit: how many at most.
+            limit: how many items at most.
 
         Raises:
-            InvalidId, PayloadError: `after` is no id of an item, or `limit` no number.
-            LogUnavailable, LogCorrupt: the log could not be read.
+            InvalidId, PayloadError: `after` is no id of an item, or `limit` no integer.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+
+        Examples:
+            >>> await store.save_planner_state("t1", {"reason": "approve"}, session_id="trip")
+            >>> [(each.kind.value, each.session_id) for each in await store.waiting()]
+            [('pause', 'trip')]
         """
         checked_limit(limit)
         checked_cursor(after, "after")
@@ -138,13 +144,15 @@ class Inbox(Primitives):
     async def watch_waiting(self, *, session_id: str | None = None) -> AsyncGenerator[Waiting]:
         """Yield what waits for a person, oldest first, then whatever begins to wait.
 
-        An outage of the log is waited out. What was answered before its turn is left out.
+        It waits out an outage of the log. What was answered before its turn is left out. It ends
+        with StoreClosed when the store is closed.
 
         Args:
-            session_id: only what goes with that session.
+            session_id: only what goes with that session. None: all sessions.
 
         Raises:
-            LogCorrupt, StoreClosed: the log cannot be read any more.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         yielded = set[str]()
         lists = [self.subject(key.kind, *key.keys) for key in _lists(self)]
@@ -159,24 +167,35 @@ class Inbox(Primitives):
 
     @operation(writes=True)
     async def answer(self, id: str, answer: Any = True) -> Answered:
-        """Answer what waits; of all who do, in whatever process, exactly one decides.
+        """Answer what waits. Of all callers, in any process, exactly one decides.
 
         Args:
-            id: of an item of `waiting`.
-            answer: of a question, whatever its execution is to get. Of a patch or a task, True to
-                approve or False to reject: the patch is applied or dropped, the task goes on or is
-                cancelled. Of a pause it is not used: the pause is consumed, and its state returned
-                for whoever answers to go on from.
+            id: the `id` of an item of `waiting`.
+            answer: for a question, the value that its execution gets. For a patch or a task, True
+                to approve or False to reject: the patch is applied or dropped, the task goes on or
+                is cancelled. For a pause it is not used: the pause is consumed, and its state
+                returned for you to go on from.
+
+        Returns:
+            What was decided, and a consumed pause's state.
 
         Raises:
             AlreadyAnswered: somebody else was first; it says what was decided.
-            WaitingExpired: it has expired. NotWaiting: nothing of that id ever waited, or what it
-                belonged to was removed. InvalidId: it is no id of an item.
-            PayloadError: the answer cannot be held, or is no True or False. RedactionFailed: see
-                `connect(redact=)`. MergeRefused: see `apply_pending_patch`.
-                In all these cases nothing was appended.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Answering again is
-                safe.
+            WaitingExpired: the item has expired.
+            NotWaiting: nothing of that id ever waited, or its session was removed.
+            InvalidId, PayloadError, RedactionFailed: the id or the answer was refused.
+            MergeRefused: the context has changed since the patch was proposed.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: the answer may have been stored; answering again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> await store.save_planner_state("t1", {"reason": "approve"}, session_id="trip")
+            >>> [item] = await store.waiting()
+            >>> (await store.answer(item.id)).state
+            {'reason': 'approve'}
+            >>> await store.waiting()
+            []
         """
         ref = Ref.of(id)
         return await self.waiting_source(ref.kind).answer(ref, answer)

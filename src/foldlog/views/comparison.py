@@ -24,16 +24,25 @@ _ATTEMPTS: Final = 50
 
 
 class Side(NamedTuple):
-    """One of two folds: how many envelopes it has, and a digest of ids and state."""
+    """One of two folds.
+
+    Attributes:
+        envelopes: how many envelopes it has.
+        digest: a digest of their ids and of the state.
+    """
 
     envelopes: int
     digest: str
 
 
 class Difference(NamedTuple):
-    """A view, as `projection/key`, for which reads were served another fold than the log gives.
+    """A view whose reads were answered with something else than the log gives.
 
-    `first` names the first difference: where it is, then what was served and what was rebuilt.
+    Attributes:
+        view: the view, as `projection/key`.
+        served: what reads were answered from.
+        rebuilt: what the log gives.
+        first: the first difference: where it is, then what was served and what was rebuilt.
     """
 
     view: str

@@ -34,10 +34,14 @@ FAN: Final = 8
 
 
 class ArchiveLimits(NamedTuple):
-    """What of a shard may stay in the log: bytes, and an age in seconds; None for any age.
+    """How much of a shard may stay in the log before it is archived.
 
-    `segment_bytes`: how much goes into one segment. `largest`: segments of that size in bytes are
-    not merged any further, so that erasing from one stays cheap.
+    Attributes:
+        hot_bytes: bytes that stay in the log.
+        hot_seconds: the age in seconds of the oldest record; None: any age.
+        segment_bytes: bytes that go into one segment.
+        largest: segments of this many bytes are not merged any further, so that erasing from one
+            stays cheap.
     """
 
     hot_bytes: int = 64 * 1024 * 1024
@@ -47,7 +51,13 @@ class ArchiveLimits(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """What a pass moved: records and their bytes, of all shards; and how many merges it made."""
+    """What one pass of the archiver moved.
+
+    Attributes:
+        records: records, of all shards.
+        raw_bytes: bytes of these records.
+        merges: how many times segments were merged.
+    """
 
     records: int = 0
     raw_bytes: int = 0

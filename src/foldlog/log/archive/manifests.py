@@ -56,11 +56,17 @@ class Manifest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHealth:
-    """What the archive has of a shard. `bytes` are those of its files.
+    """What the archive has of a shard.
 
-    `until` is the sequence up to which it reaches, `behind` how many sequences the log has gone on
-    since, `latest` the log's time of its newest record, RFC 3339. `holder` names the archiver that
-    is at work, "" for none.
+    Attributes:
+        shard: the shard.
+        segments: how many files hold it.
+        records: how many records they hold.
+        bytes: the bytes of these files.
+        until: the sequence up to which the archive reaches.
+        behind: how many sequences the log has gone on since.
+        latest: the log's time of the newest archived record, RFC 3339.
+        holder: the archiver that is at work, "" for none.
     """
 
     shard: int

@@ -16,12 +16,15 @@ MemoryStrategy = Literal["none", "truncation", "rolling_summary"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """How large a memory may be: `full_zone_turns` recent turns stay whole; sizes are in tokens.
+    """How large a memory may be.
 
-    A total of 0 means no limit, a summary of 0 means no summary. `overflow_policy` says what is
-    removed from a memory that is too large: "truncate_oldest": turns, oldest first;
-    "truncate_summary": the beginning of the summary, then turns; "error": nothing, and
-    MemoryBudgetExceeded is raised.
+    Attributes:
+        full_zone_turns: recent turns that stay whole.
+        summary_max_tokens: tokens of the summary; 0: no summary.
+        total_max_tokens: tokens of all; 0: no limit.
+        overflow_policy: what is removed from a memory that is too large: "truncate_oldest": turns,
+            oldest first; "truncate_summary": the beginning of the summary, then turns; "error":
+            nothing, and MemoryBudgetExceeded is raised.
 
     Raises:
         ConfigurationError: a value makes no sense.
@@ -44,8 +47,10 @@ class MemoryBudget:
 class MemoryIsolation:
     """Where a tool context names the memory's owner: paths of keys, separated by dots.
 
-    With `require_explicit_key`, a context that lacks a part is refused. Without it, a missing part
-    counts as one and the same tenant, user or session.
+    Attributes:
+        tenant_key, user_key, session_key: the paths.
+        require_explicit_key: a context that lacks a part is refused. False: a missing part counts
+            as one and the same tenant, user or session.
     """
 
     tenant_key: str = "tenant_id"
@@ -61,6 +66,9 @@ class MemoryIsolation:
 
     def key(self, tool_context: Mapping[str, Any]) -> str:
         """Return `<tenant>:<user>:<session>`, each part escaped.
+
+        Args:
+            tool_context: the context to look in.
 
         Raises:
             MemoryKeyMissing: a required part is missing.
@@ -89,12 +97,18 @@ def estimate_tokens(text: str) -> int:
 class ShortTermMemoryConfig:
     """How a memory works.
 
-    `strategy`: "none" keeps nothing; "truncation" keeps recent turns; "rolling_summary" keeps them
-    and a summary of those before. `recovery_backlog_limit`: turns kept for a recovery.
-    `retry_attempts`: how often a summarizer that failed is asked again, after
-    `retry_backoff_base_s` seconds, twice as long each time. `degraded_retry_interval_s`: seconds
-    between attempts to recover. `token_estimator`: how many tokens a text takes.
-    `summarizer_model` is saved with the memory for its readers, and not used.
+    Attributes:
+        strategy: "none" holds nothing; "truncation" holds recent turns; "rolling_summary" holds
+            them and a summary of those before.
+        budget: how large it may be.
+        isolation: where its key is found.
+        summarizer_model: saved with the memory for its readers, and not used.
+        include_trajectory_digest: whether a prompt shows what the agent did in a turn.
+        recovery_backlog_limit: turns that wait for a recovery.
+        retry_attempts: how often a summarizer that failed is called again.
+        retry_backoff_base_s: seconds before the first retry; doubled each time.
+        degraded_retry_interval_s: seconds between attempts to recover.
+        token_estimator: returns how many tokens a text takes.
 
     Raises:
         ConfigurationError: a value makes no sense.
@@ -121,7 +135,7 @@ class ShortTermMemoryConfig:
                 raise ConfigurationError(f"{name} is positive")
 
     def snapshot(self) -> dict[str, Any]:
-        """The part of the config that is saved with a memory, for its readers."""
+        """Return the part of the config that is saved with a memory, for its readers."""
         return {
             "strategy": self.strategy,
             "budget": asdict(self.budget),

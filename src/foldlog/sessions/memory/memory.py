@@ -24,14 +24,10 @@ _log: Final = logging.getLogger("foldlog")
 
 
 class ShortTermMemory:
-    """One memory of a store, by its key: made by `Session.memory`, lives as long as the session.
+    """One memory of a store, by its key, made by `Session.memory`; lives as long as the session.
 
     It is saved whenever it changes. Of several processes that use one memory at a time, the last
     one that saves it stands. Summaries are made in the background; `flush` waits for them.
-
-    Args:
-        on_health: what it raises is logged.
-        clock: the time in Unix seconds.
     """
 
     def __init__(
@@ -69,20 +65,23 @@ class ShortTermMemory:
         return self._state.health
 
     def estimate_tokens(self) -> int:
-        """How many tokens it takes in a prompt, by the config's estimate."""
+        """Return how many tokens it takes in a prompt, by the config's estimate."""
         return machine.tokens(self._state, self._config)
 
     def get_llm_context(self) -> dict[str, Any]:
-        """Return what goes into a model's prompt: `conversation_memory` with `recent_turns`, and
-        for rolling summaries `pending_turns` and `summary`, if there are any. {} for "none".
+        """Return what goes into a model's prompt; {} for the strategy "none".
+
+        That is `conversation_memory` with `recent_turns`, and for rolling summaries `pending_turns`
+        and `summary`, if there are any.
         """
         return machine.llm_context(self._state, self._config)
 
     async def hydrate(self) -> None:
-        """Load what was saved last. Where an attempt is due, it is made.
+        """Load what was saved last. An attempt that is due is made.
 
         Raises:
-            LogUnavailable, LogCorrupt: it could not be read, or is no memory.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         # Strongly: the next save would undo a save of another worker that this one has not seen.
         saved = await self._store.load_memory_state(self.key, consistency="strong")
@@ -96,9 +95,15 @@ class ShortTermMemory:
     async def add_turn(self, turn: ConversationTurn) -> None:
         """Add a turn, and save the memory; inside `store.atomic()` with the block.
 
+        Args:
+            turn: what was said.
+
         Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             MemoryBudgetExceeded: the memory is full, and its policy is "error". It is unchanged.
-            PayloadError: the turn cannot be held. Others as `Store.save_memory_state`.
         """
         if self._config.strategy == "none":
             return
@@ -120,7 +125,10 @@ class ShortTermMemory:
         self._schedule()
 
     async def flush(self) -> None:
-        """Make the attempts that are due, and wait for their end; not for a next recovery."""
+        """Make the summaries that are due, and wait for them; not for a later recovery.
+
+        Raises nothing.
+        """
         while not self._closed and (self._is_under_way or self._is_due):
             self._schedule()
             if self._attempt is not None:
@@ -131,7 +139,11 @@ class ShortTermMemory:
     async def delete(self) -> None:
         """Forget everything, and delete what was saved with its history. It stays usable.
 
-        Errors as `Store.delete`.
+        Raises:
+            SessionHasForks: forks share the memory. Nothing was deleted.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         async with self._turn:
             await self._cancel_attempt()
@@ -139,7 +151,7 @@ class ShortTermMemory:
             self._state = MemoryState()
 
     async def close(self) -> None:
-        """Cancel the attempt under way. What is saved stays, for the next one that opens it."""
+        """Cancel the summary under way. What is saved stays. Raises nothing."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -23,8 +23,8 @@ VERSION: Final = 1
 class MemoryHealth(StrEnum):
     """How summaries fare. StateStore specification 2.11, "Memory Health States & Recovery".
 
-    HEALTHY: they are made. RETRY: an attempt failed and is repeated. DEGRADED: it failed too
-    often, and turns are only kept. RECOVERING: the turns that were kept are being summarised.
+    HEALTHY: they are made. RETRY: an attempt failed and is repeated. DEGRADED: it failed too often,
+    and turns are only stored. RECOVERING: the stored turns are being summarised.
     """
 
     HEALTHY = "healthy"
@@ -35,7 +35,14 @@ class MemoryHealth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryDigest:
-    """What an agent did in a turn, in short."""
+    """What an agent did in a turn, in short.
+
+    Attributes:
+        tools_invoked: names of tools.
+        observations_summary: what came of them.
+        reasoning_summary: why it did so.
+        artifacts_refs: artifacts that it made.
+    """
 
     tools_invoked: list[str]
     observations_summary: str
@@ -45,9 +52,17 @@ class TrajectoryDigest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConversationTurn:
-    """What a user said and what the agent answered. `ts` in Unix seconds.
+    """What a user said and what the agent answered.
 
     Two turns are the same only if they are the same object: people repeat themselves.
+
+    Attributes:
+        user_message: what the user said.
+        assistant_response: what the agent answered.
+        trajectory_digest: what the agent did.
+        artifacts_shown: artifacts that the model sees, by name.
+        artifacts_hidden_refs: artifacts that it does not see.
+        ts: when, in Unix seconds.
     """
 
     user_message: str
@@ -58,7 +73,11 @@ class ConversationTurn:
     ts: float = 0.0
 
     def for_model(self, *, include_digest: bool) -> dict[str, Any]:
-        """The turn as a model's prompt has it."""
+        """Return the turn as a model's prompt has it.
+
+        Args:
+            include_digest: whether it shows what the agent did.
+        """
         shown: dict[str, Any] = {"user": self.user_message, "assistant": self.assistant_response}
         if include_digest and self.trajectory_digest is not None:
             shown["trajectory_digest"] = asdict(self.trajectory_digest)
@@ -67,10 +86,18 @@ class ConversationTurn:
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """A memory. `turns` are recent, `pending` wait to be summarised, `backlog` wait for a recovery.
+    """A memory as it is saved.
 
-    `attempts` counts those that have failed since the last that has not, `due_at` is when the next
-    may be made, in Unix seconds. `other` is what else somebody saved, kept as it is.
+    Attributes:
+        health: how summaries fare.
+        summary: the summary of older turns.
+        turns: recent turns.
+        pending: turns that wait to be summarised.
+        backlog: turns that wait for a recovery.
+        config_snapshot: the config, for readers.
+        attempts: failures since the last success.
+        due_at: when the next attempt may be made, in Unix seconds.
+        other: what another program saved in the memory; it stays as it is.
     """
 
     health: MemoryHealth = MemoryHealth.HEALTHY
@@ -84,7 +111,7 @@ class MemoryState:
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as it is saved: new objects."""
+        """Return the state as it is saved, as new objects."""
         state = {
             "version": VERSION,
             "health": self.health.value,
@@ -103,7 +130,10 @@ class MemoryState:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> MemoryState:
-        """The state that `to_dict`, or PenguiFlow, has saved.
+        """Return the state that `to_dict`, or PenguiFlow, has saved.
+
+        Args:
+            saved: the dict.
 
         Raises:
             ValueError, TypeError: it is of another version, or no such state.

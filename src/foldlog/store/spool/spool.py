@@ -28,9 +28,15 @@ _log: Final = logging.getLogger("foldlog")
 class SpoolHealth:
     """The spool of a degrading store, counted in envelopes; most saves make one.
 
-    `waiting` are not on the log yet. `bytes` is what they take on the disk; this store's own part
-    of it is at most `limit`. Since the store was opened: `spooled` were written, `drained`
-    appended, `dropped` neither; `refused` ones wait in files of their own.
+    Attributes:
+        directory: where it is.
+        waiting: envelopes that are not in the log yet.
+        bytes: bytes that they take on the disk.
+        limit: bytes that this store's part may take.
+        spooled: envelopes written to it since the store was opened.
+        drained: envelopes appended to the log since.
+        dropped: envelopes lost since.
+        refused: envelopes that the log refuses; they wait in separate files.
     """
 
     directory: str
