@@ -101,9 +101,9 @@ def _tables(record: Record) -> list[str]:
     peers = [name for name in contenders if not name.startswith(record.ours)]
     parts = []
     if peers:
-        how = "less" if measures[0] in (Measure.BYTES, Measure.STORED) else "as fast"
+        how = "needs less" if measures[0] in (Measure.BYTES, Measure.STORED) else "is faster"
         parts += [
-            f"So many times {how} is {record.ours}:",
+            f"{record.ours} {how} by this factor:",
             _grid(cases, peers, partial(_ratio, record, measures[0])),
         ]
     for measure in measures:
