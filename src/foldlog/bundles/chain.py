@@ -1,6 +1,6 @@
 """Hashes over records: a chain that fixes their order, and a Merkle tree that proves one of them.
 
-Pure. `docs/guides/bundles.md` has the format.
+Pure. `docs/reference/bundle-format.md` has the format.
 A record's *leaf* is the hash of all that it is; the chain
 and the tree are both made of leaves, the tree as in RFC 6962.
 """

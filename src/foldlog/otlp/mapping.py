@@ -1,6 +1,6 @@
 """The mapping `genai-1`: from a span to an event of its trace.
 
-Pure; the table is in `docs/guides/otlp.md`.
+Pure; the table is in `docs/reference/otlp-mapping.md`.
 
 It reads OpenTelemetry's conventions for generative AI, the current ones and those before, and
 those of OpenLLMetry and OpenInference. A change of what is made of a span gets the mapping's next

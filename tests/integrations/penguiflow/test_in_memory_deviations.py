@@ -1,7 +1,7 @@
 """PenguiFlow's own in-memory store under the contract kit: where the two differ, by name.
 
-`docs/guides/contract-kit.md` says what that means for a replacement. When PenguiFlow changes one of
-them, its test here fails, because it passes. The store keeps nothing, so that restarts are skipped.
+`docs/reference/contract-kit.md` says what that means for a replacement. When PenguiFlow changes one
+of them, its test here fails, because it passes. The store persists nothing: restarts are skipped.
 """
 
 from __future__ import annotations
