@@ -20,9 +20,12 @@ ABSENT: Final = _Absent()
 
 
 class Difference(NamedTuple):
-    """One place where two values differ: the path, as in `state.items[2].price`, and either side.
+    """One place where two values differ.
 
-    A side that has nothing there is `ABSENT`.
+    Attributes:
+        path: where, as in `state.items[2].price`.
+        before: the value before; ABSENT where there was none.
+        after: the value after; ABSENT where there is none.
     """
 
     path: str

@@ -28,9 +28,8 @@ MADE_ELSEWHERE = re.compile(r"\b[Mm]ade by `")
 """Of a class whose objects another public function makes: its arguments are foldlog's."""
 
 BANNED = re.compile(
-    r"\b(footing|vehicle|room|led|together|whoever|of which|belonging|absent|kept|ground|told)\b"
-    r"|\bof (?:its|their|your|his|one's) own\b",
-    re.IGNORECASE,
+    r"\b(footing|vehicle|room|led|[Tt]ogether|[Ww]hoever|[Oo]f which|belonging|absent|kept|ground"
+    r"|told)\b|\bof (?:its|their|your|his|one's) own\b",
 )
 
 

@@ -1,6 +1,7 @@
-"""Agent state that commits by turns, is shared by tokens, and can be exported and watched.
+"""State of agents that commits by turns, is shared by tokens, and can be exported and watched.
 
-`store.agents` is the StateManager of an open store, `store.agents.repository` makes others.
+`store.agents` is the state manager of an open store, `store.agents.repository` makes others.
+A *scope* is the owner of state: an agent id such as "writer/1", or an object with `type` and `key`.
 """
 
 from foldlog.agents.errors import IncompatibleAgentState, ShareRefused, StateAbsent, TurnEnded

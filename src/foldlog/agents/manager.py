@@ -39,11 +39,11 @@ _operation: Final = functools.partial(operation, prefix="agents.")
 
 
 class AgentStates(Generic[R]):
-    """The states of a runtime's agents: an ExportableStateManager. Lives as long as its store.
+    """The states of a runtime's agents, made by `store.agents` or `create_manager`.
 
     Every call raises also where the store degrades: a turn that only seems to be complete is worse
-    than none. Inside `store.atomic()` turns are stored with the block; until
-    then their version is 0.
+    than none. Inside `store.atomic()` turns are stored with the block; until then their version is
+    0.
     """
 
     def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:
@@ -59,21 +59,26 @@ class AgentStates(Generic[R]):
         consistency: Consistency = "session",
         expected: int | None = None,
     ) -> TurnStateContext:
-        """Begin a turn: `async with manager.turn("writer/1") as ctx:`. It completes with the block.
+        """Return a turn, completed by its block: `async with manager.turn("writer/1") as ctx:`.
 
         If the block raises or is cancelled, nothing is stored. A turn that is cancelled while it
         completes may or may not have been stored. `await manager.turn(...)` gives a turn that the
         caller completes.
 
         Args:
+            scope: the agent.
             label: what the turn is, for readers of the history.
-            consistency: of the reads. With any of them, a turn on a stale state is never stored.
+            consistency: how fresh reads are. A turn on a stale state is never stored, whatever it
+                is.
             expected: the version that the scope must be at. None: any.
 
         Raises:
-            AppendConflict: somebody has changed the scope since the turn has read it, or it is
-                not at `expected`. Nothing was stored.
-            InvalidId: the scope is none. Others as `TurnStateContext.complete`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ShareRefused: a token does not open what the turn updates. Nothing was stored.
         """
         return TurnStateContext(self._ledger, scope_text(scope), consistency, expected, label)
 
@@ -85,14 +90,22 @@ class AgentStates(Generic[R]):
         label: str = "",
         attempts: int | None = None,
     ) -> V:
-        """Run a turn, and again on what stands then as long as others come first.
+        """Run a turn, and again after each conflict; return what `body` returns.
 
         Args:
-            body: is called with a new context each time; what else it does, it does again.
-            attempts: how often at most. None: until it is through.
+            scope: the agent.
+            body: called with a new context each time; what else it does, it does again. What it
+                raises is raised.
+            label: what the turn is, for readers of the history.
+            attempts: how often at most. None: until it is stored.
 
         Raises:
-            AppendConflict: the last attempt met one, too. Others as `turn`, at once.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ShareRefused: a token does not open what the turn updates. Nothing was stored.
         """
         if attempts is not None and attempts < 1:
             raise ConfigurationError(f"attempts is at least 1, not {attempts}")
@@ -113,17 +126,40 @@ class AgentStates(Generic[R]):
     async def get_agent_state(
         self, scope: Scope, key: str, model: type[T], *, consistency: Consistency = "session"
     ) -> AgentStateEntry[T] | None:
-        """Return one key of a scope, or None; `key` may be a token. Errors as `ctx.get`."""
+        """Return one key of a scope with its version, or None.
+
+        Args:
+            scope: the agent.
+            key: the key; or a token, which opens a key of another agent.
+            model: the type of the state: a pydantic model, a dataclass, or `dict` and so on.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
     @_operation(writes=True)
     async def set_agent_state(self, scope: Scope, state: AgentStateEntry[T]) -> AgentStateEntry[T]:
-        """Store an entry, if its key still is at its version; return it with the new version.
+        """Store an entry, if its key is still at its version; return it with the new version.
+
+        Args:
+            scope: the agent.
+            state: the entry, as `get_agent_state` returned it, with another state.
 
         Raises:
-            AppendConflict: somebody has written the key since, or writes another of the scope at
-                this moment. Nothing was stored.
-            Others as `TurnStateContext.complete`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ShareRefused: the token is read-only, unknown, revoked or expired.
         """
         async with self.turn(scope, consistency="strong") as ctx:
             actual = await ctx.version_of(state.key)
@@ -135,7 +171,18 @@ class AgentStates(Generic[R]):
 
     @_operation(writes=True)
     async def clear(self, scope: Scope) -> None:
-        """Delete all keys of a scope. Its history stays. Errors as `turn`."""
+        """Delete all keys of a scope. Its history stays.
+
+        Args:
+            scope: the agent.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
 
         async def body(ctx: TurnStateContext) -> None:
             for key in await ctx.keys():
@@ -145,12 +192,31 @@ class AgentStates(Generic[R]):
 
     @_operation()
     async def runtime_state(self) -> R:
-        """Return the runtime's own state; its defaults where there is none. Errors as `get`."""
+        """Return the runtime's state; the model's defaults where there is none.
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         return await self.turn(RUNTIME_SCOPE).get(_RUNTIME_KEY, self._runtime_state_type)
 
     @_operation(writes=True)
     async def set_runtime_state(self, state: R) -> None:
-        """Store the runtime's own state; the last one stands. Errors as `turn`."""
+        """Store the runtime's state. The last one stands.
+
+        Args:
+            state: the state, of the model that the manager was made with.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
 
         async def body(ctx: TurnStateContext) -> None:
             ctx.update(_RUNTIME_KEY, state)
@@ -159,15 +225,27 @@ class AgentStates(Generic[R]):
 
     @_operation()
     async def scopes(self) -> list[str]:
-        """Return the scopes that have had state, the runtime's included."""
+        """Return the scopes that have had state, the runtime's included.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         return await self._ledger.scopes()
 
     @_operation(writes=True)
     async def delete(self, scope: Scope) -> None:
         """Delete a scope with all its history. Tokens that open it open nothing.
 
+        Args:
+            scope: the agent.
+
         Raises:
-            LogUnavailable, AppendUnknown: some may remain; deleting again is safe.
+            InvalidId: the scope is empty.
+            SessionHasForks: forks share it. Nothing was deleted.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._ledger.remove(scope_text(scope))
 
@@ -175,19 +253,30 @@ class AgentStates(Generic[R]):
     async def revoke(self, token: ShareToken) -> None:
         """Revoke a token: it opens nothing from when this returns. Any holder may revoke it.
 
+        Args:
+            token: the token.
+
         Raises:
-            AppendFailed, LogUnavailable, AppendUnknown: it may still open; revoking again is safe.
+            InvalidId: the token is empty.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still open; revoking
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._ledger.revoke(token.digest)
 
     async def watch(self, scope: Scope, *, since: int | None = None) -> AsyncGenerator[StateChange]:
-        """Yield each turn that completes, with what it has changed. Without end; use `aclosing`.
+        """Yield each turn that completes, with what it has changed. It waits out an outage.
+
+        It never ends by itself: use `contextlib.aclosing`.
 
         Args:
+            scope: the agent.
             since: begin with the turns after this version. None: with the next one.
 
         Raises:
-            LogCorrupt, StoreClosed: it cannot be read any more. An outage is waited out.
+            InvalidId: the scope is empty.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         text = scope_text(scope)
         async with aclosing(self._ledger.watch(text, since)) as commits:
@@ -198,8 +287,13 @@ class AgentStates(Generic[R]):
     async def history(self, scope: Scope) -> list[StateVersion]:
         """Return the turns that have changed a scope, in order. It reads all of them.
 
+        Args:
+            scope: the agent.
+
         Raises:
-            LogUnavailable, LogCorrupt: it could not be read.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         text = scope_text(scope)
         async with aclosing(self._ledger.commits(text)) as commits:
@@ -211,10 +305,20 @@ class AgentStates(Generic[R]):
     async def get_agent_states(
         self, scope: Scope, model: type[T], *, version: int | None = None
     ) -> dict[str, AgentStateEntry[T]]:
-        """Return all keys of a scope whose states are of one model, as of now.
+        """Return all keys of a scope whose states are of one model, by key.
 
-        With a version: as they were when the scope stood there, which reads its history. Errors
-        as `get_agent_state`.
+        Args:
+            scope: the agent.
+            model: the type of the states.
+            version: as they were when the scope stood there, which reads its history. None: as of
+                now.
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         text = scope_text(scope)
         entries: Mapping[str, Entry]
@@ -231,7 +335,17 @@ class AgentStates(Generic[R]):
 
     @_operation()
     async def compare(self, scope: Scope, old: int, new: int) -> tuple[KeyChange, ...]:
-        """Return what differs between two versions of a scope. Errors as `history`."""
+        """Return what differs between two versions of a scope, by key.
+
+        Args:
+            scope: the agent.
+            old, new: the versions.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         first, last = await self._at(scope_text(scope), old, new)
         keys = {
             key: (first.get(key), last.get(key))
@@ -253,7 +367,8 @@ class AgentStates(Generic[R]):
         model says `state_exportable = False`, comes with an empty state.
 
         Raises:
-            LogUnavailable, LogCorrupt: they could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         dump = {}
         moment = await self._ledger.moment()
@@ -270,11 +385,15 @@ class AgentStates(Generic[R]):
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Make the states of a dump all there are, at once. Those that came empty stay as they are.
 
+        Args:
+            state: what `dump_state` returned.
+
         Raises:
-            PayloadError: it is no dump. RedactionFailed: the store's `redact=` failed. Nothing was
-                stored.
-            AppendConflict: a turn was completed meanwhile. Nothing was stored.
-            Others as `TurnStateContext.complete`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         states = imported(state, self._ledger.redaction)
         writes = []

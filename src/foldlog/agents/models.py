@@ -19,7 +19,7 @@ RUNTIME_SCOPE: Final = "runtime"
 
 @runtime_checkable
 class AgentAddress(Protocol):
-    """An agent id as runtimes have it."""
+    """An agent id as runtimes have it: any object with `type` and `key`."""
 
     @property
     def type(self) -> str:
@@ -64,7 +64,7 @@ class ShareToken(str):
 
     @property
     def digest(self) -> str:
-        """Its name on the log, which opens nothing."""
+        """The token's name in the log, which opens nothing."""
         return hashlib.sha256(self.encode(errors="replace")).hexdigest()
 
     def __repr__(self) -> str:
@@ -73,8 +73,14 @@ class ShareToken(str):
 
 @dataclass(frozen=True, slots=True)
 class AgentStateEntry(Generic[T]):
-    """One key of an agent's state. `version` is the log position at which it was written, 0 for
-    what was never written. `state` is the reader's own.
+    """One key of an agent's state.
+
+    Attributes:
+        scope: the agent.
+        key: the key.
+        type_: the state's model.
+        version: the log position at which it was written; 0 for what was never written.
+        state: the state, a copy that you may change.
     """
 
     scope: str
@@ -85,10 +91,14 @@ class AgentStateEntry(Generic[T]):
 
 
 class KeyChange(NamedTuple):
-    """The change of one key by a turn. `before` or `after` is None where the key had no state.
+    """The change of one key by a turn.
 
-    Values are plain data, as the model was dumped; `type` is the model's name, "" for
-    plain data.
+    Attributes:
+        key: the key.
+        type: the model's name, "" for plain data.
+        before: the state before as plain data; None where there was none.
+        after: the state after as plain data; None where there is none.
+        diff: where the two differ.
     """
 
     key: str
@@ -99,7 +109,15 @@ class KeyChange(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A turn that is complete. `version` is its log position, `ts` the writer's clock."""
+    """A turn that is complete.
+
+    Attributes:
+        scope: the agent.
+        version: the turn's log position.
+        ts: the writer's clock, in Unix seconds.
+        label: what the turn is.
+        changes: what it changed, by key.
+    """
 
     scope: str
     version: int
@@ -109,7 +127,15 @@ class StateChange(NamedTuple):
 
 
 class StateVersion(NamedTuple):
-    """A point in an agent's history: which keys a turn changed, and what it was called."""
+    """A point in an agent's history.
+
+    Attributes:
+        scope: the agent.
+        version: the turn's log position.
+        ts: the writer's clock, in Unix seconds.
+        label: what the turn is.
+        keys: the keys that it changed.
+    """
 
     scope: str
     version: int

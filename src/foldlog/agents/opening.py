@@ -25,7 +25,11 @@ class NoRuntimeState(BaseModel):
 
 
 class LogStateRepository:
-    """Managers over a store's log. Two of one name have the same states, in any process."""
+    """Managers over a store's log. Two of one name have the same states, in any process.
+
+    Args:
+        journal: the store.
+    """
 
     def __init__(self, journal: BaseStore) -> None:
         self._journal = journal
@@ -44,12 +48,14 @@ class LogStateRepository:
     ) -> AgentStates[R]:
         """Return the manager of a runtime: it lives as long as the store.
 
-        Its scopes are on one shard, chosen by the name; runtimes that share nothing are best
-        given names of their own.
+        Its scopes are on one shard, chosen by the name; give runtimes that share nothing different
+        names.
 
         Args:
-            persisted: False for state that the agents of this process share and that ends with
-                the store: nothing of it reaches the log.
+            runtime_state_type: the model of the runtime's state.
+            name: the runtime.
+            persisted: False for state that the agents of this process share and that ends with the
+                store: nothing of it reaches the log.
             session_id: the session that each scope belongs to, and is cleared with, from its first
                 turn by this manager on. None: to none.
 
@@ -70,13 +76,14 @@ class LogStateRepository:
         """Return the names of the managers whose agents have had state, sorted.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         return [key.keys[0] for key in await self._journal.keys(agentlist.kind)]
 
 
 class StoreAgents(AgentStates[NoRuntimeState]):
-    """`store.agents`: the manager named "default", and the repository of others."""
+    """The manager named "default" and the repository of others, made by `store.agents`."""
 
     def __init__(self, journal: BaseStore) -> None:
         super().__init__(Ledger(journal, "default"), NoRuntimeState)

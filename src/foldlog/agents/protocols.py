@@ -20,46 +20,46 @@ class StateContext(Protocol[T]):
     """An agent's states of one model, in one turn: `TurnStateContext.of(model)`."""
 
     async def get(self, key: str) -> T:
-        """Return the state of a key as the turn sees it: the caller's own."""
+        """Return the state of `key` as the turn sees it, as a copy that you may change."""
         ...
 
     def update(self, key: str, state: T) -> None:
-        """Set the state of a key. The turn sees it at once, others when it completes."""
+        """Set the state of `key` to `state`. The turn sees it at once, others when it completes."""
         ...
 
     def reset(self, key: str) -> None:
-        """Undo the turn's updates of a key."""
+        """Undo the turn's updates of `key`."""
         ...
 
     def share(self, key: str) -> ShareToken:
-        """Return a token that opens the key to its holder, once the turn completes."""
+        """Return a token that opens `key` to its holder, once the turn completes."""
         ...
 
 
 @runtime_checkable
 class StateManager(Protocol[RuntimeState_co]):
-    """The states of a runtime's agents, and its own."""
+    """The states of a runtime's agents, and the runtime's state."""
 
     def turn(self, scope: Scope) -> TurnStateContext:
-        """Begin a turn of an agent: `async with manager.turn("writer/1") as ctx:`."""
+        """Return a turn of the agent `scope`: `async with manager.turn("writer/1") as ctx:`."""
         ...
 
     async def get_agent_state(
         self, scope: Scope, key: str, model: type[T]
     ) -> AgentStateEntry[T] | None:
-        """Return one key of an agent's state, or None."""
+        """Return the state of `key` of the agent `scope`, read as `model`, or None."""
         ...
 
     async def set_agent_state(self, entry: AgentStateEntry[T]) -> AgentStateEntry[T]:
-        """Store an entry, if the key still is at the entry's version; return it as it is then."""
+        """Store `entry` if its key is still at its version; return it as it is then."""
         ...
 
     async def runtime_state(self) -> RuntimeState_co:
-        """Return the runtime's own state."""
+        """Return the runtime's state."""
         ...
 
     def watch(self, scope: Scope) -> AsyncGenerator[StateChange]:
-        """Yield every turn of an agent that completes, without end."""
+        """Yield every turn of the agent `scope` that completes, without end."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class ExportableStateManager(StateManager[RuntimeState_co], Protocol[RuntimeStat
         ...
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Make these all the states there are, at once."""
+        """Make the states of the dump `state` all the states there are, at once."""
         ...
 
 
@@ -87,5 +87,5 @@ class StateRepository(Protocol):
     def create_manager(
         self, runtime_state_type: type[R], name: str = "default"
     ) -> ExportableStateManager[R]:
-        """Return the manager of a runtime by its name, whose own state is of that model."""
+        """Return the manager called `name`, whose runtime's state is a `runtime_state_type`."""
         ...

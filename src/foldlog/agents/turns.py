@@ -28,15 +28,15 @@ class _Address(NamedTuple):
 
 
 class TurnStateContext:
-    """The state of an agent during a turn, key by key. Made by `AgentStates.turn`.
+    """The state of an agent during a turn, key by key, made by `store.agents.turn`.
 
         async with manager.turn("writer/1") as ctx:
             ...                             # completes with the block, unless that raises
         ctx = await manager.turn("writer/1")
         await ctx.complete()
 
-    Keys are the agent's own, or tokens from other agents. A key is loaded when it is first asked
-    for, and stays as it was loaded until the turn ends.
+    Keys are the agent's, or tokens from other agents. A key is loaded when it is first read, and
+    stays as it was loaded until the turn ends.
     """
 
     def __init__(
@@ -83,16 +83,24 @@ class TurnStateContext:
         return self._version
 
     async def get(self, key: str, model: type[T], *, default: T | None = None) -> T:
-        """Return the state of a key, or what a token opens: the caller's own object.
+        """Return the state of a key, or what a token opens, as a copy that you may change.
 
         Where there is none: `default`, or else `model()`. That is stored only once it is updated.
 
+        Args:
+            key: the key, or a token.
+            model: the type of the state.
+            default: what is returned where there is no state.
+
         Raises:
-            StateAbsent: there is none, and the model needs values.
-            IncompatibleAgentState: another type or version wrote it.
-            ShareRefused: the token is unknown, revoked or has expired.
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            StateAbsent: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
-            InvalidId: the key is empty. LogUnavailable, LogCorrupt: it could not be read.
+            TurnEnded: the turn has ended.
         """
         address = await self._address(key)
         stored = await self._stored(address)
@@ -106,12 +114,13 @@ class TurnStateContext:
         Where the store redacts, the turn, too, sees the redacted state.
 
         Args:
-            state: a pydantic model, a dataclass, or data that the log holds: see `foldlog.values`.
+            key: the key, or a token.
+            state: a pydantic model, a dataclass, or data that the log can hold.
 
         Raises:
-            PayloadError: a part cannot be held. InvalidId: the key is empty.
-            RedactionFailed: `redact=` failed, or made something of it that is not of its type.
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
             ShareRefused: the token is read-only. Other refusals come when the turn completes.
+            TurnEnded: the turn has ended.
         """
         redaction = self._ledger.redaction
         if isinstance(key, ShareToken):  # which is a secret, and opens any key of anybody
@@ -120,16 +129,42 @@ class TurnStateContext:
             self._set(key, written(state, key, redaction, {"scope": self.scope, "key": key}))
 
     def delete(self, key: str) -> None:
-        """Delete the state of a key, once the turn completes. Errors as `update`."""
+        """Delete the state of a key, once the turn completes.
+
+        Args:
+            key: the key, or a token.
+
+        Raises:
+            InvalidId: the key is empty.
+            ShareRefused: the token is read-only.
+            TurnEnded: the turn has ended.
+        """
         self._set(key, None)
 
     def reset(self, key: str) -> None:
-        """Undo the turn's updates of a key."""
+        """Undo the turn's updates of a key.
+
+        Args:
+            key: the key, or a token.
+        """
         self._check()
         self._drop(self._place(key))
 
     async def get_entry(self, key: str, model: type[T]) -> AgentStateEntry[T] | None:
-        """Return a key with its version: 0 for what this turn has written. Errors as `get`."""
+        """Return a key with its version: 0 for what this turn has written; None for no state.
+
+        Args:
+            key: the key, or a token.
+            model: the type of the state.
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            TurnEnded: the turn has ended.
+        """
         address = await self._address(key)
         stored = await self._stored(address)
         if stored is None:
@@ -138,7 +173,13 @@ class TurnStateContext:
         return AgentStateEntry(*address, model, version, read(stored, model, *address))
 
     async def keys(self) -> list[str]:
-        """Return the keys under which the agent has state, as the turn sees it. Errors as `get`."""
+        """Return the keys under which the agent has state, as the turn sees it.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            TurnEnded: the turn has ended.
+        """
         keys = dict.fromkeys((await self._load(self.scope)).entries)
         for key, state in self._updates.items():
             place = self._place(key)
@@ -149,30 +190,46 @@ class TurnStateContext:
         return list(keys)
 
     async def version_of(self, key: str) -> int:
-        """Return the version at which a key was written, as the turn has loaded it.
+        """Return the version at which a key was written, as the turn has loaded it; 0 for none.
 
-        0 where nothing is stored. Errors as `get`.
+        Args:
+            key: the key, or a token.
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            TurnEnded: the turn has ended.
         """
         address = await self._address(key)
         held = (await self._load(address.scope)).entries.get(address.key)
         return 0 if held is None else held.version
 
     def of(self, model: type[T]) -> TypedStateContext[T]:
-        """Return the keys that hold states of this model: a `StateContext[model]`."""
+        """Return the keys that hold states of one model: a `StateContext[model]`.
+
+        Args:
+            model: the type of the states.
+        """
         return TypedStateContext(self, model)
 
     def share(self, key: str, *, writable: bool = False, ttl: float | None = None) -> ShareToken:
-        """Return a token that opens one of the agent's own keys, once the turn completes.
+        """Return a token that opens one of the agent's keys, once the turn completes.
 
         The key is shared, not its value: a holder of the token sees the state as it is then.
 
         Args:
+            key: the key.
             writable: whether it may be updated by the token, too.
-            ttl: seconds until the token expires. None: it does not.
+            ttl: seconds until the token expires. None: never.
 
         Raises:
-            InvalidId: the key is empty. PayloadError: the time is not positive.
+            InvalidId: the key is empty.
+            PayloadError: `ttl` is not positive.
             ShareRefused: the key is a token.
+            TurnEnded: the turn has ended.
         """
         self._check()
         if isinstance(key, ShareToken):
@@ -194,11 +251,13 @@ class TurnStateContext:
             label: what the turn is, for readers of its history; in place of that of `turn`.
 
         Raises:
-            AppendConflict: somebody has written since. Nothing was stored.
-            ShareRefused: a token does not open this, or does not any more. Nothing was stored.
-            RedactionFailed: `redact=` failed on the label. Nothing was stored.
-            PayloadTooLarge, AppendFailed, LogUnavailable: nothing was stored.
-            AppendUnknown: it may have been.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored; read before you try again.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ShareRefused: a token does not open this, or no longer. Nothing was stored.
+            TurnEnded: the turn has ended.
         """
         self._check()
         writes = await self._writes()
@@ -212,7 +271,7 @@ class TurnStateContext:
         self._begin()
 
     def end(self) -> None:
-        """End the turn without what was not completed. Idempotent."""
+        """End the turn without what was not completed. Ending again does nothing."""
         self._ended = True
         self._begin()
 
@@ -308,30 +367,79 @@ class TurnStateContext:
 
 
 class TypedStateContext(Generic[T]):
-    """The states of one model in a turn. Ends with the turn. Methods as TurnStateContext's."""
+    """The states of one model in a turn, made by `TurnStateContext.of`. Ends with the turn."""
 
     def __init__(self, turn: TurnStateContext, model: type[T]) -> None:
         self._turn = turn
         self._model = model
 
     async def get(self, key: str) -> T:
-        """See `TurnStateContext.get`."""
+        """Return the state of a key, or what a token opens; `model()` where there is none.
+
+        Args:
+            key: the key, or a token.
+
+        Raises:
+            InvalidId: the scope or the key is empty.
+            IncompatibleAgentState: another model or version wrote the state.
+            ShareRefused: the token is unknown, revoked or expired.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            StateAbsent: there is no state, and the model needs values.
+            AppendConflict: the agent's state is not at the version that the turn expects.
+            TurnEnded: the turn has ended.
+        """
         return await self._turn.get(key, self._model)
 
     def update(self, key: str, state: T) -> None:
-        """See `TurnStateContext.update`."""
+        """Set the state of a key to what `state` is now, once the turn completes.
+
+        Args:
+            key: the key, or a token.
+            state: an object of the model.
+
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            ShareRefused: the token is read-only.
+            TurnEnded: the turn has ended.
+        """
         self._turn.update(key, state)
 
     def delete(self, key: str) -> None:
-        """See `TurnStateContext.delete`."""
+        """Delete the state of a key, once the turn completes.
+
+        Args:
+            key: the key, or a token.
+
+        Raises:
+            InvalidId: the key is empty.
+            ShareRefused: the token is read-only.
+            TurnEnded: the turn has ended.
+        """
         self._turn.delete(key)
 
     def reset(self, key: str) -> None:
-        """See `TurnStateContext.reset`."""
+        """Undo the turn's updates of a key.
+
+        Args:
+            key: the key, or a token.
+        """
         self._turn.reset(key)
 
     def share(self, key: str, *, writable: bool = False, ttl: float | None = None) -> ShareToken:
-        """See `TurnStateContext.share`."""
+        """Return a token that opens one of the agent's keys, once the turn completes.
+
+        Args:
+            key: the key.
+            writable: whether it may be updated by the token, too.
+            ttl: seconds until the token expires. None: never.
+
+        Raises:
+            InvalidId: the key is empty.
+            PayloadError: `ttl` is not positive.
+            ShareRefused: the key is a token.
+            TurnEnded: the turn has ended.
+        """
         return self._turn.share(key, writable=writable, ttl=ttl)
 
 

@@ -27,7 +27,12 @@ GARBAGE_SECONDS: Final = COLLECTED_SECONDS
 
 
 class Garbage(NamedTuple):
-    """What `collect_garbage` removed: artifacts by id, and how many bytes went with them."""
+    """What `collect_garbage` removed.
+
+    Attributes:
+        artifact_ids: the artifacts.
+        bytes: bytes that went with them.
+    """
 
     artifact_ids: tuple[str, ...]
     bytes: int
@@ -37,11 +42,11 @@ _operation: Final = functools.partial(operation, prefix="recovery.artifacts.")
 
 
 class ArtifactBackend:
-    """Artifacts by id: `store.recovery.artifacts`. Lives as long as its store.
+    """Artifacts by id, made by `store.recovery.artifacts`. Lives as long as its store.
 
-    Bytes, text and what `foldlog.codec` holds come back exactly; other objects need `with_codec`.
-    A content is stored once, under however many ids. Inside `store.atomic()` an artifact is named
-    with the block; its bytes are stored at once.
+    Bytes, text and plain data come back exactly; other objects need `with_codec`. A content is
+    stored once, under however many ids. Inside `store.atomic()` an artifact is named with the
+    block; its bytes are stored at once.
     """
 
     def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:
@@ -56,10 +61,12 @@ class ArtifactBackend:
         return self._codec
 
     def with_codec(self, codec: str) -> ArtifactBackend:
-        """Return the same artifacts, saved by this codec from now on.
+        """Return the same artifacts, saved by another codec from now on.
 
-        `with_codec("pickle")` takes any object. Loading a pickle can run any code: use it only for
-        artifacts whose writers you trust.
+        Loading a pickle can run any code: use "pickle" only for artifacts whose writers you trust.
+
+        Args:
+            codec: "pickle", which takes any object.
 
         Raises:
             ConfigurationError: there is no such codec.
@@ -69,8 +76,12 @@ class ArtifactBackend:
     def artifact_id(self, artifact: Any) -> str:
         """Return the id that follows from an artifact's content, as it would be stored.
 
+        Args:
+            artifact: bytes, text, data that the log can hold, or what the codec takes.
+
         Raises:
-            PayloadError: the codec cannot hold it. RedactionFailed: the store's `redact=` failed.
+            PayloadError: the codec cannot hold it.
+            RedactionFailed: `redact=` failed.
         """
         return self._encoded("artifact_id", artifact).artifact_id
 
@@ -78,7 +89,14 @@ class ArtifactBackend:
     async def add_artifact(self, artifact: Any) -> str:
         """Save an artifact under the id that follows from its content; return the id.
 
-        Errors as `save_artifact`.
+        Args:
+            artifact: bytes, text, data that the log can hold, or what the codec takes.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         encoded = self._encoded("add_artifact", artifact)
         await self._save(encoded.artifact_id, encoded)
@@ -86,12 +104,17 @@ class ArtifactBackend:
 
     @_operation(writes=True)
     async def save_artifact(self, artifact_id: str, artifact: Any) -> bool:
-        """Save an artifact under an id of the caller's; what was there gives way. Returns True.
+        """Save an artifact under an id, in place of what was there. Returns True.
+
+        Args:
+            artifact_id: the id.
+            artifact: bytes, text, data that the log can hold, or what the codec takes.
 
         Raises:
-            PayloadError: the codec cannot hold it. InvalidId: the id is empty. RedactionFailed: the
-                store's `redact=` failed. Nothing was stored.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         checked_id(artifact_id, "artifact_id")
         await self._save(artifact_id, self._encoded("save_artifact", artifact, artifact_id))
@@ -101,11 +124,14 @@ class ArtifactBackend:
     async def load_artifact(self, artifact_id: str) -> Any | None:
         """Return the artifact, a new object, or None if there is none of that id.
 
+        Args:
+            artifact_id: the id.
+
         Raises:
             InvalidId: the id is empty.
-            ConfigurationError: it is a pickle; see `with_codec`.
-            LogCorrupt: its bytes are not there whole, or not those that were saved.
-            LogUnavailable: it could not be read.
+            ConfigurationError: it is a pickle: `with_codec("pickle")` loads it.
+            LogUnavailable, LogCorrupt: the log did not answer, or the bytes are not whole.
+            StoreClosed: the store is closed.
         """
         failed: tuple[Named, str] | None = None
         while True:
@@ -130,12 +156,16 @@ class ArtifactBackend:
     async def delete_artifact(self, artifact_id: str) -> bool:
         """Remove an artifact; return whether there was one. Its bytes go with their last id.
 
-        Snapshots that refer to it are not looked for; `collect_garbage` does that.
+        Snapshots that refer to it are not searched; `collect_garbage` does that.
+
+        Args:
+            artifact_id: the id.
 
         Raises:
             InvalidId: the id is empty.
-            AppendFailed, LogUnavailable, AppendUnknown: it may still be there; deleting again is
-                safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still be there; deleting
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         named = await self._named(artifact_id)
         if named is None:
@@ -143,7 +173,7 @@ class ArtifactBackend:
         return await self._blobs.release(named.sha256, _claim(artifact_id)) is not None
 
     async def artifacts_of(self, state_id: str) -> list[Key[Any]]:
-        """The views of the artifacts to which a state refers; none, if it cannot be read."""
+        """Internal: the views of the artifacts of a state; none if it cannot be read."""
         with suppress(LogCorrupt):
             referred = artifacts_of(await read_state(self._store, state_id))
             return [stateartifacts.kind(each) for each in sorted(referred)]
@@ -152,12 +182,17 @@ class ArtifactBackend:
     async def delete_artifacts_of(self, state_id: str) -> None:
         """Remove the artifacts to which this state refers and no other one does.
 
-        It looks at every state if this one refers to any; where a state cannot be read, they are
-        left to `collect_garbage`. An execution that saves the same content at the same moment may
-        lose it. Erasing a session calls this for each execution that belongs to the session.
+        It reads every state if this one refers to any; where a state cannot be read, the artifacts
+        are left to `collect_garbage`. An execution that saves the same content at the same moment
+        may lose it. Erasing a session calls this for each execution that belongs to the session.
+
+        Args:
+            state_id: the state.
 
         Raises:
-            LogUnavailable, AppendUnknown: some may remain; calling again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; calling again
+                is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         with suppress(LogCorrupt):
             referred = artifacts_of(await read_state(self._store, state_id))
@@ -167,7 +202,16 @@ class ArtifactBackend:
 
     @_operation()
     async def exists(self, artifact_id: str) -> bool:
-        """Return whether there is an artifact of that id. Errors as `load_artifact`."""
+        """Return whether there is an artifact of that id.
+
+        Args:
+            artifact_id: the id.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         named = await self._named(artifact_id)
         if named is None:
             return False
@@ -175,10 +219,11 @@ class ArtifactBackend:
 
     @_operation()
     async def list_artifacts(self) -> list[str]:
-        """Return the ids of all artifacts, sorted. For operators: it looks at each of them.
+        """Return the ids of all artifacts, sorted. It is for operators: it reads each of them.
 
         Raises:
-            LogUnavailable, LogCorrupt: they could not be read.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         keys = await self._store.keys(stateartifacts.kind)
         return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
@@ -187,7 +232,13 @@ class ArtifactBackend:
     async def get_size(self, artifact_id: str) -> int | None:
         """Return how many bytes an artifact takes as it is stored, or None if there is none.
 
-        Errors as `load_artifact`.
+        Args:
+            artifact_id: the id.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         named = await self._named(artifact_id)
         if named is None:
@@ -199,8 +250,8 @@ class ArtifactBackend:
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and say which.
 
-        With them go the bytes that any save of the store has left behind when it was cut short.
-        For operators: it looks at every state and every content.
+        With them go the bytes that any save of the store has left behind when it was cut short. It
+        is for operators: it reads every state and every content.
 
         Args:
             older_than: seconds since an artifact was saved last, for it to be garbage. It must
@@ -208,7 +259,9 @@ class ArtifactBackend:
                 minutes nobody else may be saving.
 
         Raises:
-            LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         # Contents first: what is stored from now on is not looked at, what was is referred to by
         # a checkpoint that is on record by now, or is too young.

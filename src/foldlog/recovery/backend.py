@@ -44,11 +44,11 @@ _operation: Final = functools.partial(operation, prefix="recovery.")
 
 
 class StateBackend:
-    """Snapshots by state id: `store.recovery`. Lives as long as its store.
+    """Executions and their snapshots, made by `store.recovery`. Lives as long as its store.
 
     Every call raises also where the store degrades: a checkpoint that only seems to exist is worse
-    than none. Inside `store.atomic()` states are saved and answered with the block;
-    deleting acts at once, and an `Execution` is refused there, because what it does is not undone.
+    than none. Inside `store.atomic()` states are saved and answered with the block; deleting acts
+    at once, and an `Execution` is refused there, because what it does is not undone.
     """
 
     def __init__(
@@ -61,7 +61,11 @@ class StateBackend:
         self._migrations = migrations
 
     def with_migrations(self, migrations: Migrations) -> StateBackend:
-        """Return the same states, each taken to today's version when it is loaded."""
+        """Return the same states, each migrated to this program's version when it is loaded.
+
+        Args:
+            migrations: the steps from version to version.
+        """
         return type(self)(self._store, self.artifacts, migrations)
 
     @_operation(writes=True)
@@ -72,29 +76,48 @@ class StateBackend:
         its recorded steps, not that of the snapshot.
 
         Args:
-            snapshot: or another library's object with the same fields and a `model_dump`.
+            snapshot: the snapshot; or another library's object with the same fields and a
+                `model_dump`.
             session_id: the session that the state belongs to, and is cleared with.
 
         Raises:
-            PayloadError: a part cannot be held; `.path` says which. InvalidId: the id is empty.
-            RedactionFailed: the store's `redact=` failed.
-            In each case nothing was saved.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Saving again is safe.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            LogCorrupt: the log cannot be read. Nothing was stored.
         """
         return await self._save(snapshot, "StateBackend.save_state", session_id, existing=False)
 
     @_operation(writes=True)
     async def update_state(self, snapshot: StateSnapshot) -> bool:
-        """As `save_state`, if there is such a state; else return False."""
+        """Save a snapshot and return True, if there is such a state; else return False.
+
+        Args:
+            snapshot: the snapshot; or another library's object with the same fields and a
+                `model_dump`.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            LogCorrupt: the log cannot be read. Nothing was stored.
+        """
         return await self._save(snapshot, "StateBackend.update_state", None, existing=True)
 
     @_operation()
     async def load_state(self, state_id: str) -> StateSnapshot | None:
         """Return the snapshot as of now, or None if there is no such state.
 
+        Args:
+            state_id: the state.
+
         Raises:
-            InvalidId: the id is empty. IncompatibleState: see `Migrations.migrate`.
-            LogUnavailable, LogCorrupt: it could not be read.
+            InvalidId: the id is empty.
+            IncompatibleState: the state is of another version, and no migration leads to this one.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         snapshot = restored(state_id, await read_state(self._store, state_id))
         if snapshot is None or self._migrations is None:
@@ -103,24 +126,50 @@ class StateBackend:
 
     @_operation()
     async def exists(self, state_id: str) -> bool:
-        """Return whether there is such a state. Errors as `load_state`."""
+        """Return whether there is such a state.
+
+        Args:
+            state_id: the state.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+        """
         return (await read_state(self._store, state_id)).value is not None
 
     @_operation()
     async def history(self, state_id: str) -> list[dict[str, Any]]:
         """Return the steps of an execution, in the order in which they first began.
 
-        Each is an event of a snapshot's history. [] for a state without steps. Errors as
-        `load_state`.
+        Each is an event of a snapshot's history. [] for a state without steps.
+
+        Args:
+            state_id: the state.
+
+        Raises:
+            InvalidId: the id is empty.
+            IncompatibleState: the state is of another version, and no migration leads to this one.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         state = await read_state(self._store, state_id)
         return [event_of(step) for step in state.steps.values()]
 
     async def watch(self, state_id: str) -> AsyncGenerator[StateSnapshot]:
-        """Yield the snapshot as it is now, then whenever it has changed. Use it with `aclosing`.
+        """Yield the snapshot as it is now, then whenever it has changed.
 
-        Several changes at a time may be one. A state that is not there, or was deleted, is waited
-        for. It ends when the store is closed (StoreClosed). Others as `load_state`.
+        Several changes may come as one. It waits for a state that is not there, or was deleted, and
+        for the end of an outage. It never ends by itself: use `contextlib.aclosing`.
+
+        Args:
+            state_id: the state.
+
+        Raises:
+            InvalidId: the id is empty.
+            IncompatibleState: the state is of another version, and no migration leads to this one.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         advances = self._store.advances(states.kind(state_id))
         async with aclosing(advances):
@@ -138,15 +187,22 @@ class StateBackend:
         limit: int = 100,
         parent_state_id: str | None = None,
     ) -> list[StateSnapshot]:
-        """Return at most `limit` snapshots, the one written last first.
+        """Return snapshots, the one written last first.
 
         That is by `updated_at` as it was saved, and for executions by their last step.
 
         Args:
-            tags: those that it must have, all of them.
+            tags: only states that have all of these.
+            status: only states of this status.
+            pipeline_name: only states of this pipeline.
+            limit: how many at most.
+            parent_state_id: only states derived from this one.
 
         Raises:
-            PayloadError: the limit is negative. Others as `load_state`.
+            PayloadError: the limit is negative.
+            IncompatibleState: a state is of another version, and no migration leads to this one.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         if limit < 0:
             raise PayloadError("limit", f"{limit} is negative")
@@ -173,9 +229,15 @@ class StateBackend:
     async def delete_state(self, state_id: str) -> bool:
         """Remove a state with its history; return whether there was one. Artifacts stay.
 
+        Args:
+            state_id: the state.
+
         Raises:
             InvalidId: the id is empty.
-            LogUnavailable, AppendUnknown: it may still be there; deleting again is safe.
+            SessionHasForks: forks share it. Nothing was deleted.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still be there; deleting
+                again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return (await remove_state(self._store, state_id)).value is not None
 
@@ -193,32 +255,48 @@ class StateBackend:
         owner: str | None = None,
         session_id: str | None = None,
     ) -> Execution:
-        """Return an execution to be entered: `async with store.recovery.execution(...) as run:`.
+        """Return an execution to be entered: `async with store.recovery.execution("id") as run:`.
 
-        Entering begins it, or takes it over from its owner; see `Execution`.
+        Entering begins it, or takes it over from its last owner.
 
         Args:
             state_id: None: a new one.
-            metadata: None: as it was.
+            metadata: what it is found by. None: as it was.
             version: of the schema of what `storage` holds. None: as it was; at first the current
                 one of the migrations, or 1.0.0.
-            replay_mode: VALIDATION takes nothing over and records nothing.
-            resume_from_address: this step and all that were first begun after it are void, and
-                done again. They stay on the log. Asking for it twice is asking for it once, until
-                the step has begun anew.
-            event_bus: what has a `publish(event)`, plain or async.
-            auto_checkpoint_config: None: checkpoints at the end, and where they are asked for.
-            artifacts: where its artifacts go; None: `store.recovery.artifacts`. Another one of its
-                `with_codec`, for artifacts that foldlog's own codec cannot hold.
+            replay_mode: NORMAL returns recorded results. VALIDATION runs every step again and
+                compares; it takes nothing over and records nothing.
+            resume_from_address: this step and all that were first begun after it are run again.
+                Asking twice is the same as asking once, until the step has begun anew.
+            event_bus: an object with `publish(event)`, plain or async, which hears of every step.
+            auto_checkpoint_config: when it saves checkpoints by itself. None: at the end.
+            artifacts: where its artifacts go; None: `store.recovery.artifacts`.
             owner: a name for readers of the log. None: host and process.
             session_id: the session that it belongs to, and is cleared with. Its artifacts stay
                 until `collect_garbage`.
 
         Raises:
-            InvalidId: the state id is empty. ConfigurationError: options that exclude each other.
-            Entering raises ConfigurationError: there is no such step or, in VALIDATION, no such
-            execution; or the state was saved by something else, with a history of its own.
-            IncompatibleState: as `load_state`. Others as `save_state`.
+            InvalidId: the state id is empty.
+            ConfigurationError: options that exclude each other. Entering raises it, too: there is
+                no such step or, in VALIDATION, no such execution; or the state was saved by
+                something else, with a history that no execution made.
+            IncompatibleState: entering: the state is of another version, and no migration leads
+                here.
+            AppendConflict: entering: another process takes it over at this moment.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: entering: the log did not
+                answer.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> async def book(flight: str) -> str:
+            ...     print("booking", flight)
+            ...     return f"{flight}: booked"
+            >>> for attempt in range(2):
+            ...     async with store.recovery.execution("trip-1") as run:
+            ...         await run.run("book", book, "SK 4035")
+            booking SK 4035
+            'SK 4035: booked'
+            'SK 4035: booked'
         """
         if replay_mode is ReplayMode.VALIDATION and resume_from_address is not None:
             raise ConfigurationError("a validation begins at the beginning, not at an address")
@@ -235,12 +313,20 @@ class StateBackend:
     async def answer(self, state_id: str, address: str, value: Any) -> bool:
         """Answer what an execution asks at an address; return whether it was waiting there.
 
-        The first answer stands; every other caller, in any process, gets False. A model is
-        recorded as plain data, which `Execution.ask(returns=...)` reads.
+        The first answer stands; every other caller, in any process, gets False.
+
+        Args:
+            state_id: the execution.
+            address: where it asks.
+            value: the answer. A model is recorded as plain data, which `Execution.ask(returns=...)`
+                reads.
 
         Raises:
-            PayloadError: the value cannot be held. RedactionFailed: `redact=` failed. Others as
-                `save_state`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            LogCorrupt: the log cannot be read. Nothing was stored.
         """
         return await self._questions.settle(
             state_id, address, value, lambda step: step is not None and step.phase == "waiting"

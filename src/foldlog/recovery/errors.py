@@ -35,10 +35,10 @@ class ExecutionPaused(FoldlogError):
 
 
 class StepUnknown(FoldlogError):
-    """A step began and what it did is not on record: it may or may not have had its effect.
+    """A step began and its result is not recorded: it may or may not have had its effect.
 
     Say which, once you know: `Execution.confirm(address, result)` or `Execution.retract(address)`.
-    `error` is the type of the error that kept its result from being recorded; "" if it never ended.
+    `error` is the type of the error that prevented the recording; "" if the step never ended.
     """
 
     state_id: str

@@ -51,7 +51,7 @@ class Executions(Protocol):
 
 
 class Execution:
-    """One execution of a pipeline: made by `StateBackend.execution`, and entered by `async with`.
+    """One execution of a pipeline, made by `store.recovery.execution` and entered by `async with`.
 
     Entering takes it over: the next record of its previous owner raises AppendConflict, and is not
     appended. Leaving records how it ended: COMPLETED, or FAILED if an exception other than
@@ -79,7 +79,22 @@ class Execution:
     ) -> Execution | None:
         """Return the execution of a state, to be entered; None if there is no such state.
 
-        Args and errors as `StateBackend.execution`. (Seed 003, section 4.)
+        Seed 003, section 4.
+
+        Args:
+            state_id: the state.
+            state_backend: `store.recovery`.
+            artifact_backend: where its artifacts go. None: `store.recovery.artifacts`.
+            event_bus: an object with `publish(event)`, which hears of every step.
+            replay_mode: NORMAL returns recorded results; VALIDATION compares.
+            resume_from_address: this step and all that were first begun after it are run again.
+
+        Raises:
+            InvalidId: the id is empty.
+            IncompatibleState: the state is of another version, and no migration leads to this one.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            ConfigurationError: options that exclude each other.
         """
         if not await state_backend.exists(state_id):
             return None
@@ -103,9 +118,23 @@ class Execution:
     ) -> Execution:
         """Return the execution of a snapshot's state, to be entered, with the snapshot's storage.
 
-        The snapshot is saved; its history is what the steps on record say. VALIDATION saves
-        nothing. Args and errors as `StateBackend.save_state` and `execution`. (Seed 003,
-        section 4.)
+        The snapshot is saved; its history is what the recorded steps say. VALIDATION saves nothing.
+        Seed 003, section 4.
+
+        Args:
+            snapshot: the snapshot.
+            state_backend: `store.recovery`.
+            artifact_backend: where its artifacts go. None: `store.recovery.artifacts`.
+            event_bus: an object with `publish(event)`, which hears of every step.
+            replay_mode: NORMAL returns recorded results; VALIDATION compares.
+            resume_from_address: this step and all that were first begun after it are run again.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ConfigurationError: options that exclude each other.
         """
         if replay_mode is not ReplayMode.VALIDATION:
             await state_backend.save_state(snapshot)
@@ -119,12 +148,12 @@ class Execution:
 
     @property
     def state_id(self) -> str:
-        """Under which `StateBackend.load_state` finds it."""
+        """The id under which `store.recovery.load_state` finds it."""
         return self._tenure.state_id
 
     @property
     def storage(self) -> dict[str, Any]:
-        """The caller's own data: saved with each checkpoint, restored when it is taken over."""
+        """Your data: saved with each checkpoint, restored when the execution is taken over."""
         return self._tenure.storage
 
     @property
@@ -134,7 +163,7 @@ class Execution:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The steps that began, without a result on record: see `StepUnknown`."""
+        """The steps that began and have no recorded result: `confirm` or `retract` each."""
         steps = self._tenure.steps.values()
         unknown = (step.address for step in steps if is_unknown(step))
         return tuple(each for each in unknown if not self._steps.is_used(each))
@@ -171,29 +200,52 @@ class Execution:
         self._phase = "left"
 
     async def close(self, status: StateStatus = StateStatus.COMPLETED) -> None:
-        """Leave the execution, and record how it ended. Errors as `save_checkpoint`."""
+        """Leave the execution, and record how it ended.
+
+        Args:
+            status: how it ended.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
+        """
         try:
             await self.save_checkpoint(status)
         finally:
             self._phase = "left"
 
     def should_skip_event(self, address: str) -> bool:
-        """Return whether `run` would return the result on record. (Seed 003, section 4.)"""
+        """Return whether `run` would return a recorded result. Seed 003, section 4.
+
+        Args:
+            address: the step.
+        """
         return decide(self._tenure.steps.get(address), self._mode) is Decision.REUSE
 
     def has_completed_event(self, address: str) -> bool:
-        """Return whether a step is done, in any mode."""
+        """Return whether a step is done, in any mode.
+
+        Args:
+            address: the step.
+        """
         return is_done(self._tenure.steps.get(address))
 
     async def get_event_result(self, address: str, returns: Any = None) -> Any | None:
-        """Return the result on record of a step that is done, a new object; else None.
+        """Return the recorded result of a step that is done, a new object; else None.
 
         Args:
+            address: the step.
             returns: the type that the result has. None: models come as plain data.
 
         Raises:
-            ResultMissing: it was an artifact that is gone. UnreadableResult: it is not of that
-            type. Others as `load_artifact`.
+            ResultMissing: the result was an artifact that was deleted.
+            UnreadableResult: the result is not of that type.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
         """
         step = self._tenure.steps.get(address)
         if step is None or not is_done(step):
@@ -213,39 +265,48 @@ class Execution:
         returns: Any = None,
         **kwargs: Any,
     ) -> T:
-        """Do a step once: call it and record its result, or return the result on record.
+        """Run a step once: call it and record its result, or return the recorded result.
 
             flights = await run.run("search", search, "Oslo", limit=3)
 
-        A result may be made of pydantic models, dataclasses and what `foldlog.codec` holds.
-        Models need a declared type: the step's return annotation, or `returns`. With
-        `artifact=True` the result is an artifact, and so is one beyond 256 KiB. The store's
-        `redact=` is applied to what is recorded. A step that raised before is done again; in
-        VALIDATION, every step is.
+        A result may be made of pydantic models, dataclasses and plain data. Models need a declared
+        type: the step's return annotation, or `returns`. A result beyond 256 KiB becomes an
+        artifact. The store's `redact=` is applied to what is recorded. A step that raised before is
+        run again; in VALIDATION, every step is.
 
         Args:
-            address: the step's name, the same in every run: "plan", "plan::search::2". In one
-                run, every step has a different one.
-            args, kwargs: passed to the step. Bind arguments that have the name of an option of
-                this method: `functools.partial(search, artifact=...)`.
-            event_type: an `EventType`, or a text of the caller's.
-            repeatable: doing it twice does no harm, or it is made of steps that are themselves on
-                record: then it is done again if its outcome is unknown.
+            address: the step's name, the same in every run: "plan", "plan::search::2". In one run,
+                every step has a different one.
+            step: the coroutine function to call.
+            args, kwargs: passed to the step. Bind arguments that have the name of an option of this
+                method: `functools.partial(search, artifact=...)`.
+            event_type: an `EventType`, or another text.
+            artifact: the result is an artifact, whatever its size.
+            repeatable: running it twice does no harm, or it is made of recorded steps: then it is
+                run again if its outcome is unknown.
             returns: the type of its result. None: as the step is annotated.
 
         Raises:
-            StepUnknown: it began before, and its result is not on record. It was not called.
-            ConfigurationError: a step of this address has run here before, or is under way; or
-                values of the declared type cannot be recorded; or the execution is not entered,
-                or was left. It was not called.
-            InvalidId: the address is empty. It was not called.
-            UnreadableResult: it is done and on record, and the declared type does not read it.
-            PayloadError: its result cannot be held. That is on record: see `StepUnknown`.
-            RedactionFailed: the store's `redact=` failed on its result: likewise.
-            AppendConflict: another owner has taken over. If it was called, nothing is on record.
-            ResultMissing: the result on record was an artifact that is gone.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`; if it was called,
-                its outcome is unknown. What it raises itself, after that is on record.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
+            StepUnknown: it began before, and its result is not recorded. It was not called.
+            UnreadableResult: the recorded result is not of the declared type.
+            ResultMissing: the recorded result was an artifact that was deleted.
+
+        Errors after the call leave its outcome unknown, but for what the step raises, which is
+        recorded and raised. ConfigurationError also means that a step of this address has run here
+        before.
+
+        Examples:
+            >>> async def search(city: str) -> list[str]:
+            ...     return [f"SK to {city}"]
+            >>> async with store.recovery.execution("trip-1") as run:
+            ...     await run.run("search", search, "Oslo")
+            ['SK to Oslo']
         """
         checked_id(address, "address")
         self._check_entered()
@@ -273,19 +334,38 @@ class Execution:
             return await self._steps.execute(work, call)
 
     async def ask(self, address: str, request: Any = None, *, returns: Any = None) -> Any:
-        """Return what the user answered at this address; until then, stop the execution here.
+        """Return what a user answered at this address; until then, stop the execution here.
 
         Stopping is recorded, with a checkpoint and the status PAUSED, and raises ExecutionPaused.
-        Any process may then call `StateBackend.answer`. The next owner that takes the execution
-        over comes here again and goes on.
+        Any process may then call `store.recovery.answer`, or `store.answer` with the item of
+        `store.waiting()`. The next owner that takes the execution over comes here again and goes
+        on.
 
         Args:
+            address: the question's name, the same in every run.
             request: what is asked; a model is recorded as plain data.
             returns: the type of the answer. None: as it was given, models as plain data.
 
         Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
             ExecutionPaused: there is no answer yet.
-            PayloadError: the request cannot be held. Others as `run`.
+            UnreadableResult: the answer is not of the declared type.
+
+        Examples:
+            >>> try:
+            ...     async with store.recovery.execution("trip-1") as run:
+            ...         await run.ask("approve", {"fare": 120})
+            ... except foldlog.recovery.ExecutionPaused as paused:
+            ...     await store.recovery.answer(paused.state_id, paused.address, "yes")
+            True
+            >>> async with store.recovery.execution("trip-1") as run:
+            ...     await run.ask("approve", {"fare": 120})
+            'yes'
         """
         checked_id(address, "address")
         self._check_entered()
@@ -303,12 +383,18 @@ class Execution:
         """Record that a step whose outcome was unknown has happened, with its result.
 
         Args:
+            address: the step.
             result: a model, or its fields as plain data.
 
         Raises:
-            ConfigurationError: its outcome is not unknown, or is on record by now; or this is a
-                VALIDATION, which records nothing.
-            PayloadError: the result cannot be held. Others as `Tenure.write`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
+
+        ConfigurationError also means that the outcome is not unknown, or that this is a VALIDATION.
         """
         given = as_plain(result, "result")
         data = self._tenure.redaction.data("Execution.confirm", states.DONE, address, result=given)
@@ -317,17 +403,29 @@ class Execution:
     async def retract(self, address: str) -> None:
         """Record that a step whose outcome was unknown has not happened, so that `run` calls it.
 
-        Errors as `confirm`.
+        Args:
+            address: the step.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
+
+        ConfigurationError also means that the outcome is not unknown, or that this is a VALIDATION.
         """
         await self._settle(address, Retracted(address))
 
     def to_snapshot(
         self, status: StateStatus = StateStatus.RUNNING, metadata: StateMetadata | None = None
     ) -> StateSnapshot:
-        """Return the state as it is now, with the history of its steps. (Seed 003, section 4.)
+        """Return the state as it is now, with the history of its steps. Seed 003, section 4.
 
         Args:
-            metadata: None: the execution's own.
+            status: the snapshot's status.
+            metadata: None: the execution's.
         """
         snapshot = self._tenure.snapshot.model_copy(update={"status": status}, deep=True)
         if metadata is not None:
@@ -337,17 +435,22 @@ class Execution:
     async def save_checkpoint(
         self, status: StateStatus = StateStatus.RUNNING, metadata: StateMetadata | None = None
     ) -> bool:
-        """Save storage, metadata and status, and return True; steps are on record already.
+        """Save storage, metadata and status, and return True; steps are recorded already.
 
         Args:
+            status: how it stands.
             metadata: what the execution is found by from now on. None: as it is.
 
         Returns:
             False in VALIDATION, which saves nothing.
 
         Raises:
-            PayloadError: the storage or the metadata cannot be held. ConfigurationError: the
-            execution is not entered, or was left. Others as `Tenure.write`.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
@@ -357,10 +460,22 @@ class Execution:
         return await self._tenure.write(status=status)
 
     async def put_artifact(self, name: str, artifact: Any) -> str:
-        """Save an artifact that the execution knows by this name; return its id.
+        """Save an artifact that the execution knows by a name; return its id.
 
-        That it does is on record at once; the rest of a checkpoint only if they are automatic
-        after artifacts. VALIDATION saves nothing. Errors as `save_artifact` and `save_checkpoint`.
+        The name is recorded at once; the rest of a checkpoint only if they are automatic after
+        artifacts. VALIDATION saves nothing.
+
+        Args:
+            name: the name.
+            artifact: bytes, text, data that the log can hold, or what the codec takes.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendConflict: another owner has taken over the execution.
+            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: it may have been stored.
+            ConfigurationError: the execution is not entered, or was left.
+            StoreClosed: the store is closed.
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
@@ -373,7 +488,17 @@ class Execution:
         return artifact_id
 
     async def get_artifact(self, name: str) -> Any | None:
-        """Return what was put under this name, or None. Errors as `load_artifact`."""
+        """Return the artifact of a name, or None.
+
+        Args:
+            name: the name, as in `put_artifact`.
+
+        Raises:
+            ConfigurationError: it is a pickle: an execution with `artifacts=` of that codec loads
+                it.
+            LogUnavailable, LogCorrupt: the log did not answer, or the bytes are not whole.
+            StoreClosed: the store is closed.
+        """
         artifact_id = self._tenure.snapshot.artifact_refs.get(name)
         return (
             None if artifact_id is None else await self._steps.artifacts.load_artifact(artifact_id)

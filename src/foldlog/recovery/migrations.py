@@ -30,9 +30,12 @@ class Migrations:
         self._steps: dict[str, dict[str, Migrate]] = {}
 
     def step(self, old: str, new: str) -> Callable[[Migrate], Migrate]:
-        """Register what makes a snapshot of version `new` of one of version `old`.
+        """Return a decorator for a function that takes a snapshot from version `old` to `new`.
 
-        It may change the snapshot it is given; its `version` is set afterwards.
+        The function may change the snapshot it is given; its `version` is set afterwards.
+
+        Args:
+            old, new: versions, as `major.minor.patch`.
 
         Raises:
             ConfigurationError: there is such a step already, or it leads nowhere.
@@ -49,10 +52,14 @@ class Migrations:
     def migrate(self, snapshot: StateSnapshot) -> StateSnapshot:
         """Return the snapshot at the current version: by the fewest steps, or as it is.
 
-        One that is compatible and that no step leads on from stays as it is, with its version.
+        A compatible snapshot that no step leads on from stays as it is, with its version. What a
+        step raises, propagates.
+
+        Args:
+            snapshot: the snapshot.
 
         Raises:
-            IncompatibleState: no steps lead there. What a step raises, propagates.
+            IncompatibleState: no steps lead there.
         """
         path = self._path(snapshot.version)
         if path is None:

@@ -20,7 +20,7 @@ SCHEMA_VERSION: Final = "1.0.0"
 
 
 class StateStatus(StrEnum):
-    """What has become of an execution."""
+    """Where an execution stands."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -29,11 +29,10 @@ class StateStatus(StrEnum):
 
 
 class ReplayMode(StrEnum):
-    """What happens to steps that are on record.
+    """What happens to steps that are recorded.
 
-    NORMAL: their results are returned. VALIDATION: they are executed again and compared; nothing
-    is recorded. REPUBLISH_ALL: as NORMAL, and their events are published again, marked as
-    replayed.
+    NORMAL: their results are returned. VALIDATION: they are executed again and compared; nothing is
+    recorded. REPUBLISH_ALL: as NORMAL, and their events are published again, marked as replayed.
     """
 
     NORMAL = "normal"
@@ -42,8 +41,10 @@ class ReplayMode(StrEnum):
 
 
 class EventType(StrEnum):
-    """What kind of step it is. Any other text is a type, too; it only triggers no checkpoint
-    unless `AutoCheckpointConfig.checkpoint_after_events` names it.
+    """What kind of step it is.
+
+    Any other text is a type, too; it only triggers no checkpoint unless
+    `AutoCheckpointConfig.checkpoint_after_events` names it.
     """
 
     AGENT = "agent"
@@ -68,7 +69,15 @@ class ExecutionStatus(StrEnum):
 
 
 class StateMetadata(BaseModel):
-    """What a state is found by. `parent_state_id`: the state from which it was derived."""
+    """What a state is found by.
+
+    Attributes:
+        tags: words to find it by.
+        description: what it is, for a reader.
+        pipeline_name: the pipeline that it is of.
+        parent_state_id: the state from which it was derived.
+        custom: whatever else there is.
+    """
 
     tags: list[str] = Field(default_factory=list)
     description: str = ""
@@ -78,7 +87,13 @@ class StateMetadata(BaseModel):
 
 
 class StateDiff(BaseModel):
-    """What differs between two snapshots; see `StateSnapshot.diff`."""
+    """What differs between two snapshots: `StateSnapshot.diff` makes it.
+
+    Attributes:
+        new_events, removed_events: steps that only the one has.
+        changed_storage: the value before and after, by key.
+        new_artifacts, removed_artifacts: names that only the one has.
+    """
 
     new_events: list[dict[str, Any]] = Field(default_factory=list)
     removed_events: list[dict[str, Any]] = Field(default_factory=list)
@@ -88,10 +103,16 @@ class StateDiff(BaseModel):
 
 
 class StateSnapshot(BaseModel):
-    """An execution's state, whole. Times are ISO 8601 text.
+    """An execution's whole state. Times are ISO 8601 text.
 
-    `version` is that of the schema of `execution_state`, as `major.minor.patch`. `artifact_refs`
-    leads from the names under which the execution knows its artifacts to their ids.
+    Attributes:
+        state_id: the execution.
+        created_at, updated_at: when it was made, and changed last.
+        version: of the schema of `execution_state`, as `major.minor.patch`.
+        status: where it stands.
+        metadata: what it is found by.
+        execution_state: storage and history.
+        artifact_refs: the ids of its artifacts, by the names under which it knows them.
     """
 
     state_id: str
@@ -104,10 +125,13 @@ class StateSnapshot(BaseModel):
     artifact_refs: dict[str, str] = Field(default_factory=dict)
 
     def is_compatible(self, current_version: str) -> bool:
-        """Return whether a program of that schema version can read this snapshot as it is.
+        """Return whether a program of a schema version can read this snapshot as it is.
 
         By semantic versioning: the major versions are the same, and where they are 0, the minor
         ones too. A version that is not of that form is compatible with itself only.
+
+        Args:
+            current_version: the program's version.
 
         Raises:
             ConfigurationError: `current_version` is not of that form.
@@ -126,8 +150,11 @@ class StateSnapshot(BaseModel):
 
         Events are those of `execution_state["history"]["events"]`, compared by their content: one
         that has changed is removed and new. Storage is `execution_state["storage"]["data"]`; a
-        changed key comes with its value in each, None where it has none. What is of another
-        shape is passed over.
+        changed key comes with its value in each, None where it has none. What is of another shape
+        is passed over.
+
+        Args:
+            snapshot1, snapshot2: the snapshots.
         """
         events1, events2 = _events(snapshot1), _events(snapshot2)
         storages = (_inner(each, "storage", "data", dict) for each in (snapshot1, snapshot2))
@@ -149,8 +176,12 @@ class StateSnapshot(BaseModel):
 class AutoCheckpointConfig(BaseModel):
     """After which steps an execution saves a checkpoint by itself.
 
-    `checkpoint_after_events`: after any step of these types. An artifact is a step that ran with
-    `artifact=True`, or something put under a name with `Execution.put_artifact`.
+    Attributes:
+        enabled: False: after none.
+        checkpoint_after_events: after any step of these types.
+        checkpoint_after_artifacts: after a step with `artifact=True`, and after `put_artifact`.
+        checkpoint_after_llm: after a step of the type LLM.
+        checkpoint_after_tools: after a step of the type TOOL.
     """
 
     enabled: bool = False
@@ -160,7 +191,12 @@ class AutoCheckpointConfig(BaseModel):
     checkpoint_after_tools: bool = True
 
     def applies_to(self, event_type: str, *, is_artifact: bool = False) -> bool:
-        """Return whether a checkpoint follows a step of that type that has completed."""
+        """Return whether a checkpoint follows a step of that type that has completed.
+
+        Args:
+            event_type: the type.
+            is_artifact: whether its result is an artifact.
+        """
         return self.enabled and (
             event_type in self.checkpoint_after_events
             or (is_artifact and self.checkpoint_after_artifacts)
@@ -171,11 +207,18 @@ class AutoCheckpointConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionEvent:
-    """A step that started, ended, waits, or was found on record (RECOVERED).
+    """A step that started, ended, waits, or was found recorded (RECOVERED).
 
-    `execution_time` in seconds, 0 for a step that did not run now. `result` is the step's own
-    object unless `is_replayed`; `message` is that of the exception of a FAILED step. An event with
-    `skip_republish` is not published: those of replayed steps, except with REPUBLISH_ALL.
+    Attributes:
+        state_id: the execution.
+        address: the step.
+        event_type: what kind of step it is.
+        execution_status: how it stands.
+        result: the step's result; the same object unless `is_replayed`.
+        message: that of the exception of a FAILED step.
+        execution_time: seconds; 0 for a step that did not run now.
+        is_replayed: the result was recorded before.
+        skip_republish: the event is not published, as for replayed steps without REPUBLISH_ALL.
     """
 
     state_id: str
@@ -193,7 +236,7 @@ class EventBus(Protocol):
     """A listener of an execution. It is not stored: a resumed execution needs one again."""
 
     def publish(self, event: ExecutionEvent) -> Awaitable[None] | None:
-        """Take an event, or return an awaitable that does. What it raises, the step raises."""
+        """Receive `event`, or return an awaitable that does. What it raises, the step raises."""
         ...
 
 

@@ -11,10 +11,14 @@ from foldlog_projections.states import Step
 
 
 class Mismatch(NamedTuple):
-    """Where a step gave another result than the one on record.
+    """Where a step gave another result than the recorded one.
 
-    `path` leads there from the result, as in `result.flights[2].fare`. A side that has nothing
-    there is ABSENT; a step that raised stands under the path `error`, by type and message.
+    Attributes:
+        address: the step.
+        path: leads there from the result, as in `result.flights[2].fare`; `error` for a step that
+            raised.
+        recorded: what was recorded; ABSENT where there is nothing.
+        actual: what came now; ABSENT where there is nothing.
     """
 
     address: str
@@ -24,10 +28,13 @@ class Mismatch(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """The findings so far. `compared` counts the steps that were executed and are on record.
+    """The findings so far.
 
-    `unexpected` steps were executed and are not on record; `missing` steps have ended on record
-    and were not executed.
+    Attributes:
+        compared: how many steps were executed and are recorded.
+        mismatches: where results differ.
+        unexpected: steps that were executed and are not recorded.
+        missing: steps that are recorded as ended and were not executed.
     """
 
     compared: int

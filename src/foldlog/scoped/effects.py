@@ -61,7 +61,11 @@ class Effect:
 
     @staticmethod
     def to_json(effect: AnyEffect) -> dict[str, Any]:
-        """The form that layer0 writes: an object with its `type` and `scope`."""
+        """Return the form that layer0 writes: an object with its `type` and `scope`.
+
+        Args:
+            effect: the effect.
+        """
         form: dict[str, Any] = {"type": _TYPES[type(effect)], "scope": effect.scope.to_json()}
         if isinstance(effect, _WriteMemory):
             return form | {"key": effect.key, "value": effect.value} | effect.options.to_json()
@@ -72,12 +76,14 @@ class Effect:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AnyEffect:
-        """The effect that `to_json`, or layer0, wrote: by itself, or as the `kind` of an object
-        that has `meta` beside it, which says nothing of memory and is passed over.
+        """Return the effect that `to_json`, or layer0, wrote.
+
+        Args:
+            data: the effect, or an object that has it as `kind` beside `meta`, which is ignored.
 
         Raises:
-            PayloadError: it is none, or one that does not concern memory. InvalidId: a key is
-                empty.
+            PayloadError: it is no effect on memory.
+            InvalidId: a key is empty.
         """
         if isinstance(data, Mapping) and isinstance(data.get("kind"), Mapping):
             data = data["kind"]

@@ -28,7 +28,7 @@ class EmbedderFailed(FoldlogError):
 
 
 class SearchFailed(FoldlogError):
-    """A scope's index cannot be kept on this machine: the disk is full, for instance."""
+    """A scope's index cannot be stored on this machine: the disk is full, for instance."""
 
 
 def _told(version: str | None) -> str:

@@ -25,7 +25,7 @@ NEUTRAL: Final = 0.5
 
 
 class MemoryTier(StrEnum):
-    """How long a value stays in memory: see `StoreOptions`."""
+    """How long a value stays in memory: HOT longest, WARM less, COLD not at all."""
 
     HOT = "hot"
     WARM = "warm"
@@ -33,7 +33,7 @@ class MemoryTier(StrEnum):
 
 
 class Lifetime(StrEnum):
-    """How long a value lives: see `StoreOptions`."""
+    """How long a value lives: in this process, until its session ends, or for ever."""
 
     TRANSIENT = "transient"
     SESSION = "session"
@@ -45,6 +45,10 @@ class ContentKind:
 
     EPISODIC is what happened, SEMANTIC what is so, PROCEDURAL how it is done, STRUCTURAL how things
     stand around the agent.
+
+    Args:
+        name: the kind.
+        is_custom: it is none of the four.
     """
 
     __slots__ = ("is_custom", "name")
@@ -60,7 +64,10 @@ class ContentKind:
 
     @classmethod
     def custom(cls, name: str) -> Self:
-        """A kind of your own; never the same as one of the four, whatever its name.
+        """Return a kind of yours; never the same as one of the four, whatever its name.
+
+        Args:
+            name: the name.
 
         Raises:
             InvalidId: the name is empty.
@@ -68,15 +75,19 @@ class ContentKind:
         return cls(checked_id(name, "content_kind"), is_custom=True)
 
     def to_json(self) -> Any:
-        """`"episodic"`, or `{"custom": "name"}`."""
+        """Return `"episodic"`, or `{"custom": "name"}`."""
         return {"custom": self.name} if self.is_custom else self.name
 
     @classmethod
     def from_json(cls, data: Any) -> ContentKind:
-        """The kind that `to_json`, or layer0, wrote.
+        """Return the kind that `to_json`, or layer0, wrote.
+
+        Args:
+            data: what was written.
 
         Raises:
-            PayloadError: it is none. InvalidId: its name is empty.
+            PayloadError: it is no kind.
+            InvalidId: its name is empty.
         """
         if isinstance(data, str) and data in _KINDS:
             return _KINDS[data]
@@ -109,16 +120,19 @@ class _Form(msgspec.Struct, frozen=True, omit_defaults=True):
     """What has a form in layer0's JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """What is set, as JSON types."""
+        """Return what is set, as JSON types."""
         found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=ContentKind.to_json)
         return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The object whose form `to_json`, or layer0, wrote.
+        """Return the object that `to_json`, or layer0, wrote.
+
+        Args:
+            data: what was written.
 
         Raises:
-            PayloadError: it is no such form.
+            PayloadError: it is no such object.
         """
         try:
             return msgspec.convert(data, cls, dec_hook=_kind_from_json)
@@ -152,7 +166,14 @@ class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The options that `to_json`, or layer0, wrote. Errors as `checked_options`."""
+        """Return the options that `to_json`, or layer0, wrote.
+
+        Args:
+            data: what was written.
+
+        Raises:
+            PayloadError: they are no options.
+        """
         return checked_options(super().from_json(data))
 
 
@@ -172,7 +193,13 @@ class SearchOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MemoryLink(_Form, frozen=True, omit_defaults=True):
-    """An edge from one key to another of the same scope. `metadata` is JSON."""
+    """An edge from one key to another of the same scope.
+
+    Attributes:
+        from_key, to_key: the keys.
+        relation: what the one is to the other.
+        metadata: JSON.
+    """
 
     from_key: str
     to_key: str
@@ -181,7 +208,13 @@ class MemoryLink(_Form, frozen=True, omit_defaults=True):
 
 
 class SearchResult(_Form, frozen=True, omit_defaults=True):
-    """A key that matched. `score` from 0 to 1; `snippet` is a part of the value's text."""
+    """A key that matched.
+
+    Attributes:
+        key: the key.
+        score: from 0 to 1.
+        snippet: a part of the value's text.
+    """
 
     key: str
     score: float
@@ -191,8 +224,14 @@ class SearchResult(_Form, frozen=True, omit_defaults=True):
 class Revision(msgspec.Struct, frozen=True):
     """What one write, or one deletion, made of a key.
 
-    `version` names it, for `expected=`. `position` and `recorded_at` are where and when the log
-    recorded it, for `at=`.
+    Attributes:
+        key: the key.
+        value: the value.
+        version: names the revision, for `expected=`.
+        position: where the log recorded it, for `at=`.
+        recorded_at: when the log recorded it, for `at=`.
+        options: the hints of the write.
+        deleted: the key was deleted.
     """
 
     key: str

@@ -62,14 +62,7 @@ _operation: Final = functools.partial(operation, prefix="scoped.")
 
 
 class ScopedReader:
-    """Reads scopes, and has no way to change what is stored: `store.scoped.reader`.
-
-    Lives as long as its store. Every read raises
-        LogUnavailable, LogCorrupt: the log could not be read as far as was asked for.
-        SearchFailed: it needs the scope's index (lists, walks, searches), and that cannot be kept
-            on this machine.
-        PayloadError: an argument is not what it should be. InvalidId: a key or id is empty.
-    """
+    """Reads scopes, and cannot change what is stored; made by `store.scoped.reader`."""
 
     def __init__(self, keys: Keys, transient: Transient, search: Search) -> None:
         self.calls: Calls = keys.journal.calls
@@ -91,8 +84,20 @@ class ScopedReader:
         """Return the value of a key, a new object, or None if there is none.
 
         Args:
-            at: as of then: a position, of `history`, `watch` or `store.position()`, or a time by
-                the log's clock, a datetime with its offset. What was over then is None.
+            scope: the scope.
+            key: the key.
+            at: as of then: a position, of `history`, `watch` or `store.position()`, or a datetime
+                with a time zone, by the log's clock. What had expired by then is None.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            UnknownMoment, PastErased: there is no such moment, or the value was removed since.
+            PayloadError: an argument is of the wrong type.
         """
         if at is not None:
             held = await self._keys.as_of(scope, key, at)
@@ -102,7 +107,19 @@ class ScopedReader:
 
     @_operation()
     async def read_hinted(self, scope: Scope, key: str, options: StoreOptions) -> Any | None:
-        """Return the value of a key, transient or stored, or None; see `StoreOptions`."""
+        """Return the value of a key, transient or stored, or None.
+
+        Args:
+            scope: the scope.
+            key: the key.
+            options: hints of the read: only a value of this lifetime and kind.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: an argument is of the wrong type.
+        """
         options = checked_options(options)
         checked_id(key, "key")
         scratch = self._transient.get(checked_scope(scope), key)
@@ -122,7 +139,18 @@ class ScopedReader:
 
     @_operation()
     async def entry(self, scope: Scope, key: str) -> Revision | None:
-        """Return the value of a key with its version, hints and time, or None. Asks the log."""
+        """Return the value of a key with its version, hints and time, or None. It asks the log.
+
+        Args:
+            scope: the scope.
+            key: the key.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: an argument is of the wrong type.
+        """
         held, payload = await self._keys.present(scope, key)
         return None if held is None else await self._keys.revision(key, held, payload)
 
@@ -130,7 +158,21 @@ class ScopedReader:
     async def list(
         self, scope: Scope, prefix: str = "", *, consistency: Consistency = "session"
     ) -> Names:
-        """Return the keys that begin with `prefix`, sorted by code points. Loads no values."""
+        """Return the keys that begin with a prefix, sorted by code points. It loads no values.
+
+        Args:
+            scope: the scope.
+            prefix: how the keys begin.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            SearchFailed: the scope's index cannot be stored on this machine.
+        """
         prefix = _text(prefix, "prefix")
         found = self._indexes.recall(scope, consistency, lambda known, now: known.keys(now, prefix))
         if found is not None:
@@ -139,9 +181,20 @@ class ScopedReader:
 
     @_operation()
     async def search(self, scope: Scope, query: str, limit: int) -> Results:
-        """Return at most `limit` keys whose value or name has words of the query, best first.
+        """Return the keys whose value or name has words of a query, best first.
 
-        See `search_hinted`.
+        Args:
+            scope: the scope.
+            query: words.
+            limit: how many at most.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: an argument is of the wrong type.
+            SearchFailed: the scope's index cannot be stored on this machine.
+            EmbedderFailed: the embedder raised.
         """
         return await self.search_hinted(scope, query, limit, SearchOptions())
 
@@ -157,19 +210,30 @@ class ScopedReader:
         consistency: Consistency = "session",
         on_progress: OnProgress | None = None,
     ) -> Results:
-        """Return at most `limit` keys that answer the query, best first; see `SearchOptions`.
+        """Return the keys that answer a query, best first.
 
-        Among equal scores the more salient come first, then by key. The first search of a scope
-        on a machine reads the scope's values; later ones what has changed.
+        Among equal scores the more salient come first, then by key. The first search of a scope on
+        a machine reads the scope's values; later ones what has changed.
 
         Args:
+            scope: the scope.
+            query: words, or a question.
+            limit: how many at most.
+            options: what is to be found: a least score, a kind, a tier, and how far along links.
             mode: "text", "semantic" or "both"; by default both where there is an embedder.
-            on_progress: called while values are taken into the index, with how many of them are,
-                and of how many.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+            on_progress: called with how many values are in the index, and of how many.
 
         Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: an argument is of the wrong type.
             ConfigurationError: the mode needs an embedder, or that needs a package.
-            EmbedderFailed, SearchFailed: see there. Others as every read.
+            EmbedderFailed: the embedder raised, or gave no vectors.
+            SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked_scope(scope)
         if isinstance(limit, bool) or not isinstance(limit, int):
@@ -188,13 +252,24 @@ class ScopedReader:
         *,
         consistency: Consistency = "session",
     ) -> Names:
-        """Return the keys that links lead to in at most `max_depth` steps, nearest first.
+        """Return the keys that links lead to from another key, nearest first.
 
-        Those as near as each other stand in the order in which their links were made. The key
-        itself is not among them.
+        Those as near as each other come in the order in which their links were made.
 
         Args:
+            scope: the scope.
+            from_key: where to begin.
             relation: only along such links; None along any.
+            max_depth: how many steps at most.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            SearchFailed: the scope's index cannot be stored on this machine.
         """
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
             raise PayloadError("max_depth", f"{max_depth!r:.80} is no number of steps")
@@ -209,7 +284,21 @@ class ScopedReader:
     async def links(
         self, scope: Scope, from_key: str, *, consistency: Consistency = "session"
     ) -> Links:
-        """Return the links from a key, in the order in which they were made."""
+        """Return the links from a key, in the order in which they were made.
+
+        Args:
+            scope: the scope.
+            from_key: the key.
+            consistency: how fresh the answer is: "eventual", "session" (has this store's own
+                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
+                it).
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            SearchFailed: the scope's index cannot be stored on this machine.
+        """
         checked_id(from_key, "from_key")
         found = await self._indexes.ask(scope, consistency, Index.edges, from_key)
         return [
@@ -219,8 +308,20 @@ class ScopedReader:
 
     @_operation()
     async def history(self, scope: Scope, key: str, *, limit: int = _HISTORY) -> Revisions:
-        """Return what was written to a key, and that it was deleted: the last `limit` of it, in
-        order. What is over, deleted or overwritten is here all the same.
+        """Return the last writes and deletions of a key, oldest first.
+
+        What has expired, or was deleted or overwritten, is here all the same.
+
+        Args:
+            scope: the scope.
+            key: the key.
+            limit: how many at most.
+
+        Raises:
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            PayloadError: an argument is of the wrong type.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise PayloadError("limit", f"{limit!r:.80} is no number of revisions")
@@ -232,24 +333,27 @@ class ScopedReader:
     def watch(
         self, scope: Scope, prefix: str = "", *, since: str | None = None
     ) -> AsyncGenerator[Revision]:
-        """Yield what keys with that prefix hold, in the order of their last writes, then each
-        write and deletion as it is recorded, without end. Close it with `aclose()`.
+        """Yield what keys hold, in the order of their last writes, then each write and deletion.
 
-        That a key's time is over is not told: its `options.ttl` and `recorded_at` say when.
-        An outage of the log is waited out.
+        It waits out an outage, and never ends by itself: use `contextlib.aclosing`. It does not say
+        that a key has expired: its `options.ttl` and `recorded_at` tell when.
 
         Args:
-            since: a version: only what was recorded after it, all of that. Unknown ones are as
-                None.
+            scope: the scope.
+            prefix: only keys that begin with this.
+            since: a version: only what was recorded after it. None, or an unknown one: all.
 
         Raises:
-            StoreClosed: the store was closed. Others as every read.
+            InvalidId: an id is empty.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            StoreClosed: the store is closed.
+            SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked = checked_scope(scope), _text(prefix, "prefix"), since
         return watch(self._keys, self._indexes, *checked)
 
     def clear_transient(self) -> None:
-        """Let go of every transient value, of all scopes."""
+        """Drop every transient value, of all scopes. Raises nothing."""
         self._transient.clear()
 
     async def _lookup(

@@ -15,10 +15,11 @@ _IDS: Final = {"session": 1, "workflow": 1, "agent": 2, "global": 0, "custom": 1
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """One scope. Two that are equal are the same one; what is in one is in no other.
+    """One scope: a space of keys, made by `Scope.session` and the others. Equal ones are the same.
 
-    Made by `Scope.session`, `workflow`, `agent`, `global_` and `custom`; `kind` says by which,
-    `ids` with what.
+    Attributes:
+        kind: how it was made.
+        ids: from what.
     """
 
     kind: str
@@ -26,31 +27,56 @@ class Scope(msgspec.Struct, frozen=True):
 
     @classmethod
     def session(cls, id: str) -> Self:
-        """One conversation.
+        """Return the scope of one conversation.
+
+        Args:
+            id: the session.
 
         Raises:
-            InvalidId: the id is empty, no string, or no valid Unicode; so for the others.
+            InvalidId: the id is empty, no string, or no valid Unicode.
         """
         return cls("session", (checked_id(id, "session"),))
 
     @classmethod
     def workflow(cls, id: str) -> Self:
-        """One execution of a workflow."""
+        """Return the scope of one execution of a workflow.
+
+        Args:
+            id: the execution.
+
+        Raises:
+            InvalidId: the id is empty, no string, or no valid Unicode.
+        """
         return cls("workflow", (checked_id(id, "workflow"),))
 
     @classmethod
     def agent(cls, workflow: str, agent: str) -> Self:
-        """One agent within a workflow."""
+        """Return the scope of one agent within a workflow.
+
+        Args:
+            workflow: the workflow.
+            agent: the agent.
+
+        Raises:
+            InvalidId: an id is empty, no string, or no valid Unicode.
+        """
         return cls("agent", (checked_id(workflow, "workflow"), checked_id(agent, "agent")))
 
     @classmethod
     def global_(cls) -> Self:
-        """What all workflows of the namespace share."""
+        """Return the scope that all workflows of the namespace share."""
         return cls("global")
 
     @classmethod
     def custom(cls, name: str) -> Self:
-        """Whatever else."""
+        """Return a scope of another name.
+
+        Args:
+            name: the name.
+
+        Raises:
+            InvalidId: the name is empty, no string, or no valid Unicode.
+        """
         return cls("custom", (checked_id(name, "custom scope"),))
 
     @property
@@ -63,7 +89,11 @@ class Scope(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_subject_key(cls, key: str) -> Self:
-        """The scope of that `subject_key`."""
+        """Return the scope of a `subject_key`.
+
+        Args:
+            key: the key.
+        """
         kind, *ids = key.split(":", 1)
         if kind == "agent":
             length, rest = ids[0].split(":", 1)
@@ -71,7 +101,7 @@ class Scope(msgspec.Struct, frozen=True):
         return cls(kind, tuple(ids))
 
     def to_json(self) -> Any:
-        """The form that layer0 writes: `{"session": "s1"}`, `"global"` and so on."""
+        """Return the form that layer0 writes: `{"session": "s1"}`, `"global"` and so on."""
         if self.kind == "global":
             return self.kind
         if self.kind == "agent":
@@ -80,11 +110,14 @@ class Scope(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The scope that `to_json`, or layer0, wrote. Later versions of that call an agent
-        `operator`.
+        """Return the scope that `to_json`, or layer0, wrote.
+
+        Args:
+            data: what was written. Later versions of layer0 call an agent `operator`.
 
         Raises:
-            PayloadError: it is none. InvalidId: an id is empty.
+            PayloadError: it is no scope.
+            InvalidId: an id is empty.
         """
         if data == "global":
             return cls.global_()

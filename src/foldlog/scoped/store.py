@@ -58,15 +58,11 @@ _operation: Final = functools.partial(operation, prefix="scoped.")
 
 
 class ScopedStore(ScopedReader):
-    """Scopes of keys: `store.scoped`. Lives as long as its store.
+    """Keys in scopes, made by `store.scoped`. Lives as long as its store.
 
-    Writes raise also where the store was told to degrade. Inside `store.atomic()` they are made
-    with the block; reads do not see them before. What is stored of a value, or of a link's
-    metadata, is what the store's `redact=` makes of it. Every write raises
-        AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Writing the same again
-            is safe; with `expected` it may find its own first attempt.
-        PayloadError: a part cannot be held. InvalidId: a key or id is empty. Nothing was written.
-        RedactionFailed: the store's `redact=` failed. Nothing was written.
+    Writes raise also where the store degrades. Inside `store.atomic()` they are made with the
+    block; reads do not see them before. What is stored of a value, or of a link's metadata, is what
+    the store's `redact=` makes of it.
     """
 
     def __init__(self, keys: Keys, transient: Transient, searches: list[Search]) -> None:
@@ -75,16 +71,16 @@ class ScopedStore(ScopedReader):
 
     @functools.cached_property
     def reader(self) -> ScopedReader:
-        """The same scopes, for those who may not write."""
+        """The same scopes, for callers who may not write."""
         return ScopedReader(self._keys, self._transient, self._search)
 
     def with_search(
         self, *, embedder: Embedder | None = None, path: Path | str | None = None
     ) -> ScopedStore:
-        """Return the same scopes, searched otherwise.
+        """Return the same scopes, searched in another way.
 
         Args:
-            embedder: makes vectors of texts: see `foldlog.scoped.Embedder`.
+            embedder: an async function that makes vectors of texts.
             path: a directory for the search indexes, which this process can read and write. None:
                 in memory.
         """
@@ -102,18 +98,32 @@ class ScopedStore(ScopedReader):
         expected: Expected = Expect.ANYTHING,
         session_id: str | None = None,
     ) -> str:
-        """Write a value; what was there gives way, hints included. Returns the version.
-
-        Values are JSON, and whatever else the codec holds; they come back exactly.
+        """Write a value, in place of what was there, hints included. Returns the version.
 
         Args:
-            expected: the version that the key must be at, as `entry` tells it; None if it must
-                not be there.
+            scope: the scope.
+            key: the key.
+            value: JSON, and other data that the log can hold; it comes back exactly.
+            expected: the version that the key must be at, as `entry` tells it; None if it must not
+                be there.
             session_id: the session that the key belongs to, and is cleared with. The keys of
                 `Scope.session(id)` need none.
 
         Raises:
-            VersionConflict: it is not. Nothing was written. Others as every write.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            VersionConflict: the key is not at that version. Nothing was written.
+
+        Examples:
+            >>> scope = foldlog.scoped.Scope.session("trip")
+            >>> version = await store.scoped.write(scope, "seat", {"side": "aisle"})
+            >>> await store.scoped.read(scope, "seat")
+            {'side': 'aisle'}
+            >>> later = await store.scoped.write(scope, "seat", "window", expected=version)
+            >>> await store.scoped.read(scope, "seat")
+            \'window\'
         """
         return await self.write_hinted(
             scope, key, value, StoreOptions(), expected=expected, session_id=session_id
@@ -130,7 +140,24 @@ class ScopedStore(ScopedReader):
         expected: Expected = Expect.ANYTHING,
         session_id: str | None = None,
     ) -> str:
-        """As `write`, with hints: see `StoreOptions`. A transient value has the version ""."""
+        """Write a value with hints. Returns the version; "" for a transient value.
+
+        Args:
+            scope: the scope.
+            key: the key.
+            value: JSON, and other data that the log can hold; it comes back exactly.
+            options: the hints: lifetime, tier, salience, kind of content, and time to live.
+            expected: the version that the key must be at, as `entry` tells it; None if it must not
+                be there.
+            session_id: the session that the key belongs to, and is cleared with.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            VersionConflict: the key is not at that version. Nothing was written.
+        """
         options = checked_options(options)
         body = _encoded(self._redaction, "ScopedStore.write", scope, key, value, options)
         if options.lifetime is Lifetime.TRANSIENT:
@@ -166,9 +193,21 @@ class ScopedStore(ScopedReader):
         *,
         session_id: str | None = None,
     ) -> dict[str, str]:
-        """Write several values, all or none, with the same hints; return their versions.
+        """Write several values, all or none, with the same hints; return their versions by key.
 
-        A server takes somewhat less than a thousand in one append. `session_id` as for `write`.
+        A server takes somewhat less than a thousand in one append.
+
+        Args:
+            scope: the scope.
+            values: the values, by key.
+            options: the hints.
+            session_id: the session that the keys belong to, and are cleared with.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         hints = StoreOptions() if options is None else options
         if not isinstance(values, Mapping):
@@ -187,11 +226,15 @@ class ScopedStore(ScopedReader):
         namespace with one shard, or scopes that share theirs.
 
         Args:
-            session_id: the session that the keys which are written belong to; see `write`.
+            effects: writes, deletions, links.
+            session_id: the session that the written keys belong to, and are cleared with.
 
         Raises:
-            ConfigurationError: they do not share a shard. Nothing was written. Others as every
-                write.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            ConfigurationError: the scopes do not share a shard. Nothing was written.
         """
         checked = [_checked(self._redaction, effect) for effect in effects]
         changes: list[Change | None] = []
@@ -225,9 +268,21 @@ class ScopedStore(ScopedReader):
 
     @_operation(writes=True)
     async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
-        """Delete a key, and with it the links from it and to it. Fine if there is none.
+        """Delete a key, and with it the links from it and to it. A missing key is left alone.
 
-        Its history stays. `expected` as for `write`.
+        Its history stays.
+
+        Args:
+            scope: the scope.
+            key: the key.
+            expected: the version that the key must be at, as `entry` tells it.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            VersionConflict: the key is not at that version. Nothing was deleted.
         """
         change = records.deleted(key)
         if expected is not Expect.ANYTHING:
@@ -243,26 +298,55 @@ class ScopedStore(ScopedReader):
 
     @_operation(writes=True)
     async def link(self, scope: Scope, link: MemoryLink) -> None:
-        """Link two keys; a link that is there gets this metadata.
+        """Link two keys. A link that is there gets this metadata.
 
-        The keys need not be there yet. A link goes when a key of it is deleted.
+        The keys need not be there yet. A link goes when one of its keys is deleted.
+
+        Args:
+            scope: the scope.
+            link: the link.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         link = _redacted(self._redaction, "ScopedStore.link", scope, checked_link(link))
         await self._keys.append([(scope, records.linked(link))])
 
     @_operation(writes=True)
     async def unlink(self, scope: Scope, from_key: str, to_key: str, relation: str) -> None:
-        """Remove a link. Fine if there is none."""
+        """Remove a link. A missing link is left alone.
+
+        Args:
+            scope: the scope.
+            from_key, to_key: the keys.
+            relation: what the one is to the other.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
         change = records.unlinked(from_key, to_key, relation)
         await self._keys.append([(scope, change)])
 
     @_operation(writes=True)
     async def end_session(self, session: str | Scope) -> int:
-        """Delete what was written for the session only: `Lifetime.SESSION`. Returns how many keys.
+        """Delete what was written for a session only (`Lifetime.SESSION`). Returns how many keys.
 
         Args:
             session: the id of a session, for what is in `Scope.session(id)`; or another scope, for
                 what was written there for a session that ends now.
+
+        Raises:
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving the same again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+            LogCorrupt, SearchFailed: the keys cannot be listed. Nothing was deleted.
         """
         scope = session if isinstance(session, Scope) else Scope.session(session)
         ended, passed = 0, set[str]()
@@ -279,14 +363,21 @@ class ScopedStore(ScopedReader):
     async def clear(self, scope: Scope, key: str | None = None) -> None:
         """Remove a scope: its keys, links, values and all their history; or only one key of it.
 
-        No read shows it any more, nor any earlier moment. Of a whole scope the bytes stay in the
-        server's files until it next rewrites their block; erasing the session that a scope belongs
-        to overwrites them. What is written meanwhile may go or stay. Search indexes forget it,
-        too: those of this process, and the files that it shares with others.
+        No read shows it any more, nor any earlier moment. The bytes of a whole scope stay in the
+        server's files until it next rewrites them; erasing the session that a scope belongs to
+        overwrites them. What is written meanwhile may go or stay. The search indexes forget it,
+        too.
+
+        Args:
+            scope: the scope.
+            key: only this key. None: all.
 
         Raises:
-            SessionHasForks: it is a session's, and shared with forks. Nothing was erased.
-            LogUnavailable, AppendUnknown, SearchFailed: some may remain; clearing again is safe.
+            InvalidId, PayloadError: the scope or the key was refused.
+            SessionHasForks: it is a session's, and shared with forks. Nothing was removed.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown, SearchFailed: some may remain;
+                clearing again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._keys.clear(scope, key)
         if key is None:
@@ -297,8 +388,9 @@ class ScopedStore(ScopedReader):
             await search.indexes.forget(scope)
 
     async def forget(self, scope: Scope | None) -> None:
-        """Let go of what is kept of a scope beside the log, here and in the files of search
-        indexes; None: of all scopes. `clear`, and the store's own clearing, call it.
+        """Internal: drop what is stored of a scope beside the log, here and in search indexes.
+
+        None: of all scopes. `clear`, and the store's clearing, call it.
 
         Raises:
             SearchFailed: a search index may not have forgotten; calling again is safe.
@@ -323,7 +415,7 @@ class ScopedStore(ScopedReader):
         await self._keys.decide(scope, [key], decide)
 
     async def close(self) -> None:
-        """Let go of the indexes. The store calls it."""
+        """Close the indexes. The store calls it. Raises nothing."""
         for search in self._searches:
             await search.close()
 

@@ -249,7 +249,7 @@ class Session(SessionTasks):
 
         Args:
             patch_id: the patch.
-            strategy: how it is merged. None: as it was offered, `HUMAN_GATED` as `APPEND`.
+            strategy: how it is merged. None, or `HUMAN_GATED`: `APPEND`.
 
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
