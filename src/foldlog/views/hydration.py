@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +21,8 @@ from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import View
 from foldlog_projections.fold import Folded
 from foldlog_projections.items import PAGE, Items
+
+_log: Final = logging.getLogger("foldlog.snapshots")
 
 Choose = Callable[[Folded[Items]], Sequence[int]]
 """Says which ordinals of a sequence are wanted, ascending, from its indexes alone."""
@@ -103,6 +106,10 @@ class Hydration:
         if restored is None:
             return False
         view.adopt(restored)
+        _log.debug(
+            "snapshot of %s used: %d envelopes, up to sequence %d",
+            *(view.subject.name, len(view.folded.seen), restored.end.seq),
+        )
         seen = view.folded.seen
         await self._read_on(view, restored.end, strong)
         if view.folded.seen is not seen and self._snapshots is not None:

@@ -39,7 +39,7 @@ CLOSING_SECONDS: Final = 1.0
 _RESTORED_IN_A_THREAD: Final = 1024 * 1024
 """Bytes from which making a fold of them would hold the event loop up."""
 
-_log: Final = logging.getLogger("foldlog")
+_log: Final = logging.getLogger("foldlog.snapshots")
 
 
 class _Waiting(NamedTuple):
@@ -216,11 +216,15 @@ class Snapshots:
             self._report(None, str(error))
 
     async def _store(self, view: View[Any], made: Sealing) -> None:
-        seen = view.folded.seen
+        seen, began, size = view.folded.seen, time.monotonic(), 0
         view.saved(made.covered)
         for number, data in made.parts():
-            await self._put(view, number, data)
-        await self._put(view, 0, made.head())
+            size += await self._put(view, number, data)
+        size += await self._put(view, 0, made.head())
+        _log.debug(
+            "snapshot of %s written: %d envelopes, %d bytes, in %.4f s",
+            *(view.subject.name, made.covered, size, time.monotonic() - began),
+        )
         if view.folded.seen is seen:
             view.sealed = made.sealed
         try:
@@ -231,12 +235,13 @@ class Snapshots:
         if not stands:
             await self.store.purge(view.subject)
 
-    async def _put(self, view: View[Any], number: int, data: bytes) -> None:
+    async def _put(self, view: View[Any], number: int, data: bytes) -> int:
         if len(data) > self.store.max_bytes:
             # What it does not cover must have doubled before it is worth another attempt.
             view.postpone()
             raise AppendFailed(f"{len(data)} bytes; a message holds {self.store.max_bytes}")
         await self.store.put(view.subject, number, data, snapshot.slot_of(view.projection))
+        return len(data)
 
     async def _stands(self, made: Sealing, subject: Subject) -> bool:
         """Whether what was written is of what the log holds, and was not cleared before it came.

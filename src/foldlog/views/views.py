@@ -10,6 +10,7 @@ What a read promises (ADR 0003):
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from asyncio import get_running_loop
 from collections import OrderedDict
@@ -28,6 +29,8 @@ from foldlog.views.view import Key, View, key_of
 from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.folds import RECORDS
 from foldlog_projections.items import Items
+
+_log: Final = logging.getLogger("foldlog.views")
 
 Consistency = Literal["linearizable", "strong", "session", "eventual"]
 CONSISTENCIES: Final = get_args(Consistency)
@@ -279,7 +282,16 @@ class Views:
                 if view.unfollow is None:
                     view.unfollow = await self._log.follow(view.subject, self._hints(view.key))
                 is_weak = consistency == "eventual" and view.is_hydrated
+                before, began = len(view.folded.seen), time.monotonic()
+                was_cold = not view.is_hydrated
                 await self._hydration.look(view, strong=not is_weak)
+                if _log.isEnabledFor(logging.DEBUG):
+                    more = max(len(view.folded.seen) - before, 0)
+                    _log.debug(
+                        "%s of %s: %d more envelopes, up to sequence %d, in %.4f s",
+                        "hydration" if was_cold else "catch-up",
+                        *(view.subject.name, more, view.applied, time.monotonic() - began),
+                    )
             except LogUnavailable as error:
                 view.failed = number, error
                 raise

@@ -21,7 +21,7 @@ from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
 
-_log: Final = logging.getLogger("foldlog")
+_log: Final = logging.getLogger("foldlog.archive")
 
 _EVERY: Final = 30.0
 """Seconds between two passes, at most."""
@@ -127,6 +127,7 @@ class Archiver:
         if (await self._log.below.info()).streams[shard].first_seq <= until:
             await asyncio.sleep(2 * self._log.manifests.believed)
             await self._log.below.purge(shard, before=until + 1)
+            _log.debug("shard %d: the log is purged up to sequence %d", shard, until)
 
     def _is_held(self, manifest: Manifest) -> bool:
         says = manifest.says
@@ -151,7 +152,7 @@ class Archiver:
 
     async def _archive(self, shard: int, manifest: Manifest, upto: int) -> Manifest:
         """Archive one segment's worth of what goes up to a sequence."""
-        log, first = self._log, manifest.until + 1
+        log, first, began = self._log, manifest.until + 1, time.monotonic()
         last, size = upto, 0
         into = manifest.says.folder, manifest.seq
         async with log.segments.draft(*into) as draft:
@@ -168,11 +169,13 @@ class Archiver:
                         break
             previous = manifest.segments[-1].digest if manifest.segments else ""
             made = await log.segments.keep(*into, draft, first, last, previous)
+        if made is not None:
+            _tell("segment", shard, made, began)
         segments = (*manifest.segments, *([made] if made else []))
         return await self._change(shard, manifest, segments, last)
 
     async def _merge(self, shard: int, manifest: Manifest, run: range) -> Manifest:
-        log, segments = self._log, manifest.segments
+        log, segments, began = self._log, manifest.segments, time.monotonic()
         old = segments[run.start : run.stop]
         previous = segments[run.start - 1].digest if run.start else ""
         into = manifest.says.folder, manifest.seq
@@ -180,6 +183,8 @@ class Archiver:
             await log.segments.copy(old, draft, [])
             span = old[0].first, old[-1].last
             made = await log.segments.keep(*into, draft, *span, previous)
+        if made is not None:
+            _tell(f"{len(old)} segments merged", shard, made, began)
         merged = (*segments[: run.start], *([made] if made else []), *segments[run.stop :])
         return await self._change(shard, manifest, merged, manifest.until)
 
@@ -244,6 +249,14 @@ def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
 
 def _size_class(segment: Segment) -> int:
     return max(segment.size_bytes, 1).bit_length() // 3  # FAN is 2 ** 3
+
+
+def _tell(what: str, shard: int, made: Segment, began: float) -> None:
+    _log.debug(
+        "shard %d: %s: sequences %d to %d, %d records, %d bytes, in %.3f s",
+        *(shard, what, made.first, made.last, made.records, made.size_bytes),
+        time.monotonic() - began,
+    )
 
 
 def _totals(segments: Sequence[Segment]) -> tuple[int, int]:

@@ -24,11 +24,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self, get_args
+from typing import Final, Self, get_args
 
 from foldlog.errors import (
     ConfigurationError,
@@ -48,6 +50,8 @@ from foldlog.log.embedded.start import (
     start,
     wait_until_ready,
 )
+
+_log: Final = logging.getLogger("foldlog.embedded")
 
 LEAVE_TIMEOUT = 15.0
 """Seconds that the last member waits for the server to end, which takes milliseconds."""
@@ -142,7 +146,12 @@ class EmbeddedServer:
                 found = layout.read_description()
                 if found is None or not is_held(layout.supervisor_lock):
                     found = found.succeeded(durability) if found else Description.draw(durability)
+                    began = time.monotonic()
                     log_start = await start(layout, find_binary(self._binary), found)
+                    _log.debug(
+                        "nats-server of %s started on port %d, in %.3f s",
+                        *(layout.directory, found.port, time.monotonic() - began),
+                    )
 
             # 2. Wait until the server is ready, and let others join or leave meanwhile.
             if durability == "fsync" and found.durability != "fsync":

@@ -6,6 +6,7 @@ A group takes half of the active writers; the other half prepare the next one me
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections import deque
@@ -38,6 +39,8 @@ from foldlog.log.packing import (
 )
 from foldlog.log.port import Append
 from foldlog.subjects import Subject
+
+_log: Final = logging.getLogger("foldlog.append")
 
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """What may be queued and in flight to one stream; a writer beyond it waits until there is room."""
@@ -144,6 +147,7 @@ class Appender:
         stage: Callable[[], None] | None = None,
     ) -> None:
         self._connection = connection
+        self._stream = stream
         self._timeout = timeout
         self._publisher = Publisher(connection, stream, gate, stage)
         self._pressure = BackPressure(MAX_PENDING_BYTES)
@@ -244,8 +248,8 @@ class Appender:
                     began = time.perf_counter()
                     found = await self._publisher.store(part, atomic=atomic, deadline=deadline)
                     outcomes += found
-                    if self.on_group is not None:
-                        self.on_group(_measured(part, found, time.perf_counter() - began))
+                    if self.on_group is not None or _log.isEnabledFor(logging.DEBUG):
+                        self._tell(_measured(part, found, time.perf_counter() - began))
             except asyncio.CancelledError:
                 left = len(messages) - len(outcomes)
                 _settle(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
@@ -268,6 +272,14 @@ class Appender:
                     _settle(riders, outcomes)
             finally:
                 self._pressure.give(sum(rider.bytes for rider in riders))
+
+    def _tell(self, group: Group) -> None:
+        _log.debug(
+            "group to %s: %d of %d records stored, %d bytes, in %.4f s",
+            *(self._stream, group.stored, group.records, group.bytes, group.seconds),
+        )
+        if self.on_group is not None:
+            self.on_group(group)
 
     def _take(self, lane: _Lane, riders: list[_Waiting]) -> Batch:
         """Move appends from the queue to `riders`: as many as make one group."""

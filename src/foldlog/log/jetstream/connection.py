@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
@@ -36,7 +37,7 @@ _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 """Seconds before a server that could not be revived is looked after again: doubled each time."""
 
-_log: Final = logging.getLogger("foldlog")
+_log: Final = logging.getLogger("foldlog.connection")
 
 _DEFAULTS: Final[dict[str, object]] = {
     "name": "foldlog",
@@ -106,6 +107,7 @@ class Connection:
         self._not_revived: FoldlogError | None = None
         self._pause = _FIRST_PAUSE
         self._signing_in: Callable[[], str] | None = None
+        self._connected_to, self._lost_at = "", 0.0
 
     @classmethod
     async def open(
@@ -119,7 +121,7 @@ class Connection:
                 refused the credentials.
             UnsupportedServer: the server is older than 2.15.1.
         """
-        shown = without_secrets(url)
+        shown, began = without_secrets(url), time.monotonic()
         check_url(url)
         self = cls(revive=revive)
         self._signing_in = lambda: f"{shown}: it refuses {identity(url, options)}"
@@ -153,6 +155,9 @@ class Connection:
         except UnsupportedServer:
             await self.close()
             raise
+        self._connected_to = self.url
+        version, seconds = self.server.get("version"), time.monotonic() - began
+        _log.debug("connected to %s: nats-server %s, in %.3f s", self.url, version, seconds)
         return self
 
     @property
@@ -335,6 +340,9 @@ class Connection:
         await self._bring_back()
 
     async def _on_disconnected(self) -> None:
+        if self._connected.is_set() and not self._client.is_closed:
+            self._lost_at = time.monotonic()
+            _log.warning("the connection to %s was lost; connecting again", self._connected_to)
         self._connected.clear()
         self._lose_replies()
         self.miss()
@@ -344,6 +352,9 @@ class Connection:
         self._not_revived, self._pause = None, _FIRST_PAUSE
         self._forbidden.clear()
         self._connected.set()
+        away = time.monotonic() - self._lost_at
+        self._connected_to = self.url
+        _log.info("connected to %s again, after %.3f s", self.url, away)
         self.miss()
 
     async def _on_closed(self) -> None:

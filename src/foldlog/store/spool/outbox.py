@@ -49,7 +49,7 @@ _PROBE: Final = "probe"
 _UNDER_SESSION: Final = {kind.name for kind in KINDS if kind.owner == "session"}
 """Families whose first key is a session's."""
 
-_log: Final = logging.getLogger("foldlog")
+_log: Final = logging.getLogger("foldlog.spool")
 
 OnStored = Callable[[Sequence[Append], Sequence[int]], None]
 """Hears of appends that were delivered from the spool, and at which sequences."""
@@ -208,6 +208,9 @@ class Outbox:
     async def _keep(self, calls: Sequence[_Call]) -> None:
         cause = self._cause
         failures = await self._spool.put([Frame.of(c.appends, atomic=c.atomic) for c in calls])
+        if _log.isEnabledFor(logging.DEBUG):
+            waiting = self._spool.health.waiting
+            _log.debug("%d saves spooled: %s; envelopes that wait: %d", len(calls), cause, waiting)
         self._drain()
         for call, failure in zip(calls, failures, strict=True):
             error = Spooled([d.id for a in call.appends for d in a.drafts], cause)
@@ -296,6 +299,10 @@ class Outbox:
             path = await self._spool.set_aside(refused)
             _note_refused(f"the log refuses {envelopes} envelope(s): {reason}; kept in {path}")
         self._spool.done(chunk, dropped=dropped, refused=envelopes)
+        _log.debug(
+            "%d spooled saves appended (envelopes dropped: %d, refused: %d)",
+            *(len(chunk.frames) - len(refused), dropped, envelopes),
+        )
 
     async def _append(self, frames: Sequence[Frame]) -> int:
         """Append frames as one, but for envelopes that were cleared; return how many these are.
