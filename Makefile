@@ -27,7 +27,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test test-long faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
+.PHONY: help setup demo build test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -38,11 +38,19 @@ setup: $(READY) ## Make .venv; the targets below do so by themselves
 demo: $(READY) ## See the log survive: import, follow, kill, recover, rebuild
 	@$(BIN)/foldlog demo $(ARGS)
 
+build: $(READY) ## Build the wheel and the sdist into build/dist
+	@rm -rf build/dist
+	@$(BIN)/python -m hatchling build -d build/dist
+
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 	@$(BIN)/python -m pytest -m "not long" -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-long: $(READY) ## Run what `make test` and `make faults` leave out: sizes, many processes, properties at length
-	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults $(ARGS)
+test-long: $(READY) ## Run what the others leave out: sizes, many processes, properties at length
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults --ignore tests/packaging $(ARGS)
+
+# Needs the network: pip installs the wheel as a user's would.
+test-packaging: $(READY) ## Install the wheel on every Python of this machine, in empty environments
+	@$(BIN)/python -m pytest -m long tests/packaging $(ARGS)
 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
 	@$(BIN)/python -m pytest tests/faults -n 2 --dist worksteal $(ARGS)

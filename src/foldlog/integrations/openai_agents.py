@@ -29,7 +29,7 @@ try:
 
     from agents import RunState
 except ModuleNotFoundError as _error:
-    raise not_installed("openai_agents", _error) from _error
+    raise not_installed("openai-agents", _error) from _error
 
 FORMAT: Final = "openai_agents"
 """What the messages of a session say of their shape: items of OpenAI's Responses API."""

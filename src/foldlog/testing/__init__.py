@@ -22,7 +22,12 @@ practice to keep those promises. To leave one out, set it to None in your subcla
 
 from __future__ import annotations
 
-import pytest
+from foldlog.errors import ConfigurationError
+
+try:
+    import pytest
+except ModuleNotFoundError as _error:
+    raise ConfigurationError("pytest is not installed: pip install 'foldlog[testing]'") from _error
 
 # Before they are imported: their plain asserts then explain themselves when they fail.
 pytest.register_assert_rewrite(

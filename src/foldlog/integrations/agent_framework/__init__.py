@@ -11,7 +11,7 @@ from foldlog.integrations.required import not_installed
 try:
     import agent_framework as agent_framework
 except ModuleNotFoundError as _error:
-    raise not_installed("agent_framework", _error) from _error
+    raise not_installed("agent-framework", _error) from _error
 
 from foldlog.integrations.agent_framework.checkpoints import (
     CheckpointNotFound,
