@@ -27,7 +27,7 @@ COMPILE := build/lock/bin/uv pip compile --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 # Many tests start processes. Each would compile all that it imports where nothing may be kept.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo build test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
+.PHONY: help setup demo build image test test-long test-packaging faults faults-long test-integrations test-integrations-oldest test-semantic-kernel test-upstream test-langgraph bench lint types docs docs-serve lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-24s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ build: $(READY) ## Build the wheel and the sdist into build/dist
 	@rm -rf build/dist
 	@$(BIN)/python -m hatchling build -d build/dist
 
+image: build ## Build the container image foldlog, of deploy/Dockerfile
+	@docker build --file deploy/Dockerfile --tag foldlog $(ARGS) .
+
 test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 	@$(BIN)/python -m pytest -m "not long" -n $(WORKERS) --dist worksteal $(ARGS)
 
@@ -49,7 +52,7 @@ test-long: $(READY) ## Run what the others leave out: sizes, many processes, pro
 	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults --ignore tests/packaging $(ARGS)
 
 # Needs the network: pip installs the wheel as a user's would.
-test-packaging: $(READY) ## Install the wheel on every Python of this machine, in empty environments
+test-packaging: $(READY) ## Install the wheel on every Python at hand, in empty containers or environments
 	@$(BIN)/python -m pytest -m long tests/packaging $(ARGS)
 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
@@ -110,6 +113,8 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-bench.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --group docs --output-file constraints-docs.txt $(ARGS)
+	@$(COMPILE) pyproject.toml --extra archive --extra nkeys --extra otlp --extra ui \
+		--constraint constraints.txt --output-file deploy/requirements.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
 	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
