@@ -44,9 +44,7 @@ class ArchivedLog(Relay):
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         async def ask(manifest: Manifest) -> tuple[Manifest, list[Stored]]:
-            rows = _rows(subject)._replace(after=after, upto=manifest.until)
-            if after >= manifest.until:
-                return manifest, []
+            rows = _rows(subject)._replace(after=after)
             return manifest, await self.segments.read(manifest.segments, rows)
 
         # Both are asked at once. All that the log has of it waits: the log is short.

@@ -22,15 +22,16 @@ from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
-_ROW_GROUP: Final = 4_096
-"""Rows that are decompressed for one of them. DuckDB looks at the statistics of all groups."""
+_ROW_GROUP: Final = 2_048
+_MERGED_ROW_GROUP: Final = 4_096
+"""Rows that are decompressed for one of them. The statistics of each group take time, too."""
 
+# Where every subject fits the dictionary, there is a Bloom filter on it. Data needs neither.
 _FORMAT: Final = (
-    # Where every subject fits the dictionary, there is a Bloom filter on it. Data has no need of
-    # either: a dictionary would be read whole.
-    f"(format parquet, compression zstd, row_group_size {_ROW_GROUP}, "
-    f"dictionary_size_limit {_ROW_GROUP}, string_dictionary_page_size_limit {_ROW_GROUP * 128})"
+    "(format parquet, compression zstd, row_group_size {0}, dictionary_size_limit {0}, "
+    "string_dictionary_page_size_limit {1})"
 )
+_MOST: Final = 2**63 - 1
 _MEMORY: Final = "256MB"
 
 
@@ -44,18 +45,19 @@ class Rows(NamedTuple):
     subject: str | None = None
     prefix: str | None = None
     after: int = 0
-    upto: int = 2**63 - 1
+    upto: int = _MOST
 
     @property
     def sql(self) -> str:
-        """The condition in SQL."""
-        parts = [f"seq > {self.after}", f"seq <= {self.upto}"]
+        """The condition in SQL, without what is so of every row."""
+        parts = [f"seq > {self.after}"] * (self.after > 0)
+        parts += [f"seq <= {self.upto}"] * (self.upto < _MOST)
         if self.subject is not None:
             parts.append(f"subject = {_quoted(self.subject)}")
         if self.prefix is not None:  # as a range, which statistics know how to use
             end = self.prefix[:-1] + chr(ord(self.prefix[-1]) + 1)
             parts.append(f"subject >= {_quoted(self.prefix)} and subject < {_quoted(end)}")
-        return " and ".join(parts)
+        return " and ".join(parts) or "true"
 
 
 class Segments:
@@ -213,6 +215,7 @@ class Segments:
     async def copy(self, segments: Sequence[Segment], into: Draft, without: Sequence[Rows]) -> None:
         """Have a draft hold the rows of segments, but for some. Errors as `read`."""
         into.sources = await asyncio.to_thread(self._paths, segments)
+        into.row_group = _MERGED_ROW_GROUP
         conditions = ["true", *(f"not ({rows.sql})" for rows in without)]
         into.rows = (
             f"select subject, seq, time, data from {_files(into.sources)} "
@@ -254,6 +257,7 @@ class Draft:
     def __init__(self, directory: Path) -> None:
         self.file: Path = directory / "segment.parquet"
         self.rows = "select * from draft"
+        self.row_group = _ROW_GROUP
         self.sources: list[Path] = []
         # A database of its own: readers need not share its memory, and what it spills stands here.
         self._database = _open(directory)
@@ -272,8 +276,9 @@ class Draft:
 
     def write(self) -> tuple[int, int, str]:
         """Write the file; return how many rows it has, their bytes, and the latest time."""
+        written = _FORMAT.format(self.row_group, self.row_group * 128)
         ordered, target = f"{self.rows} order by subject, seq", _quoted(str(self.file))
-        self._database.execute(f"copy ({ordered}) to {target} {_FORMAT}")
+        self._database.execute(f"copy ({ordered}) to {target} {written}")
         about = "count(*), coalesce(sum(octet_length(data)), 0), coalesce(arg_max(time, seq), '')"
         found = self._database.execute(f"select {about} from {_files([self.file])}").fetchone()
         records, raw_bytes, latest = found
