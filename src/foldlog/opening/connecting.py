@@ -151,7 +151,7 @@ def connect(
             (`s3://`, `gs://`, `az://`). None: `$FOLDLOG_ARCHIVE`, or no archive. Give it to every
             process of the namespace before the first record is archived: a process that opens the
             namespace without it afterwards is refused.
-        archive_limits: what stays in the log. None: 64 MiB a shard, of any age.
+        archive_limits: what stays in the log. None: 16 MiB a shard, of any age.
         archive_options: what obstore takes for such a bucket: `endpoint`, `region` ...
         archive_cache: a directory for copies of a bucket's files. None: `archive-cache` in the
             data directory (with a `url`: in `$FOLDLOG_PATH` or `./.foldlog`).

@@ -37,14 +37,15 @@ class ArchiveLimits(NamedTuple):
     """How much of a shard may stay in the log before it is archived.
 
     Attributes:
-        hot_bytes: bytes that stay in the log.
+        hot_bytes: bytes that stay in the log, which the server reads in blocks of 8 MB; writers
+            wait for the blocks that one read loads.
         hot_seconds: the age in seconds of the oldest record; None: any age.
         segment_bytes: bytes that go into one segment.
         largest: segments of this many bytes are not merged any further, so that erasing from one
             stays cheap.
     """
 
-    hot_bytes: int = 64 * 1024 * 1024
+    hot_bytes: int = 16 * 1024 * 1024
     hot_seconds: float | None = None
     segment_bytes: int = 32 * 1024 * 1024
     largest: int = 256 * 1024 * 1024
