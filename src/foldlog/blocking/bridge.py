@@ -106,7 +106,7 @@ class OnThread:
         self._thread = thread
 
     def close(self) -> None:
-        """Let go of the store, when the calls under way have ended. Idempotent.
+        """Close the store, when the calls under way have ended. Closing again does nothing.
 
         Raises:
             FoldlogError: closing it failed.

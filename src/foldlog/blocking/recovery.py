@@ -43,16 +43,18 @@ def _blocking(
 
 
 class SyncArtifactBackend(_Sync[ArtifactBackend]):
-    """An ArtifactBackend whose methods block.
+    """The artifacts of executions, with methods that block.
 
-    Connects with the first call, and again with the next one if that failed. It may be used by
-    any thread, also from within a running event loop, which it then holds up. Lives until `close`
-    or the end of the process.
+    It connects with the first call, and again with the next one if that failed. Any thread may use
+    it, also within a running event loop, which it then blocks. Lives until `close` or the end of
+    the process.
 
     Args:
-        url, path, namespace, options: as `foldlog.connect`.
-        codec: as `ArtifactBackend.with_codec`. "pickle" takes whatever object there is, and runs
-            whatever a stored pickle says.
+        url: `nats://host:port`. None: `$FOLDLOG_URL`, or the embedded server.
+        path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
+        namespace: whose data it is.
+        codec: "pickle" takes whatever object there is, and runs whatever a stored pickle says.
+        options: the other options of `foldlog.connect`.
 
     Raises:
         ConfigurationError: there is no such codec.
@@ -85,11 +87,18 @@ class SyncArtifactBackend(_Sync[ArtifactBackend]):
 
 
 class SyncStateBackend(_Sync[StateBackend]):
-    """A StateBackend whose methods block: otherwise as SyncArtifactBackend.
+    """The snapshots of executions, with methods that block.
+
+    It connects with the first call, and again with the next one if that failed. Any thread may use
+    it, also within a running event loop, which it then blocks. Lives until `close` or the end of
+    the process.
 
     Args:
-        url, path, namespace, options: as `foldlog.connect`.
-        migrations: as `StateBackend.with_migrations`.
+        url: `nats://host:port`. None: `$FOLDLOG_URL`, or the embedded server.
+        path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
+        namespace: whose data it is.
+        migrations: the steps that take older snapshots to this program's version.
+        options: the other options of `foldlog.connect`.
     """
 
     def __init__(

@@ -28,11 +28,11 @@ _block: Final[contextvars.ContextVar[contextvars.Context | None]] = contextvars.
 
 
 class Blocking(Generic[T]):
-    """An object of a store's event loop, whose methods block. Any thread may call them.
+    """An object of a store whose methods block, made by `foldlog.blocking.connect`'s store.
 
-    It has the attributes and methods of what it wraps, with the same arguments, results and
-    errors. A function that is given as an argument may be a plain one or a coroutine function; it
-    is called on the store's thread, and must not call this object.
+    It has the attributes and methods of what it wraps, with the same arguments, results and errors;
+    any thread may call them. A function that is given as an argument may be a plain one or a
+    coroutine function; it is called on the store's thread, and must not call this object.
     """
 
     def __init__(self, thread: StoreThread, find: Callable[[Store], T]) -> None:
@@ -130,27 +130,35 @@ class Blocking(Generic[T]):
 
 
 class BlockingStore(OnThread, Blocking[Store]):
-    """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`."""
+    """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`.
+
+    It has every method of `foldlog.Store`, with the same arguments, results and errors.
+    """
 
     def __init__(self, thread: StoreThread) -> None:
         Blocking.__init__(self, thread, lambda store: store)
 
     @property
     def thread(self) -> StoreThread:
-        """Where the store lives, for adapters that have coroutines of their own done there."""
+        """The thread on which the store lives, for adapters that run coroutines there."""
         return self._thread
 
 
 def connect(
     url: str | None = None, *, path: str | os.PathLike[str] | None = None, **options: Any
 ) -> BlockingStore:
-    """Open a store for code that blocks: on any thread, in a notebook, within a running loop.
+    """Open a store and return it, for code that blocks: on any thread, also beside a running loop.
 
     Args:
-        url, path, options: as `foldlog.connect`.
+        url: `nats://host:port`. None: `$FOLDLOG_URL`, or the embedded server.
+        path: the embedded server's data directory. None: `$FOLDLOG_PATH`, else `./.foldlog`.
+        options: the other options of `foldlog.connect`.
 
     Raises:
-        What `await foldlog.connect(...)` raises.
+        ConfigurationError: an option cannot work, or the server refuses the credentials.
+        LogUnavailable: no server answers.
+        UnsupportedServer, ServerStartFailed: the server is too old, or did not start.
+        InvalidId: the namespace is empty.
     """
     thread = StoreThread(foldlog.connect(url, path=path, **options))
 

@@ -32,14 +32,23 @@ async def verify_bundle_with_log(
     public_key: bytes | None = None,
     authorities: bytes | None = None,
 ) -> BundleReport:
-    """Check a bundle as `verify_bundle`, then against the log that `store` is on.
+    """Check a bundle by itself, then against the log of a store; return what was found.
 
     Every record that the log has of the session, up to the bundle's position, has to be in the
-    bundle and equal, and the bundle may have no other. What was archived is compared as well; what
-    was erased since is not in the log any more, and found.
+    bundle and equal, and the bundle may have no other. Archived records are compared as well; what
+    was erased since is a finding.
+
+    Args:
+        store: the store.
+        path: the bundle.
+        public_key: an Ed25519 key as PEM, with which the manifest has to be signed.
+        authorities: certificates as PEM; one of them has to stand behind a time stamp on it.
 
     Raises:
-        LogUnavailable, LogCorrupt: the log cannot be read. Others as `verify_bundle`.
+        BundleRefused: a key or a certificate is none.
+        ConfigurationError: `foldlog[bundle]` is not installed, and one was given.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        OSError: the file cannot be read.
     """
     report = await asyncio.to_thread(
         verify_bundle, path, public_key=public_key, authorities=authorities

@@ -25,9 +25,11 @@ _json: Final = msgspec.json.Encoder()
 
 
 class BundledArtifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that records of the session name by their SHA-256: an artifact, or another large value.
+    """Bytes that records of the session name: an artifact, or another large value.
 
-    `included`: the bundle has them. What had been removed when it was made is not included.
+    Attributes:
+        sha256: their SHA-256, in hexadecimal.
+        included: the bundle has them. What had been removed before is not included.
     """
 
     sha256: str
@@ -37,9 +39,16 @@ class BundledArtifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a bundle holds, and the hashes over it. A signature or a time stamp covers all of it.
 
-    `position` is the moment of the log as of which it holds everything; `kinds` counts records by
-    kind; `clock_steps_back` says how often the log's clock shows less than one record earlier on
-    the same shard. Hashes are SHA-256, in hexadecimal.
+    Attributes:
+        format: the format's name and version.
+        namespace, session_id: whose records they are.
+        position: the moment of the log up to which it holds everything.
+        records, envelopes: how many it holds.
+        kinds: how many records, by kind.
+        clock_steps_back: how often the log's clock shows less than one record earlier on the same
+            shard.
+        chain_head, merkle_root: the hashes over the records: SHA-256, in hexadecimal.
+        artifacts: the bytes that the records name.
     """
 
     format: str
@@ -55,12 +64,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: list[BundledArtifact]
 
     def encode(self) -> bytes:
-        """The bytes of `manifest.json`."""
+        """Return the bytes of `manifest.json`."""
         return msgspec.json.format(_json.encode(self), indent=2) + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return what these bytes say. Raises ValueError or MsgspecError: they are no manifest."""
+        """Return the manifest that `encode` made bytes of.
+
+        Args:
+            data: the bytes.
+
+        Raises:
+            ValueError: they are no manifest.
+        """
         return msgspec.json.decode(data, type=cls)
 
 

@@ -14,8 +14,13 @@ from foldlog.store import LogRecord
 
 
 class RecordProof(msgspec.Struct, frozen=True):
-    """That a record is one of those under a Merkle root: it, its number from 1, of how many, and
-    the hashes beside its way to the root, in hexadecimal. msgspec writes and reads it as JSON.
+    """That a record is one of those under a Merkle root. msgspec writes and reads it as JSON.
+
+    Attributes:
+        record: the record.
+        number: its number, from 1.
+        records: how many records there are.
+        path: the hashes beside its way to the root, in hexadecimal.
     """
 
     record: LogRecord
@@ -25,10 +30,15 @@ class RecordProof(msgspec.Struct, frozen=True):
 
 
 def prove_record(path: str | os.PathLike[str], number: int) -> RecordProof:
-    """Return the proof of a bundle's record, by its number from 1. Verify the bundle first.
+    """Return the proof of a bundle's record. Verify the bundle first.
+
+    Args:
+        path: the bundle.
+        number: the record's number, from 1.
 
     Raises:
-        PayloadError: the bundle has no such record. OSError, ValueError: the file cannot be read.
+        PayloadError: the bundle has no such record.
+        OSError, ValueError: the file cannot be read.
     """
     leaves, found = list[bytes](), None
     with Path(path).open("rb") as file:
@@ -42,7 +52,12 @@ def prove_record(path: str | os.PathLike[str], number: int) -> RecordProof:
 
 
 def check_proof(proof: RecordProof, merkle_root: str) -> bool:
-    """Return whether a proof's record is under that root, which somebody trusted vouches for."""
+    """Return whether a proof's record is under a Merkle root.
+
+    Args:
+        proof: the proof.
+        merkle_root: a root that you trust, in hexadecimal.
+    """
     try:
         hashes = [bytes.fromhex(each) for each in proof.path]
         root = root_of_path(leaf_hash(proof.record), proof.number - 1, proof.records, hashes)

@@ -25,7 +25,12 @@ MOST_FINDINGS: Final = 1_000
 
 
 class BundleFinding(NamedTuple):
-    """Something that is not as it should be: where, and what."""
+    """Something in a bundle that is not as it should be.
+
+    Attributes:
+        where: the part of the file.
+        reason: what is wrong.
+    """
 
     where: str
     reason: str
@@ -37,8 +42,11 @@ class BundleFinding(NamedTuple):
 class BundleReport(NamedTuple):
     """What was found in a bundle.
 
-    `notes` say what was not checked, and what is odd but may be. `manifest` is what the bundle
-    says of itself, None where that cannot be read; `digest` is its SHA-256.
+    Attributes:
+        findings: what is wrong.
+        notes: what was not checked, and what is odd but may be.
+        manifest: what the bundle says of itself; None where that cannot be read.
+        digest: the SHA-256 of the manifest.
     """
 
     findings: tuple[BundleFinding, ...]
@@ -58,15 +66,19 @@ def verify_bundle(
     public_key: bytes | None = None,
     authorities: bytes | None = None,
 ) -> BundleReport:
-    """Check all that a bundle says against what it holds, without the log. It blocks.
+    """Check all that a bundle says against what it holds, without the log; return what was found.
+
+    It blocks.
 
     Args:
+        path: the bundle.
         public_key: an Ed25519 key as PEM, with which the manifest has to be signed.
         authorities: certificates as PEM; one of them has to stand behind a time stamp on it.
 
     Raises:
-        BundleRefused: a key or a certificate is none. ConfigurationError: `foldlog[bundle]` is
-            not installed, and one was given. OSError: the file cannot be read.
+        BundleRefused: a key or a certificate is none.
+        ConfigurationError: `foldlog[bundle]` is not installed, and one was given.
+        OSError: the file cannot be read.
     """
     with Path(path).open("rb") as file:
         verification = Verification(file)

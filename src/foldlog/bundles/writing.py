@@ -23,7 +23,13 @@ from foldlog.position import LogPosition
 
 
 class Bundle(NamedTuple):
-    """A bundle that was made. `digest` is the SHA-256 of its manifest: what an anchor covers."""
+    """A bundle that was made.
+
+    Attributes:
+        path: the file.
+        manifest: what it holds.
+        digest: the SHA-256 of the manifest: what a signature or a time stamp covers.
+    """
 
     path: Path
     manifest: Manifest
@@ -38,22 +44,28 @@ async def write_bundle(
     until: LogPosition | None = None,
     private_key: bytes | None = None,
 ) -> Bundle:
-    """Write all that the log holds of a session into one file that can be verified without it.
+    """Write all that the log holds of a session into one file, and return what it holds.
 
-    The same session as of the same position gives the same bytes, unless an artifact went
-    meanwhile. The store keeps no copy, so erasing the session does not reach the file.
+    The file proves itself without the log.
+
+    The same session as of the same position gives the same bytes, unless an artifact was removed
+    meanwhile. The store has no copy, so erasing the session does not reach the file.
 
     Args:
-        path: where to; nothing may be there. The file is readable by its owner alone.
-        until: as of which moment. None: now.
+        store: the store.
+        session_id: the session.
+        path: where to; nothing may be there. Only the owner may read the file.
+        until: the moment up to which it holds everything. None: now.
         private_key: an Ed25519 key, as PEM without a password, that signs the manifest.
 
     Raises:
         BundleRefused: the log holds nothing of the session, there is a file already, the bundle
-            would exceed 2 GiB, or the key is none. ConfigurationError: `foldlog[bundle]` is not
-            installed, and a key was given. UnknownMoment: the log has no such position.
-            PastErased: the session was erased since. LogUnavailable, LogCorrupt: the log cannot be
-            read. OSError: the file cannot be written. In each case there is no file.
+            would exceed 2 GiB, or the key is none. There is no file then; so for all others.
+        ConfigurationError: `foldlog[bundle]` is not installed, and a key was given.
+        UnknownMoment: the log has no such position.
+        PastErased: the session was erased since.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        OSError: the file cannot be written.
     """
     target, position = Path(path), await store.position() if until is None else until
     past = store.at(position)  # what belongs to a session may change, so as of then
@@ -99,9 +111,13 @@ async def _write_artifacts(store: Store, names: Sequence[str], writing: Writing)
 def request_timestamp(path: str | os.PathLike[str]) -> bytes:
     """Return a request of RFC 3161 for a time stamp on a bundle, to be sent to an authority.
 
+    Args:
+        path: the bundle.
+
     Raises:
-        BundleRefused: the file is no bundle. ConfigurationError: `foldlog[bundle]` is not
-            installed. OSError: the file cannot be read.
+        BundleRefused: the file is no bundle.
+        ConfigurationError: `foldlog[bundle]` is not installed.
+        OSError: the file cannot be read.
     """
     with Path(path).open("rb") as file:
         return anchors.timestamp_request(_manifest(path, file)[1])
@@ -110,14 +126,18 @@ def request_timestamp(path: str | os.PathLike[str]) -> bytes:
 def add_timestamp(
     path: str | os.PathLike[str], response: bytes, *, session_id: str | None = None
 ) -> None:
-    """Add an authority's answer to a bundle, which stays as it is otherwise.
+    """Add an authority's answer to a bundle. Nothing else in it changes.
 
     Args:
+        path: the bundle.
+        response: what the authority answered to `request_timestamp`.
         session_id: whose bundle it has to be. None: anybody's.
 
     Raises:
         BundleRefused: the file is no bundle, or another session's, or has a time stamp, or the
-            answer is none on this bundle. The file is as it was. Others as `request_timestamp`.
+            answer is none on this bundle. The file is as it was.
+        ConfigurationError: `foldlog[bundle]` is not installed.
+        OSError: the file cannot be read or written.
     """
     target = Path(path)
     with target.open("rb") as file:

@@ -24,7 +24,14 @@ _BYTES: Final = 4 * 1024 * 1024
 
 
 class ExportProgress(NamedTuple):
-    """How far an export is: sequences `done` of `total`, and what was written."""
+    """How far an export is.
+
+    Attributes:
+        done: sequences read.
+        total: sequences to read.
+        records: records written.
+        blobs: artifacts and other large values written.
+    """
 
     done: int
     total: int
@@ -33,7 +40,14 @@ class ExportProgress(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What an export wrote. `until`: the position as of which it is."""
+    """What an export wrote.
+
+    Attributes:
+        records: records.
+        blobs: artifacts and other large values.
+        until: the position up to which it reads.
+        sha256: the SHA-256 of the file's lines.
+    """
 
     records: int
     blobs: int
@@ -54,21 +68,35 @@ async def export(
     until: When | None = None,
     on_progress: OnProgress | None = None,
 ) -> Exported:
-    """Write what a log holds to a file of JSON lines: see `docs/guides/backup.md`.
+    """Write what a log holds to a file of JSON lines, and return what was written.
 
-    The file has its name when it is whole; until then it is `<path>.part`. Asked the same again
-    within six hours, an export that was cut goes on where it stopped. A name that ends in `.gz` has
-    it compressed. What is saved meanwhile is not part of it; what is erased meanwhile may be.
+    The file has its name when it is whole; until then it is `<path>.part`. Called with the same
+    arguments within six hours, an export that was interrupted continues. What is saved meanwhile is
+    not part of it; what is erased meanwhile may be.
 
     Args:
-        session_id: only what belongs to this session: see `Store.records`. None: all.
+        store: the store.
+        path: the file. A name that ends in `.gz` has it compressed.
+        session_id: only what erasing this session would remove. None: all.
         since: only what was stored after that moment, as `Store.at` takes it. None: all.
         until: only what was stored up to that moment. None: up to now.
+        on_progress: called with an `ExportProgress` now and then.
 
     Raises:
         ConfigurationError: the file cannot be written, or another process writes it.
-        InvalidId, UnknownMoment: as `Store.at`. LogUnavailable, LogCorrupt: the log could not be
-            read. The next export goes on.
+        InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read. The next export
+            continues.
+        StoreClosed: the store is closed.
+
+    Examples:
+        >>> from foldlog import exporting
+        >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
+        >>> exported = await exporting.export(store, "all.jsonl.gz")
+        >>> async with foldlog.memory_store() as other:
+        ...     restored = await exporting.restore(other, "all.jsonl.gz")
+        ...     await other.load_memory_state("acme:ann:trip")
+        {'n': 1}
     """
     which: dict[str, Any] = {"session_id": session_id, "since": since, "until": until}
     return await export_records(store, Path(path), on_progress=on_progress, **which)
@@ -118,7 +146,19 @@ async def export_lines(
     since: When | None = None,
     until: When | None = None,
 ) -> AsyncGenerator[bytes]:
-    """Yield the lines that `export` writes, some at a time. Arguments and errors as there."""
+    """Yield the lines of an export, some at a time.
+
+    Args:
+        store: the store.
+        session_id: only what erasing this session would remove. None: all.
+        since: only what was stored after that moment, as `Store.at` takes it. None: all.
+        until: only what was stored up to that moment. None: up to now.
+
+    Raises:
+        InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        StoreClosed: the store is closed.
+    """
     header = await _header(store, session_id, since, until)
     digest, records, blobs = hashlib.sha256(), 0, 0
     line = encode_line(header)

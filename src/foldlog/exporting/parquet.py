@@ -50,12 +50,26 @@ async def export_parquet(
     until: When | None = None,
     on_progress: OnProgress | None = None,
 ) -> Exported:
-    """Write the envelopes that a log holds to a Parquet file: see `docs/guides/backup.md`.
+    """Write the envelopes that a log holds to a Parquet file, and return what was written.
 
-    It is for reading, and nothing imports it: the bytes of artifacts are not in it. On the way
-    there it is a file `<path>.jsonl.gz`, with which an export that was cut goes on.
+    It is for reading, and nothing imports it: it lacks the bytes of artifacts. It is made from a
+    file `<path>.jsonl.gz`, with which an interrupted export continues.
 
-    Arguments and errors as `export`, and ConfigurationError: duckdb is not installed.
+    Args:
+        store: the store.
+        path: the file.
+        session_id: only what erasing this session would remove. None: all.
+        since: only what was stored after that moment, as `Store.at` takes it. None: all.
+        until: only what was stored up to that moment. None: up to now.
+        on_progress: called with an `ExportProgress` now and then.
+
+    Raises:
+        ConfigurationError: duckdb is not installed, the file cannot be written, or another process
+            writes it.
+        InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read. The next export
+            continues.
+        StoreClosed: the store is closed.
     """
     duckdb = _duckdb()
     target = Path(path)

@@ -20,7 +20,14 @@ _END: Final = b'{"end":'
 
 
 class Checked(NamedTuple):
-    """An export that is whole: what it holds, and the SHA-256 of its lines."""
+    """An export that is whole.
+
+    Attributes:
+        header: its first line: what it holds.
+        records: records.
+        blobs: artifacts and other large values.
+        sha256: the SHA-256 of its lines.
+    """
 
     header: Header
     records: int
@@ -29,7 +36,11 @@ class Checked(NamedTuple):
 
 
 def is_export(path: str | Path) -> bool:
-    """Whether a file begins as an export does; False for what cannot be read twice."""
+    """Return whether a file begins as an export does; False for what cannot be read twice.
+
+    Args:
+        path: the file.
+    """
     if not Path(path).is_file():
         return False
     try:
@@ -40,7 +51,14 @@ def is_export(path: str | Path) -> bool:
 
 
 def read_header(path: str | Path) -> Header:
-    """Return the first line. Errors as `check`."""
+    """Return the first line of an export: what it holds.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ImportFailed: it is no export, or cannot be read.
+    """
     for line in _lines(Path(path)):
         if not line.startswith(_HEADER):
             break
@@ -58,9 +76,10 @@ def is_blob(line: bytes) -> bool:
 
 
 def check(path: str | Path, observe: Callable[[bytes], None] | None = None) -> Checked:
-    """Read a file to its end, and return what it holds. Blocks.
+    """Read an export to its end, and return what it holds. It blocks.
 
     Args:
+        path: the file.
         observe: called with each line between the first and the last.
 
     Raises:

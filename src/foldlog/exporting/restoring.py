@@ -24,14 +24,25 @@ _BYTES: Final = 4 * 1024 * 1024
 
 
 class RestoreProgress(NamedTuple):
-    """How far an import is: lines `done` of `total`."""
+    """How far an import is.
+
+    Attributes:
+        done: lines read.
+        total: lines to read.
+    """
 
     done: int
     total: int
 
 
 class Restored(NamedTuple):
-    """What an import brought. `present`: records that an earlier one had brought."""
+    """What an import brought.
+
+    Attributes:
+        records: records appended.
+        present: records that an earlier import had brought.
+        blobs: artifacts and other large values.
+    """
 
     records: int
     present: int
@@ -44,20 +55,28 @@ OnProgress = Callable[[RestoreProgress], None]
 async def restore(
     store: Store, path: str | Path, *, on_progress: OnProgress | None = None
 ) -> Restored:
-    """Bring an export into a store whose namespace is empty: see `docs/guides/backup.md`.
+    """Bring an export into a store whose namespace is empty, and return what was brought.
 
     Every record gets its sequence and its bytes, so that positions, forks and cursors mean what
     they meant; its time is that of the restore. The whole file is checked before anything is
-    written. One that was cut goes on where it stopped when it is called again. Nobody else may
-    write to the namespace meanwhile.
+    written. An interrupted restore continues when it is called again. Nobody else may write to the
+    namespace meanwhile.
+
+    Args:
+        store: the store.
+        path: the file.
+        on_progress: called with a `RestoreProgress` now and then.
 
     Raises:
-        ImportFailed: the file is no export, was cut or altered, or cannot be read.
+        ImportFailed: the file is no export, was cut or altered, or cannot be read. Nothing was
+            written.
         ConfigurationError: the namespace holds something else, or has another number of shards; or
-            the store has an archive. In these cases nothing was written.
-        PayloadError: what is in the file cannot stand in a log. PayloadTooLarge: the server takes
-            smaller messages. AppendConflict: somebody else wrote. LogUnavailable, AppendUnknown:
-            restoring again goes on.
+            the store has an archive. Nothing was written.
+        PayloadError: what is in the file cannot stand in a log.
+        PayloadTooLarge: the server takes smaller messages.
+        AppendConflict: somebody else wrote.
+        AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: restoring again continues.
+        ReadOnlyStore, StoreClosed: the store is of the past, or closed.
     """
     path = Path(path)
     header = await asyncio.to_thread(read_header, path)

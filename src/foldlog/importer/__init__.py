@@ -28,5 +28,5 @@ __all__ = [
 
 
 def demo_transcript() -> Path:
-    """The small transcript that comes with foldlog: six conversations, JSONL."""
+    """Return the path of the small transcript that comes with foldlog: six conversations, JSONL."""
     return Path(str(resources.files(__name__) / "demo.jsonl"))

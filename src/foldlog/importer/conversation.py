@@ -12,11 +12,17 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One item of the input. `source`, `number` and `size` tell where it came from.
+    """One item of the input, made by `read_conversations`.
 
-    `number` is the line of a JSONL file, or the place in a JSON array, counted from 1. `index`
-    counts the items of the whole run from 0, broken ones included, so that mending one does not
-    rename the others. `size` is the item's share of its file, in bytes.
+    Attributes:
+        source: the file.
+        number: the line of a JSONL file, or the place in a JSON array, counted from 1.
+        index: its place among the items of the whole run, from 0, broken ones included.
+        size: its share of the file, in bytes.
+        messages: the messages.
+        task_id, trial: what the item calls itself.
+        reward: how it was rated.
+        info: whatever else the item says.
     """
 
     source: str
@@ -39,9 +45,13 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """An item that was left out, and why. `number` and `size` as in `Conversation`.
+    """An item that was left out, and why.
 
-    Number 0 is the file as a whole.
+    Attributes:
+        source: the file.
+        number: the line of a JSONL file, or the place in a JSON array; 0 is the whole file.
+        size: its share of the file, in bytes.
+        reason: what is wrong with it.
     """
 
     source: str

@@ -31,19 +31,28 @@ async def import_conversations(
     on_progress: Callable[[ImportProgress], None] | None = None,
     concurrency: int = 16,
 ) -> ImportReport:
-    """Save every conversation of the files; `concurrency` of them are under way at a time.
+    """Save every conversation of some files, and return what was imported and what was left out.
 
     An item's session and trace id is `<prefix><task_id>-<trial>`, and where it lacks either,
-    `<prefix><index>`: its place among all items of this run, from 0, broken ones included. Give
-    files that lack ids a prefix of their own each, when they are not imported together.
+    `<prefix><index>`: its place among all items of this run, from 0. Importing again appends
+    nothing, and completes an interrupted run. An item is left out and named in the report if it is
+    broken, if the store cannot hold it, if its id occurred before in this run, or if its trace
+    already holds another conversation. A file that cannot be read, or holds nothing, is left out as
+    a whole. Files are read on the event loop, an item at a time.
 
-    Importing again appends nothing, and completes what an earlier run was cut short in. An item
-    is left out and named in the report if it is broken, if the store cannot hold it, if its id
-    occurred before in this run, or if its trace already holds another conversation. A file that
-    cannot be read, or holds nothing, is left out and named as a whole.
+    Args:
+        store: the store.
+        paths: JSON or JSONL files.
+        prefix: what ids begin with. Give files without ids a different one each, unless one call
+            imports them all.
+        on_progress: called with an `ImportProgress` after each item.
+        concurrency: how many items are saved at a time.
 
-    Raises `ImportFailed` if that became of every file, and whatever the store raises; what was
-    saved until then stays. Files are read on the event loop, an item at a time.
+    Raises:
+        ImportFailed: no file can be read.
+        AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: what was saved until then stays;
+            importing again is safe.
+        ReadOnlyStore, StoreClosed: the store is of the past, or closed.
     """
     files = [Path(path) for path in paths]
     run = _Run(store, prefix, on_progress, total=sum(map(_size, files)))

@@ -35,10 +35,14 @@ _DESCRIPTION = 200
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """Everything that one conversation becomes, each list in the order it is to be saved.
+    """Everything that one conversation becomes, each list in the order of its saves.
 
-    `trace_id` is the session's id too. `started` is the task before its first message, `ended`
-    the same task after its last.
+    Attributes:
+        trace_id: the trace, and the session.
+        events, steering, updates, planner_events: what is saved.
+        started: the task before its first message.
+        ended: the task after its last message.
+        trajectory: the trajectory.
     """
 
     trace_id: str
@@ -60,7 +64,12 @@ class _ToolCall:
 
 
 def plan(conversation: Conversation, *, prefix: str = "") -> ImportPlan:
-    """The plan of a conversation whose session and trace id is `prefix` and its name."""
+    """Return what a conversation becomes.
+
+    Args:
+        conversation: the conversation.
+        prefix: the session's and the trace's id is this and the conversation's name.
+    """
     return _Planner(conversation, prefix + conversation.name).plan()
 
 

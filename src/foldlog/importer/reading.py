@@ -22,14 +22,19 @@ _LINE_SUFFIXES = {".jsonl", ".ndjson"}
 
 
 def read_conversations(path: str | Path, *, first_index: int = 0) -> Iterator[Item]:
-    """The items of one file, in order, counted from `first_index`.
+    """Yield the items of one file, in order.
 
     The file is JSON (an array of items, one item, or one conversation as a list of messages) or
-    JSONL (an item a line; blank lines do not count). JSONL is read line by line, never as a whole;
-    a file is taken for it by its suffix, `.jsonl` or `.ndjson`, and otherwise by its content. A
-    pipe, as `/dev/stdin` may be one, is read to its end first, into a temporary file.
+    JSONL (an item a line; blank lines do not count). JSONL is read line by line; a file is JSONL by
+    its suffix, `.jsonl` or `.ndjson`, and otherwise by its content. A pipe, such as `/dev/stdin`,
+    is read to its end first, into a temporary file.
 
-    Raises `ImportFailed` where the file cannot be read, is empty, or is not JSON at all.
+    Args:
+        path: the file.
+        first_index: the index of the first item.
+
+    Raises:
+        ImportFailed: the file cannot be read, is empty, or is no JSON.
     """
     path = Path(path)
     try:

@@ -9,7 +9,11 @@ from foldlog.importer.conversation import BrokenLine
 
 @dataclass(slots=True)
 class Counts:
-    """How many of each. A conversation has one task and one trajectory."""
+    """How many of each were saved. A conversation has one task and one trajectory.
+
+    Attributes:
+        events, steering, updates, planner_events, tasks, trajectories: how many.
+    """
 
     events: int = 0
     steering: int = 0
@@ -19,7 +23,11 @@ class Counts:
     trajectories: int = 0
 
     def add(self, other: Counts) -> None:
-        """Add each of the other's counts."""
+        """Add each count of another object to these.
+
+        Args:
+            other: the other object.
+        """
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
@@ -31,10 +39,13 @@ class Counts:
 
 @dataclass(slots=True)
 class ImportReport:
-    """`appended` is what this run saved, `present` what it found saved already.
+    """What an import did.
 
-    `conversations` and `messages` count what was imported, whichever of the two it was. `broken`
-    names each item that was left out, in the order of the input.
+    Attributes:
+        conversations, messages: how many were imported, now or before.
+        appended: what this run saved.
+        present: what was saved already.
+        broken: each item that was left out, in the order of the input.
     """
 
     conversations: int = 0
@@ -46,7 +57,14 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """After each item: bytes of input done and in all, conversations and broken items so far."""
+    """How far an import is.
+
+    Attributes:
+        done: bytes of input done.
+        total: bytes of input.
+        conversations: conversations so far.
+        broken: broken items so far.
+    """
 
     done: int
     total: int

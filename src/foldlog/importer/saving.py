@@ -36,11 +36,11 @@ class ImportTarget(
     """What the importer needs of a store."""
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
-        """The events of a trace."""
+        """Return the events of the trace `trace_id`."""
         ...
 
     async def save_events(self, events: Iterable[StoredEvent]) -> None:
-        """Save many events in order. One that cannot be held is refused before any is saved."""
+        """Save `events` in order. An event that cannot be held is refused before any is saved."""
         ...
 
 

@@ -34,6 +34,8 @@ try:
 except ModuleNotFoundError as _error:
     raise not_installed("claude-agent", _error) from _error
 
+__all__ = ["FoldlogSessionStore", "session_of"]
+
 S = TypeVar("S", "_Last", "_Summary")
 
 FORMAT: Final = "claude_agent"
@@ -69,10 +71,11 @@ class FoldlogSessionStore(SessionStore):
 
         Args:
             url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            options: as `foldlog.connect`; with ":memory:", as `foldlog.memory_store`.
+            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
 
         Raises (when entered):
-            What `foldlog.connect` raises.
+            ConfigurationError: an option cannot work, or the server refuses the credentials.
+            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
         """
         return Opened(os.fspath(url_or_path), cls, options)
 
@@ -84,9 +87,10 @@ class FoldlogSessionStore(SessionStore):
         Raises:
             InvalidId: a part of the key or a `uuid` is empty, or no string.
             PayloadError: the key or an entry is no mapping, or holds what cannot be stored.
-            RedactionFailed: see `connect(redact=)`. In each case nothing was added.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. Appending again is
-                safe, but for entries without a `uuid`.
+            RedactionFailed: `redact=` failed. Nothing was added.
+            AppendFailed, LogUnavailable: nothing was added.
+            AppendUnknown: they may have been added; appending again is safe, but for entries
+                without a `uuid`.
         """
         session_id, conversation = session_of(key), _conversation_of(key)
         if messages := _messages(entries):
@@ -120,8 +124,8 @@ class FoldlogSessionStore(SessionStore):
     async def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
         """Return what the SDK makes of a project's main transcripts, up to date, with `mtime`.
 
-        A process folds a transcript when it first lists it, and then what is added. Errors and
-        the rest as `list_sessions`.
+        A process folds a transcript when it first lists it, and then what is added. The cost grows
+        with the number of sessions in the store.
         """
         return [
             {"session_id": name, "mtime": _milliseconds(found.recorded_at), "data": found.data}
@@ -134,11 +138,11 @@ class FoldlogSessionStore(SessionStore):
 
         The server frees the bytes of a session when it next rewrites the files that they are in.
         Those of a single subagent's transcript stay in the log, out of all reads of the present,
-        and its entries have no effect when they are appended again. `store.erase_session(
-        session_of(key))` has no file hold any of it when it returns.
+        and its entries have no effect when they are appended again. After
+        `store.erase_session(session_of(key))` no file holds any of it.
 
         Raises:
-            SessionHasForks: forks of the session share it: see `Store.fork`. Nothing was deleted.
+            SessionHasForks: forks of the session share it. Nothing was deleted.
             AppendFailed, LogUnavailable, AppendUnknown: deleting again is safe.
         """
         session_id, conversation = session_of(key), _conversation_of(key)

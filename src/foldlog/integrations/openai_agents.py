@@ -31,6 +31,8 @@ try:
 except ModuleNotFoundError as _error:
     raise not_installed("openai-agents", _error) from _error
 
+__all__ = ["FoldlogSession"]
+
 FORMAT: Final = "openai_agents"
 """What the messages of a session say of their shape: items of OpenAI's Responses API."""
 
@@ -70,12 +72,12 @@ class FoldlogSession(SessionABC):
         """Return the items, oldest first: all that were acked to anybody before.
 
         Args:
-            limit: the latest so many at most. None: as `session_settings` says, or all.
+            limit: the latest so many at most. None: what `session_settings` says, or all.
 
         Raises:
             PayloadError: `limit` is no number, or the session has another framework's messages.
                 What `redact=` has left no mapping of is left out.
-            LogUnavailable, LogCorrupt: see `foldlog.errors`.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -86,9 +88,10 @@ class FoldlogSession(SessionABC):
 
         Raises:
             PayloadError: an item is no mapping, or holds what cannot be stored.
-            RedactionFailed: see `connect(redact=)`. In both cases nothing was added.
-            AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`. After the last one,
-                or where the call was cancelled, read before adding again: items may be equal.
+            RedactionFailed: `redact=` failed. Nothing was added.
+            AppendFailed, LogUnavailable: nothing was added.
+            AppendUnknown: they may have been added. Then, and where the call was cancelled, read
+                before adding again: items may be equal.
         """
         if messages := _drafted(items):
             await self._do(lambda store: store.append_messages(self.session_id, messages))
@@ -96,7 +99,11 @@ class FoldlogSession(SessionABC):
     async def pop_item(self) -> Any | None:
         """Remove the latest item and return it; None if there is none.
 
-        Exactly one of many callers gets an item. Errors as `Store.decide`.
+        Exactly one of many callers gets an item.
+
+        Raises:
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was removed.
+            AppendUnknown: it may have been removed.
         """
         while (popped := await self._do(_popped(self.session_id))) is not None:
             if found := said_in(self.session_id, [popped], FORMAT):
@@ -106,7 +113,9 @@ class FoldlogSession(SessionABC):
     async def clear_session(self) -> None:
         """Remove all items. Earlier moments still show them; `store.erase_session` erases them.
 
-        Errors as `Store.decide`.
+        Raises:
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was removed.
+            AppendUnknown: they may have been removed; clearing again is safe.
         """
         await self._do(lambda store: store.clear_messages(self.session_id))
 
@@ -155,22 +164,22 @@ class FoldlogSession(SessionABC):
     async def pause(
         self, state: RunState[Any, Any], *, user_id: str | None = None, **options: Any
     ) -> str:
-        """Store a run that waits for approval, so that any process may go on with it.
+        """Store a run that waits for approval, for any process to go on with; return its token.
 
-        It is in `store.waiting()` until somebody resumes it, its session is cleared, or it
-        expires: after an hour, unless `connect(pause_ttl=)` says otherwise.
+        It is in `store.waiting()` until somebody resumes it, its session is cleared, or it expires:
+        after an hour, unless `connect(pause_ttl=)` says otherwise.
 
         Args:
             state: `result.to_state()` of a run that has `interruptions`.
             user_id: who is to decide; shown with what waits.
             options: of `RunState.to_json`, as `context_serializer=`.
 
-        Returns:
-            The token that `resume` takes.
-
         Raises:
-            PayloadError: it is no RunState. agents.UserError: it cannot be serialised.
-            Others as `Store.save_planner_state`.
+            PayloadError: it is no RunState.
+            RedactionFailed: `redact=` failed. Nothing was stored.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; `store.waiting()` shows whether.
+            agents.UserError: the state cannot be serialised.
         """
         if not isinstance(state, RunState):
             raise PayloadError("state", f"{shown(state)} is no RunState: result.to_state() is one")
@@ -207,8 +216,9 @@ class FoldlogSession(SessionABC):
 
         Raises:
             Unreadable: `redact=` has replaced it; it waits on.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            AppendUnknown: this call may have taken the run.
             agents.UserError: the run does not fit the agent, or comes of a newer openai-agents.
-            Others as `Store.load_planner_state`.
         """
         for each in await self._do(self._waiting) if token is None else [token]:
             paused = await self._do(_paused(each))

@@ -18,6 +18,8 @@ from foldlog.agents import TurnStateContext
 from foldlog.errors import FoldlogError
 from foldlog.opening import Store
 
+__all__ = ["ProcessStates", "ThreadHistory"]
+
 H = TypeVar("H", bound=BaseModel)
 
 _FILTER: Final = "function_invocation"
@@ -40,8 +42,12 @@ class ThreadHistory:
         async with history.attached(thread):
             response = await agent.get_response(messages="...", thread=thread)
 
-    Each message is stored before whoever contributes it goes on. One process at a time: a save is
-    of the whole thread, and the last one stands.
+    Each message is stored before its contributor goes on. One process at a time: a save is of the
+    whole thread, and the last one stands.
+
+    Args:
+        store: an open store.
+        thread_id: the thread.
     """
 
     def __init__(self, store: Store, thread_id: str) -> None:
@@ -61,7 +67,13 @@ class ThreadHistory:
         return chat_history.model_validate({"messages": messages})
 
     async def save(self, thread: Any) -> None:
-        """Store the messages of a thread, as they are now. Errors as `AgentStates.turn`."""
+        """Store the messages of a thread, as they are now.
+
+        Raises:
+            PayloadError, RedactionFailed: the input was refused. Nothing was stored.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: they may have been stored; saving again is safe.
+        """
         # `inner_content` is the service's own object, which Semantic Kernel cannot read back.
         messages = [
             message.model_dump(mode="json", exclude_none=True, exclude={"inner_content"})
@@ -75,7 +87,13 @@ class ThreadHistory:
 
     @asynccontextmanager
     async def attached(self, thread: Any) -> AsyncIterator[None]:
-        """Save the thread after each new message inside the block. Errors as `save`."""
+        """Save the thread after each new message inside the block.
+
+        Raises:
+            PayloadError, RedactionFailed: the input was refused. Nothing was stored.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: they may have been stored; saving again is safe.
+        """
         original = thread.on_new_message
 
         async def on_new_message(new_message: Any) -> None:
@@ -99,10 +117,12 @@ class ProcessStates:
             async with await start(process, kernel, initial_event="begin"):
                 ...
 
-    On the local runtime, one operating system process at a time. What is stored are the states,
-    not the messages between the steps: it is the caller who sends the event to go on with.
+    On the local runtime, one operating system process at a time. It stores the states, not the
+    messages between the steps: the caller sends the event to go on with.
 
     Args:
+        store: an open store.
+        process_id: the process.
         models: the state model of each step that has one, by the step's name.
     """
 
@@ -115,7 +135,11 @@ class ProcessStates:
     async def restore(self, process: Any) -> bool:
         """Give the steps of a process that has not been started the states that are stored.
 
-        Returns whether there are any. Errors as `TurnStateContext.get`.
+        Returns whether there are any.
+
+        Raises:
+            IncompatibleAgentState: another model wrote the state.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         found = False
         for step in self._steps(process):
@@ -129,7 +153,13 @@ class ProcessStates:
         return found
 
     async def save(self, process: Any, label: str = "") -> None:
-        """Store the states of the steps, as they are now, all at once. Errors as `turn`."""
+        """Store the states of the steps, as they are now, all at once.
+
+        Raises:
+            PayloadError, RedactionFailed: the input was refused. Nothing was stored.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendUnknown: they may have been stored; saving again is safe.
+        """
 
         async def body(ctx: TurnStateContext) -> None:
             for step in self._steps(process):

@@ -134,6 +134,15 @@ class Store(Inbox, BaseStore):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: the log did not answer, or
                 refused.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> async def book(flight: str) -> str:
+            ...     return f"{flight}: booked"
+            >>> async with store.task_execution("trip", "book") as run:
+            ...     await run.run("book", book, "SK 4035")
+            'SK 4035: booked'
+            >>> [task.status.value for task in await store.list_tasks("trip")]
+            ['COMPLETE']
         """
         from foldlog.opening.tasks import task_execution
 
@@ -178,6 +187,11 @@ class Store(Inbox, BaseStore):
             UnknownMoment: `at` names no moment.
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
             StoreClosed: the store is closed.
+
+        Examples:
+            >>> await store.save_memory_state("acme:ann:trip", {"seat": "aisle"})
+            >>> (await store.sql("SELECT count(*) FROM memory")).rows
+            [(1,)]
         """
         from foldlog.sql import ask
 

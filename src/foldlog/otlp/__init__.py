@@ -36,16 +36,17 @@ def app(
     """Return the receiver of a store, as an ASGI application. It leaves the store open.
 
     It serves `POST /v1/traces`. Serve it at the root of a host, or mount it:
-    `Mount("/otlp", foldlog.otlp.app(store))`. It needs no lifespan events. Run it on the event
-    loop that the store was opened on. A batch is answered once it is on the log.
+    `Mount("/otlp", foldlog.otlp.app(store))`. It needs no lifespan events. Run it on the event loop
+    that the store was opened on. A batch is answered once it is in the log.
 
     Args:
-        token: what exporters send as `Authorization: Bearer ...`. None: whoever can reach it may
-            send, and so may add to every session.
-        hosts: the values of the Host header that are served, without port. None: any. A server
-            on 127.0.0.1 should name its own, against DNS rebinding.
-        everything: also keep spans that say nothing of generative AI, as `otel.span`.
-        max_bytes: how large a request may be, when it is unpacked.
+        store: the store that gets the spans.
+        token: what exporters send as `Authorization: Bearer ...`. None: everybody who can reach it
+            may send, and so may add to every session.
+        hosts: the values of the Host header that are served, without port. None: any. A server on
+            127.0.0.1 should name its host, against DNS rebinding.
+        everything: also store spans that say nothing of generative AI, as `otel.span`.
+        max_bytes: bytes that a request may have when it is unpacked.
 
     Raises:
         ConfigurationError: the extra `foldlog[otlp]` is not installed; or the token is empty.

@@ -248,7 +248,7 @@ class ArtifactBackend:
 
     @_operation(writes=True)
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
-        """Remove the artifacts that no snapshot refers to, and say which.
+        """Remove the artifacts that no snapshot refers to, and return which.
 
         With them go the bytes that any save of the store has left behind when it was cut short. It
         is for operators: it reads every state and every content.

@@ -1,4 +1,4 @@
-"""SQL over a store's log: see `Store.sql`, and `docs/guides/sql.md`.
+"""SQL over a store's log: what `store.sql` answers with, its tables and its errors.
 
 Names are loaded when they are first used: the process that answers a query needs few of them.
 """

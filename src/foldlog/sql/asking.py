@@ -35,8 +35,11 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class SqlResult(NamedTuple):
     """The answer to a query.
 
-    `columns` are the names, `types` those of the types in SQL, `rows` hold Python values.
-    `position` is how far the log was read: with `at=` it, the same query gives the same answer.
+    Attributes:
+        columns: the names of the columns.
+        types: the names of their SQL types.
+        rows: the rows, as Python values.
+        position: how far the log was read: with `at=` it, the same query gives the same answer.
     """
 
     columns: tuple[str, ...]
@@ -58,7 +61,26 @@ async def ask(
     max_rows: int,
     max_bytes: int,
 ) -> SqlResult:
-    """See `Store.sql`."""
+    """Answer a query in DuckDB's SQL over the log: `store.sql` calls it.
+
+    Args:
+        store: the store.
+        query: one statement that only reads.
+        parameters: values of `?` or `$1` in order, or of `$name` by name.
+        timeout: seconds for all of it.
+        max_rows: how many rows the answer may have.
+        max_bytes: bytes of memory for the tables and the query.
+
+    Returns:
+        The columns and rows.
+
+    Raises:
+        SqlError: DuckDB refuses the query; its message names the place.
+        PayloadError: an argument is of the wrong type.
+        ConfigurationError: DuckDB is not installed.
+        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        StoreClosed: the store is closed.
+    """
     if not isinstance(query, str) or not query.strip():
         raise PayloadError("query", f"{shown(query)} is no query")
     for name, value, least in (("max_rows", max_rows, 0), ("max_bytes", max_bytes, _MIN_BYTES)):

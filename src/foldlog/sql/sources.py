@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 
 class Table(NamedTuple):
-    """A table: its name, what stands in a row, and the types of its columns by their names."""
+    """A table that a query may use.
+
+    Attributes:
+        name: its name.
+        row: what a row is.
+        columns: the types of its columns, by name.
+    """
 
     name: str
     row: str

@@ -32,11 +32,12 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     tracer_provider: TracerProvider | None = None,
 ) -> None:
-    """Measure a store from now until it is closed: see `METRICS`, and a span for each call.
+    """Measure a store from now until it is closed: `METRICS` lists what, and each call is a span.
 
     Neither metrics nor spans hold ids, payloads or messages of errors.
 
     Args:
+        store: the store.
         meter_provider, tracer_provider: None: OpenTelemetry's global ones.
 
     Raises:

@@ -8,9 +8,14 @@ Kind = Literal["counter", "histogram", "gauge", "observed counter"]
 
 
 class Metric(NamedTuple):
-    """A metric. `unit` as OpenTelemetry writes it: seconds, bytes, or what is counted in braces.
+    """A metric. Every metric has the attribute `namespace` besides its `attributes`.
 
-    Every metric has the attribute `namespace` besides its own.
+    Attributes:
+        name: its name.
+        kind: which instrument it is.
+        unit: as OpenTelemetry writes it: seconds, bytes, or what is counted in braces.
+        description: what it measures.
+        attributes: the names of its attributes.
     """
 
     name: str

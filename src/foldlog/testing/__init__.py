@@ -1,4 +1,4 @@
-"""The StateStore contract as tests: prove a store of your own against it.
+"""The StateStore contract as tests: prove your store against it.
 
 Write a fixture `store` that yields an empty store, and subclass one class per capability:
 
@@ -10,7 +10,7 @@ Write a fixture `store` that yields an empty store, and subclass one class per c
 More fixtures are optional; tests that need one you did not write are skipped and say so.
 `reopen` gives an async callable: each call returns another store on the same data, as a second
 process or a restart would. `advance_clock` gives a callable that moves the clock by which your
-store lets things expire, in seconds. `open_with_retention` is told by `RetentionContract`.
+store lets things expire, in seconds. `open_with_retention` is described by `RetentionContract`.
 `settle`, for stores that are eventually consistent, gives an async callable that returns once
 every store sees what was saved; without it, that is taken to be at once.
 

@@ -96,7 +96,11 @@ class Contract:
         return advance
 
     async def at_once(self, calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Await the calls, `concurrency` of them at a time; return their results in order."""
+        """Await `calls`, `concurrency` of them at a time; return their results in order.
+
+        Raises:
+            Exception: what the first call raised that failed.
+        """
         results: list[Any] = []
         for some in _batched(calls, self.concurrency):
             results += await asyncio.gather(*some)

@@ -21,17 +21,17 @@ class Build:
         self._models = models
 
     def event(self, trace_id: str | None = "trace", ts: float = 1.0, **fields: Any) -> Any:
-        """A runtime event."""
+        """Return a runtime event of `trace_id` at `ts` seconds; `fields` override."""
         values = {"kind": "node_success", "node_name": "node", "node_id": "node-1", "payload": {}}
         return self._models.StoredEvent(trace_id=trace_id, ts=ts, **(values | fields))
 
     def binding(self, task_id: str = "task", **fields: Any) -> Any:
-        """A remote binding of trace `trace` in context `ctx`."""
+        """Return a remote binding of trace `trace` and `task_id`; `fields` override."""
         values = {"trace_id": "trace", "context_id": "ctx", "agent_url": "http://worker:8080"}
         return self._models.RemoteBinding(task_id=task_id, **(values | fields))
 
     def task(self, task_id: str = "task", session_id: str = "session", **fields: Any) -> Any:
-        """A pending background task."""
+        """Return a pending background task `task_id` of `session_id`; `fields` override."""
         values = {
             "status": self._models.TaskStatus.PENDING,
             "task_type": self._models.TaskType.BACKGROUND,
@@ -44,12 +44,12 @@ class Build:
         return self._models.TaskState(task_id=task_id, session_id=session_id, **values)
 
     def snapshot(self, task_id: str = "task", session_id: str = "session", **fields: Any) -> Any:
-        """The context that a task was spawned with."""
+        """Return the context of `task_id` of `session_id`; `fields` override."""
         values = {"spawned_at": MOMENT} | fields
         return self._models.TaskContextSnapshot(session_id=session_id, task_id=task_id, **values)
 
     def update(self, update_id: str, session_id: str = "session", **fields: Any) -> Any:
-        """A progress update of task `task`."""
+        """Return a progress update `update_id` of `session_id`; `fields` override."""
         values = {
             "task_id": "task",
             "update_type": self._models.UpdateType.PROGRESS,
@@ -61,7 +61,7 @@ class Build:
         )
 
     def steering(self, event_id: str, session_id: str = "session", **fields: Any) -> Any:
-        """A user message to task `task`."""
+        """Return a user message `event_id` to a task of `session_id`; `fields` override."""
         values = {
             "task_id": "task",
             "event_type": self._models.SteeringEventType.USER_MESSAGE,
@@ -73,16 +73,16 @@ class Build:
         )
 
     def planner_event(self, ts: float = 1.0, **fields: Any) -> Any:
-        """A planner event of step 0."""
+        """Return a planner event of step 0 at `ts` seconds; `fields` override."""
         values = {"event_type": "tool_call", "trajectory_step": 0}
         return self._models.PlannerEvent(ts=ts, **(values | fields))
 
     def trajectory(self, query: str = "where is my flight?", **fields: Any) -> Any:
-        """A trajectory without steps."""
+        """Return a trajectory of `query` without steps; `fields` override."""
         # Empty contexts rather than none: some classes make no difference between them.
         values: dict[str, Any] = {"llm_context": {}, "tool_context": {}} | fields
         return self._models.Trajectory(query=query, **values)
 
     def scope(self, session_id: str | None = "session", **fields: Any) -> Any:
-        """Whom an artifact belongs to."""
+        """Return an owner of artifacts in `session_id`; `fields` override."""
         return self._models.ArtifactScope(session_id=session_id, **fields)

@@ -23,26 +23,26 @@ class CursorContract(Contract):
     paged: ClassVar[int] = 10_000
 
     def item(self, id_: str, session_id: str = "session", **fields: Any) -> Any:
-        """Something to save."""
+        """Return an item `id_` of `session_id` to save, with these `fields`. Raises nothing."""
         raise NotImplementedError
 
     def save(self, store: Any, item: Any) -> Awaitable[None]:
-        """Save it."""
+        """Save `item` in `store`; return what to await."""
         saving: Awaitable[None] = getattr(store, self.save_name)(item)
         return saving
 
     async def items(self, store: Any, session_id: str = "session", **query: Any) -> list[Any]:
-        """A page."""
+        """Return a page of `session_id` from `store` by `query`. Raises nothing."""
         return list(await getattr(store, self.list_name)(session_id, **query))
 
     async def ids(self, store: Any, session_id: str = "session", **query: Any) -> list[str]:
-        """The ids of a page."""
+        """Return the ids of a page of `session_id` from `store` by `query`. Raises nothing."""
         return [
             getattr(item, self.id_name) for item in await self.items(store, session_id, **query)
         ]
 
     async def fill(self, store: Any, count: int, tasks: int = 1) -> list[str]:
-        """Save `count` items, dealt to `tasks` tasks in turn; return their ids in order."""
+        """Save `count` items in `store`, of `tasks` tasks; return their ids. Raises nothing."""
         for number in range(count):
             await self.save(store, self.item(f"id-{number}", task_id=f"task-{number % tasks}"))
         return [f"id-{number}" for number in range(count)]

@@ -19,7 +19,7 @@ PAUSE: Final[dict[str, Any]] = {
 
 
 class PlannerStateContract(Contract):
-    """A pause is kept whole, and taken by exactly one caller.
+    """A pause is stored whole, and taken by exactly one caller.
 
     Attributes:
         pause_ttl: seconds after which a pause is certainly gone; a fixture `advance_clock` makes

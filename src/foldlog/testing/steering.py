@@ -30,7 +30,7 @@ class SteeringContract(CursorContract):
     id_name = "event_id"
 
     def item(self, id_: str, session_id: str = "session", **fields: Any) -> Any:
-        """A steering event."""
+        """Return a steering event `id_` of `session_id`; `fields` override."""
         if "content" in fields:
             fields["payload"] = fields.pop("content")
         return self.build.steering(id_, session_id, **fields)

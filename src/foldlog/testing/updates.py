@@ -18,7 +18,7 @@ class UpdatesContract(CursorContract):
     id_name = "update_id"
 
     def item(self, id_: str, session_id: str = "session", **fields: Any) -> Any:
-        """An update."""
+        """Return an update `id_` of `session_id`; `fields` override."""
         return self.build.update(id_, session_id, **fields)
 
     async def test_an_update_comes_back_as_it_was(self, store: Any) -> None:

@@ -30,19 +30,20 @@ def app(
 ) -> Starlette:
     """Return the page over a store, as an ASGI application. It leaves the store open.
 
-    Serve it at the root of a host, or mount it: `Mount("/agents", foldlog.ui.app(store))`. It
-    needs no lifespan events. Run it on the event loop that the store was opened on.
+    Serve it at the root of a host, or mount it: `Mount("/agents", foldlog.ui.app(store))`. It needs
+    no lifespan events. Run it on the event loop that the store was opened on.
 
     Args:
+        store: the store to show.
         token: the secret that lets a browser in, by `/?token=...`, which sets a cookie, or a
             program, by `Authorization: Bearer ...`. None: a random one, in `app.state.token`.
-        user_header: instead of a token: the header in which your proxy names who is signed in,
-            such as `X-Forwarded-User`. A request without it is refused. Only for an application
-            that nobody can reach but through that proxy.
+        user_header: instead of a token: the header in which your proxy names who is signed in, such
+            as `X-Forwarded-User`. A request without it is refused. Only for an application that
+            nobody can reach but through that proxy.
         user: who is recorded for what is done by token. None: "local".
-        read_only: refuse whatever writes.
-        hosts: the values of the Host header that are served, without port. None: any. A server
-            on 127.0.0.1 should name its own, against DNS rebinding.
+        read_only: refuse every write.
+        hosts: the values of the Host header that are served, without port. None: any. A server on
+            127.0.0.1 should name its host, against DNS rebinding.
 
     Raises:
         ConfigurationError: Starlette is not installed; or a token and a header are given.

@@ -27,10 +27,12 @@ class FoldlogTaskEventStream(OnLog, cluster.TaskEventStream):
     ) -> AsyncGenerator[cluster.VersionedEvent, None]:
         """Yield the events of a task behind a version, then each new one, without end.
 
-        An outage of the log is waited out.
+        It waits out an outage of the log.
 
         Raises:
-            TypeError: `after` is another store's. LogCorrupt, StoreClosed: see `Store.watch`.
+            TypeError: `after` is another store's.
+            LogCorrupt: the log cannot be read.
+            StoreClosed: the store is closed.
         """
         seen, key = number_of(after), self._key(task_id)
         last = await self._store.query(key, lambda task: task.id if task.version == seen else None)

@@ -25,9 +25,12 @@ class FoldlogPushNotificationConfigStore(OnLog, PushNotificationConfigStore):
         notification_config: pb.TaskPushNotificationConfig,
         context: ServerCallContext,
     ) -> pb.TaskPushNotificationConfig:
-        """Save a configuration, and return it with its ids; its own is the task's if it has none.
+        """Save a configuration, and return it with its ids; the task's id where it has none.
 
-        Errors as `FoldlogTaskStore.save`.
+        Raises:
+            InvalidId, PayloadError, RedactionFailed: the input was refused. Nothing was saved.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was saved.
+            AppendUnknown: it may have been saved; saving again is safe.
         """
         config = pb.TaskPushNotificationConfig()
         config.CopyFrom(notification_config)
@@ -39,19 +42,29 @@ class FoldlogPushNotificationConfigStore(OnLog, PushNotificationConfigStore):
     async def get_info(
         self, task_id: str, context: ServerCallContext
     ) -> list[pb.TaskPushNotificationConfig]:
-        """Return the owner's configurations of a task. Errors as `FoldlogTaskStore.get`."""
+        """Return the owner's configurations of a task.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        """
         return await self._configs(task_id, self._owner_of(context))
 
     async def get_info_for_dispatch(self, task_id: str) -> list[pb.TaskPushNotificationConfig]:
-        """Return every owner's configurations of a task. Errors as `FoldlogTaskStore.get`."""
+        """Return every owner's configurations of a task.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        """
         return await self._configs(task_id, None)
 
     async def delete_info(
         self, task_id: str, context: ServerCallContext, config_id: str | None = None
     ) -> None:
-        """Delete the owner's configuration of that id, or all; fine if there is none.
+        """Delete the owner's configuration of that id, or all. A missing one is left alone.
 
-        Errors as `Store.decide`.
+        Raises:
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was deleted.
+            AppendUnknown: it may have been deleted; deleting again is safe.
         """
         owner = self._owner_of(context)
 

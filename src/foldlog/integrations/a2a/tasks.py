@@ -196,10 +196,10 @@ class FoldlogTaskStore(_Tasks, TaskStore):
         """Save a task for the owner of the call.
 
         Raises:
-            PayloadError: it is no task, or JSON cannot say it. InvalidId: its id is empty.
-            ConcurrentTaskModificationError: another owner has a task of its id.
-            RedactionFailed: see `connect(redact=)`. In all these cases nothing was saved.
-            AppendConflict, AppendFailed, LogUnavailable, AppendUnknown: see `foldlog.errors`.
+            InvalidId, PayloadError, RedactionFailed: the task was refused. Nothing was saved.
+            ConcurrentTaskModificationError: another owner has a task of its id. Nothing was saved.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was saved.
+            AppendUnknown: it may have been saved; saving again is safe.
         """
         await self._save(task, None, context, lambda stored, state: True)
 
@@ -239,11 +239,14 @@ class FoldlogVersionedTaskStore(_Tasks, cluster.VersionedTaskStore):
 
         Args:
             event: what made the task so; `FoldlogTaskEventStream` yields it. None: nothing.
-            prev: is not looked at: the log knows what it was.
+            prev: is not used: the log knows what it was.
 
         Raises:
             ConcurrentTaskModificationError: there is another version, or another owner's task.
-            TypeError: `prev_version` is another store's. Others as `FoldlogTaskStore.save`.
+            TypeError: `prev_version` is another store's.
+            InvalidId, PayloadError, RedactionFailed: the task was refused. Nothing was saved.
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was saved.
+            AppendUnknown: it may have been saved; read before you try again.
         """
         expected = number_of(prev_version)
 
@@ -255,7 +258,11 @@ class FoldlogVersionedTaskStore(_Tasks, cluster.VersionedTaskStore):
         return await self._save(task, event, context, agrees)
 
     async def get(self, task_id: str, context: ServerCallContext) -> cluster.StoredTask | None:
-        """As `FoldlogTaskStore.get`, with the task's version."""
+        """Return the owner's task of that id with its version, or None.
+
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+        """
         return await self._read(task_id, context)
 
 

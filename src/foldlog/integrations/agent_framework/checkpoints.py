@@ -31,14 +31,14 @@ _PICKLED: Final = "$pickled"
 
 
 class CheckpointNotFound(FoldlogError, WorkflowCheckpointException):
-    """A session has no checkpoint of that id."""
+    """The session `session_id` has no checkpoint `id`."""
 
     def __init__(self, session_id: str, id: str) -> None:
         super().__init__(f"No checkpoint found with ID {id} in session {shown(session_id)}")
 
 
 class TypeNotAllowed(FoldlogError, WorkflowCheckpointException):
-    """A checkpoint holds an object of a class that its reader was not told of, or a pickle."""
+    """A checkpoint holds `what`: an object of a class that `types=` does not name, or a pickle."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"a checkpoint holds {what}: name it in types= or pickle_types=")
@@ -85,8 +85,9 @@ class FoldlogCheckpointStorage:
 
         Raises:
             PayloadError: it is no checkpoint, or holds what cannot be stored; `path` says where.
-            RedactionFailed: see `connect(redact=)`. In both cases nothing was stored.
-            Others as `Store.append`; saving again is safe.
+            RedactionFailed: `redact=` failed. Nothing was stored.
+            AppendFailed, LogUnavailable: nothing was stored.
+            AppendUnknown: it may have been stored; saving again is safe.
         """
         if not isinstance(checkpoint, WorkflowCheckpoint):
             raise PayloadError("checkpoint", f"{shown(checkpoint)} is no WorkflowCheckpoint")
@@ -109,10 +110,11 @@ class FoldlogCheckpointStorage:
         """Return the checkpoint of an id, a new object.
 
         Raises:
-            CheckpointNotFound: there is none. TypeNotAllowed: see `types`. CheckpointUnreadable:
-                `redact=`, or another version, has made something else of it. These are kinds of
-                agent_framework.WorkflowCheckpointException.
-            LogUnavailable, LogCorrupt: see `foldlog.errors`.
+            CheckpointNotFound: there is none.
+            TypeNotAllowed: it holds a class that `types=` does not name.
+            CheckpointUnreadable: `redact=`, or another version, has made something else of it.
+                These three are kinds of agent_framework.WorkflowCheckpointException.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         found = await self._query(_found(checkpoint_id))
         if found is None:
@@ -122,7 +124,9 @@ class FoldlogCheckpointStorage:
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """Return a workflow's checkpoints that can be read, in the order of their first saves.
 
-        Errors as `load`, but for CheckpointUnreadable.
+        Raises:
+            TypeNotAllowed: one holds a class that `types=` does not name.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         found = []
         for _, each in await self._of(workflow_name):
@@ -138,7 +142,12 @@ class FoldlogCheckpointStorage:
         """Return the checkpoint that a workflow has come to; None if it has none.
 
         It is one from which no other came, so that clocks which differ do no harm. Of several, of
-        runs that went on from one checkpoint, it has the latest timestamp. Errors as `load`.
+        runs that went on from one checkpoint, it has the latest timestamp.
+
+        Raises:
+            TypeNotAllowed: it holds a class that `types=` does not name.
+            CheckpointUnreadable: `redact=`, or another version, has made something else of it.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         found = await self._of(workflow_name)
         passed = {head.previous for head, _ in found}
@@ -150,7 +159,11 @@ class FoldlogCheckpointStorage:
     async def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; False if there is none of that id.
 
-        Earlier moments still show it; `store.erase_session` erases it. Errors as `Store.decide`.
+        Earlier moments still show it; `store.erase_session` erases it.
+
+        Raises:
+            AppendConflict, AppendFailed, LogUnavailable, LogCorrupt: nothing was removed.
+            AppendUnknown: it may have been removed; deleting again is safe.
         """
         find = _found(checked_id(checkpoint_id, "checkpoint_id"))
 

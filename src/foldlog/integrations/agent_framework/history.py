@@ -28,7 +28,7 @@ class FoldlogHistoryProvider(HistoryProvider):
 
     Args:
         store: an open store, or one of `foldlog.blocking.connect()`.
-        source_id: names the provider. Each name has a conversation of its own in a session; the
+        source_id: names the provider. Each name has a separate conversation in a session; the
             default one has the session's main conversation.
         options: of `HistoryProvider`, as `load_messages=`, `store_inputs=`.
 
@@ -53,9 +53,10 @@ class FoldlogHistoryProvider(HistoryProvider):
             state, kwargs: not used.
 
         Raises:
-            InvalidId: there is no `session_id`. PayloadError: it has another framework's messages.
-            Unreadable: one of them is nothing that agent_framework can read.
-            LogUnavailable, LogCorrupt: see `foldlog.errors`.
+            InvalidId: there is no `session_id`.
+            PayloadError: the session has another framework's messages.
+            Unreadable: agent_framework cannot read a message.
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         id = checked_id(session_id or "", "session_id")
         name = self._conversation
@@ -74,12 +75,14 @@ class FoldlogHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages to a session: one append, all of them or none. `state` is not used.
 
-        What the end of the history has is left out, as agent_framework's own providers do.
+        What the end of the history has is left out, as agent_framework's other providers do.
 
         Raises:
-            InvalidId: there is no `session_id`. PayloadError: what is given is no message, or holds
-                what cannot be stored. RedactionFailed: see `connect(redact=)`. Nothing was added.
-            Others as `Store.append_messages`.
+            InvalidId: there is no `session_id`.
+            PayloadError: what is given is no message, or holds what cannot be stored.
+            RedactionFailed: `redact=` failed. Nothing was added.
+            AppendFailed, LogUnavailable: nothing was added.
+            AppendUnknown: they may have been added; adding again is safe.
         """
         session = checked_id(session_id or "", "session_id")
         new = list(messages)

@@ -48,6 +48,10 @@ class RuntimeCheckpoints(Checkpoints):
     when the handler has returned, so it must not wait for what that brings about (it may wait for
     `send_message`). A handler that raises has handled its message, also if what it waits for was
     cancelled. One whose task is cancelled has not: the message comes again after a restart.
+
+    Args:
+        store: an open store.
+        run_id: names the run: the same in each process that continues it.
     """
 
     def __init__(self, store: Store, run_id: str) -> None:

@@ -23,8 +23,7 @@ _RUN: Final = "run"
 
 
 class TeamCheckpoints(Checkpoints):
-    """The checkpoints of one team on a runtime of its own. Made by `attach`; without a team they
-    can be looked at.
+    """The checkpoints of one team on a separate runtime, made by `attach`.
 
         runtime = SingleThreadedAgentRuntime()
         team = RoundRobinGroupChat([...], termination_condition=condition, runtime=runtime)
@@ -35,7 +34,8 @@ class TeamCheckpoints(Checkpoints):
         await runtime.stop_when_idle()
 
     For teams whose manager chooses one speaker after the other: round robin, selector, swarm. Not
-    for a graph flow in which several speak at a time, nor for MagenticOne.
+    for a graph flow in which several speak at a time, nor for MagenticOne. Without a team, an
+    object made from a store and a run id reads the checkpoints.
     """
 
     def __init__(self, store: Store, run_id: str, team: Any = None, condition: Any = None) -> None:
@@ -123,18 +123,20 @@ class TeamCheckpoints(Checkpoints):
         return (await self.list())[-1]
 
     async def transcript(self) -> list[dict[str, Any]]:
-        """Return the messages of the run on record so far, as AutoGen dumps them.
+        """Return the messages of the recorded run so far, as AutoGen dumps them.
 
-        Errors as `list`.
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         states = await self.load()
         run = states.get(_RUN)
         return [] if run is None else _thread_of(states.values())[run["began"] :]
 
     async def result(self) -> Any:
-        """Return the TaskResult of the run on record, with all of its messages; None until it ends.
+        """Return the TaskResult of the recorded run, with all of its messages; None until it ends.
 
-        Errors as `list`.
+        Raises:
+            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
         """
         run = (await self.load()).get(_RUN)
         if run is None or not run["ended"]:
@@ -149,7 +151,16 @@ class TeamCheckpoints(Checkpoints):
         cancellation_token: Any = None,
         output_task_messages: bool = True,
     ) -> Any:
-        """Run the team and return its TaskResult, as `team.run` does: see `run_stream`."""
+        """Run the team and return its TaskResult, as `team.run` does.
+
+        With a task, a new run begins. Without one, the run that was restored goes on; if that had
+        ended, its recorded result is returned.
+
+        Raises:
+            AppendConflict: another process runs this team.
+            LogUnavailable, AppendUnknown: a checkpoint could not be saved. The team has stopped:
+                restart, and restore.
+        """
         result: Any = None
         async with aclosing(
             self.run_stream(
@@ -169,15 +180,15 @@ class TeamCheckpoints(Checkpoints):
         cancellation_token: Any = None,
         output_task_messages: bool = True,
     ) -> AsyncGenerator[Any]:
-        """Run the team, and yield what `team.run_stream` does.
+        """Run the team, and yield what `team.run_stream` does. What that raises is raised.
 
         With a task, a new run begins. Without one, the run that was restored goes on; if that had
         ended, its recorded `result` is all that comes.
 
         Raises:
-            AppendConflict: another process runs this team. LogUnavailable, AppendUnknown: a
-                checkpoint could not be saved. The team has stopped: restart, and restore.
-            Others as `team.run_stream`.
+            AppendConflict: another process runs this team.
+            LogUnavailable, AppendUnknown: a checkpoint could not be saved. The team has stopped:
+                restart, and restore.
         """
         given = _given(task)
         is_restored, self._is_restored = self._is_restored, False

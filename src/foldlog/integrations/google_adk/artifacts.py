@@ -36,16 +36,16 @@ _PREFIX: Final = "artifact:"
 class FoldlogArtifactService(BaseArtifactService):  # type: ignore[misc, unused-ignore]
     """ADK's artifact service on a foldlog store, which it does not close.
 
-    Of those who save one artifact at once, each gets a version of its own. Artifacts never expire.
-    Those of a session go with `Store.erase_session(session_id_of(...))`; those whose name begins
-    with `user:` are the user's.
+    When several callers save one artifact at once, each gets a different version. Artifacts never
+    expire. Those of a session go with `Store.erase_session(session_id_of(...))`; those whose name
+    begins with `user:` are the user's.
 
     Args:
         store: an open store, blocking or not; or one of the past (`store.at(...)`), for reading.
 
     Every method may raise ADK's InputValidationError, for what names no artifact or refers to one
-    out of reach; Unreadable, for what
-    `redact=` has replaced; and those of `foldlog.errors` that scoped keys raise.
+    out of reach; Unreadable, for what `redact=` has replaced; and InvalidId, PayloadError,
+    LogUnavailable, LogCorrupt, AppendFailed and AppendUnknown.
     """
 
     def __init__(self, store: AnyStore) -> None:

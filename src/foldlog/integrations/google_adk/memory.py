@@ -41,8 +41,10 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
     go with `Store.erase_session(session_id_of(...))` of the session that they are from.
 
     Args:
-        store: as for `FoldlogSessionService`, with its errors. Searches may raise SearchFailed.
-        embedder: finds by meaning, too: see `foldlog.scoped.Embedder`. None: by words.
+        store: an open store, blocking or not; or one of the past (`store.at(...)`), for reading.
+            Searches may raise SearchFailed.
+        embedder: an async function that makes vectors of texts, to find by meaning, too. None: by
+            words.
         max_results: how many memories a search returns at most.
     """
 

@@ -23,7 +23,7 @@ _GIVE_UP_SECONDS: Final = 5.0
 
 
 class CheckpointGone(FoldlogError):
-    """What a run goes on from was removed: its thread was deleted, or the checkpoint was.
+    """What a run goes on from was removed: the thread `thread_id`, or its `checkpoint_id`.
 
     Nothing of what the run saved takes effect. Start a new run.
     """
@@ -39,7 +39,7 @@ class CheckpointGone(FoldlogError):
 
 
 class ThreadHeld(FoldlogError):
-    """Another run holds the thread, or has taken it over: nothing was saved, or deleted.
+    """Another run holds the thread `thread_id`, or has taken it over: nothing was saved or deleted.
 
     `holder` is who holds it now, None if nobody does any more.
     """

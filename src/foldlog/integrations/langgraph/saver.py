@@ -37,17 +37,17 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             await graph.ainvoke(question, {"configurable": {"thread_id": "trip"}})
 
     Its methods are those of every checkpointer, async (`aput`) and sync (`put`), and `hold`,
-    `watch`, `at` and `fork`. Each method raises LogUnavailable, AppendUnknown and the like as
-    `Store.append` and `Store.view` do; saving also raises CheckpointGone, after the thread was
-    deleted, and ThreadHeld, while another run holds it.
+    `watch`, `at` and `fork`. Every method may raise LogUnavailable and LogCorrupt, and writing ones
+    AppendFailed, AppendUnknown and PayloadError; saving also raises CheckpointGone, after the
+    thread was deleted, and ThreadHeld, while another run holds it.
 
-    Sync methods run where the store is not on the caller's own event loop: open the saver with
-    `with` where graphs are invoked without `await`. Lives until its store is closed.
+    Sync methods run where the store is not on the caller's event loop: open the saver with `with`
+    where graphs are invoked without `await`. Lives until its store is closed.
 
     Args:
         store: from `foldlog.connect` or `foldlog.memory_store`, or, for graphs that are invoked
             without `await`, from `foldlog.blocking.connect`. It stays open when the saver goes.
-        serde: LangGraph's serialiser of values. None: its own default.
+        serde: LangGraph's serialiser of values. None: its default.
     """
 
     def __init__(self, store: AnyStore, *, serde: Any = None) -> None:
@@ -56,7 +56,12 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
 
     @classmethod
     def from_store(cls, store: AnyStore, *, serde: Any = None) -> Self:
-        """Return a saver on an open store. The arguments are those of the class."""
+        """Return a saver on an open store.
+
+        Args:
+            store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`.
+            serde: LangGraph's serialiser of values. None: its default.
+        """
         return cls(store, serde=serde)
 
     @classmethod
@@ -69,24 +74,25 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
 
         Args:
             url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            serde: as the class.
-            options: as `foldlog.connect`; with ":memory:", as `foldlog.memory_store`.
+            serde: LangGraph's serialiser of values. None: its default.
+            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
 
         Raises (when entered):
-            What `foldlog.connect` raises.
+            ConfigurationError: an option cannot work, or the server refuses the credentials.
+            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
         """
         return Opened(os.fspath(url_or_path), lambda store: cls(store, serde=serde), options)
 
     # --- reading --------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: Mapping[str, Any]) -> Any:
-        """The checkpoint that a config names, the latest if it names none; None: there is none."""
+        """Return the checkpoint that a config names, or the latest; None if there is none."""
         place = Place.of(config)
         row = await self._arun(lambda threads: threads.get(place))
         return None if row is None else self._tuple(place.thread, row)
 
     def get_tuple(self, config: Mapping[str, Any]) -> Any:
-        """As `aget_tuple`."""
+        """Return the checkpoint that a config names, or the latest; None if there is none."""
         place = Place.of(config)
         row = self._run(lambda threads: threads.get(place))
         return None if row is None else self._tuple(place.thread, row)
@@ -119,7 +125,14 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         before: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Iterator[Any]:
-        """As `alist`."""
+        """Yield checkpoints, the newest first.
+
+        Args:
+            config: a thread, and if it names one, a namespace and a checkpoint. None: all threads.
+            filter: values that the metadata has.
+            before: only checkpoints whose id is below this one's.
+            limit: how many at most.
+        """
         rows = self._run(lambda threads: threads.rows(config, filter, before, limit))
         for thread_id, row in rows:
             yield self._tuple(thread_id, row)
@@ -127,13 +140,13 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
     async def aget_delta_channel_history(
         self, *, config: Mapping[str, Any], channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """What the values of delta channels are put together from, at a checkpoint's parent."""
+        """Return what the values of delta channels are built from, at a checkpoint's parent."""
         return await self._arun(lambda threads: threads.history(Place.of(config), channels))
 
     def get_delta_channel_history(
         self, *, config: Mapping[str, Any], channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """As `aget_delta_channel_history`."""
+        """Return what the values of delta channels are built from, at a checkpoint's parent."""
         return self._run(lambda threads: threads.history(Place.of(config), channels))
 
     # --- saving ---------------------------------------------------------------------------------
@@ -158,7 +171,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         metadata: Mapping[str, Any],
         new_versions: Mapping[str, Any],
     ) -> Any:
-        """As `aput`."""
+        """Save a checkpoint, in one append; return the config that names it."""
         about = get_checkpoint_metadata(config, metadata)
         after = Place.of(config)
         return self._run(lambda t: t.put(after, checkpoint, about, new_versions)).config
@@ -181,7 +194,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """As `aput_writes`."""
+        """Save what a task wrote after a checkpoint."""
         place, found = Place.of(config), _indexed(writes)
         self._run(lambda threads: threads.put_writes(place, found, task_id, task_path))
 
@@ -198,7 +211,14 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         await self._arun(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As `acopy_thread`."""
+        """Save all that a thread holds in another one as well. `fork` copies nothing.
+
+        It is appended half a megabyte at a time, and shows all at once.
+
+        Raises:
+            ThreadHeld: another run holds the target. Nothing shows.
+            CheckpointGone: the target was deleted meanwhile. Nothing shows.
+        """
         self._run(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
 
     # --- removing -------------------------------------------------------------------------------
@@ -206,18 +226,23 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints and their history.
 
-        Runs that go on from it get CheckpointGone. The server frees the bytes when it next
-        rewrites the files that they are in; `Store.erase_session` has no file hold them when it
-        returns, and takes all else of the session along.
+        Runs that go on from it get CheckpointGone. The server frees the bytes when it next rewrites
+        the files that they are in; after `Store.erase_session` no file holds them, and all else of
+        the session is gone, too.
 
         Raises:
-            ThreadHeld: another run holds it; see `hold`. Nothing was deleted.
-            SessionHasForks: others share it: see `afork`. Nothing was deleted.
+            ThreadHeld: another run holds it. Nothing was deleted.
+            SessionHasForks: forks share it. Nothing was deleted.
         """
         await self._arun(lambda threads: threads.delete(str(thread_id)))
 
     def delete_thread(self, thread_id: str) -> None:
-        """As `adelete_thread`."""
+        """Delete a thread's checkpoints and their history.
+
+        Raises:
+            ThreadHeld: another run holds it. Nothing was deleted.
+            SessionHasForks: forks share it. Nothing was deleted.
+        """
         self._run(lambda threads: threads.delete(str(thread_id)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -225,7 +250,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         await self._arun(lambda threads: threads.delete_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As `adelete_for_runs`."""
+        """Remove the checkpoints of runs, in all threads: those with `run_id` in their metadata."""
         self._run(lambda threads: threads.delete_runs(run_ids))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -233,7 +258,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
 
         Args:
             strategy: "keep_latest" leaves each namespace its latest checkpoint, and those that the
-                values of its delta channels are put together from; "delete" leaves nothing.
+                values of its delta channels are built from; "delete" leaves nothing.
 
         Raises:
             ConfigurationError: there is no such strategy.
@@ -241,7 +266,15 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         await self._arun(lambda threads: _prune(threads, thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """As `aprune`."""
+        """Remove the older checkpoints of threads.
+
+        Args:
+            strategy: "keep_latest" leaves each namespace its latest checkpoint, and those that the
+                values of its delta channels are built from; "delete" leaves nothing.
+
+        Raises:
+            ConfigurationError: there is no such strategy.
+        """
         self._run(lambda threads: _prune(threads, thread_ids, strategy))
 
     # --- what only a log can do -----------------------------------------------------------------
@@ -292,7 +325,11 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         )
 
     def at(self, when: When) -> Self:
-        """A saver of the threads as they were at a moment, for reading. As `Store.at`."""
+        """Return a saver of the threads as they were at a moment, for reading.
+
+        Args:
+            when: a position, a datetime with a time zone, or a saved object or its id.
+        """
         past = copy.copy(self)
         past._access = Derived(self._access, lambda store: store.at(when))
         return past
@@ -302,16 +339,41 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
     ) -> str:
         """Begin a thread with what another one held at a moment, without copying; return its id.
 
-        While it lives, the other one cannot be deleted. Arguments and errors as `Store.fork`.
+        While it lives, the other one cannot be deleted.
+
+        Args:
+            thread_id: the other thread.
+            into: the new thread's id, never used before. None: a new one.
+            at: a position, a datetime with a time zone, or a saved object or its id. None: now.
+
+        Raises:
+            UnknownMoment: there is no such moment, or the thread held nothing then.
+            PastErased: the thread was deleted since.
+            SessionExists: `into` was used before.
+            ConfigurationError: `into` is on another shard; the message names an id that is not.
         """
         return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, into=into))
 
     def fork(self, thread_id: str, *, into: str | None = None, at: When | None = None) -> str:
-        """As `afork`."""
+        """Begin a thread with what another one held at a moment, without copying; return its id.
+
+        While it lives, the other one cannot be deleted.
+
+        Args:
+            thread_id: the other thread.
+            into: the new thread's id, never used before. None: a new one.
+            at: a position, a datetime with a time zone, or a saved object or its id. None: now.
+
+        Raises:
+            UnknownMoment: there is no such moment, or the thread held nothing then.
+            PastErased: the thread was deleted since.
+            SessionExists: `into` was used before.
+            ConfigurationError: `into` is on another shard; the message names an id that is not.
+        """
         return self._access.call(lambda store: store.fork(str(thread_id), at=at, into=into))
 
     def get_next_version(self, current: Any, channel: None) -> str:
-        """The version after one: a number that grows, and a random part, so that two never meet."""
+        """Return the version after one: a growing number, and a random part."""
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
 

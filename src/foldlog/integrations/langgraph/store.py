@@ -61,7 +61,8 @@ class FoldlogStore(BaseStore):
 
     The methods are LangGraph's: `get`, `search`, `put`, `delete`, `list_namespaces`, `batch`, and
     each with an `a` before it. A batch reads what there was before it, then writes all or nothing;
-    of several puts of a key the last one wins. Values are JSON, and whatever else the codec holds.
+    of several puts of a key the last one wins. Values are JSON, and other data that the log can
+    hold.
 
     With `index`, a search with a query ranks by meaning: items get their vectors when they are
     first searched. Without, it ranks by words, as `store.scoped` does. Items that a query cannot
@@ -69,10 +70,10 @@ class FoldlogStore(BaseStore):
 
     Every method raises
         LogUnavailable, LogCorrupt: the log could not be read, or written.
-        PayloadError: a value or a key cannot be held; or `ttl`, `limit` or `offset` is no number
-            that they may be. InvalidNamespaceError: a namespace, or a label of it, is empty.
-            Nothing was written.
-        asyncio.InvalidStateError: a blocking method was called on the store's own event loop.
+        PayloadError: a value or a key cannot be held; or `ttl`, `limit` or `offset` is out of
+            range. InvalidNamespaceError: a namespace, or a label of it, is empty. Nothing was
+            written.
+        asyncio.InvalidStateError: a blocking method was called on the store's event loop.
     and searches with a query
         EmbedderFailed: the embeddings raised, or gave no vectors. ConfigurationError: numpy, which
             `index` needs, is missing.
@@ -83,7 +84,7 @@ class FoldlogStore(BaseStore):
         index: LangGraph's: `embed`, `dims`, `fields`.
         ttl: LangGraph's: `default_ttl` and `sweep_interval_minutes` in minutes, `refresh_on_read`,
             `omit_expired`.
-        consistency: what reads see at least; see `Store.view`.
+        consistency: how fresh reads are: "eventual", "session", "strong" or "linearizable".
     """
 
     supports_ttl = True
@@ -107,7 +108,12 @@ class FoldlogStore(BaseStore):
 
     @classmethod
     def from_store(cls, store: AnyStore, **options: Any) -> Self:
-        """Return a FoldlogStore on an open store. `options` are those of the class."""
+        """Return a FoldlogStore on an open store.
+
+        Args:
+            store: from `foldlog.connect`, `foldlog.memory_store` or `foldlog.blocking.connect`.
+            options: `name`, `index`, `ttl` and `consistency` of the class.
+        """
         return cls(store, **options)
 
     @classmethod
@@ -127,11 +133,16 @@ class FoldlogStore(BaseStore):
 
         Args:
             url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            options: as `foldlog.connect`; with ":memory:", as `foldlog.memory_store`.
-                The other arguments are those of the class.
+            name: which of the LangGraph stores that the log holds.
+            index: LangGraph's: `embed`, `dims`, `fields`.
+            ttl: LangGraph's: `default_ttl` and `sweep_interval_minutes` in minutes,
+                `refresh_on_read`, `omit_expired`.
+            consistency: how fresh reads are: "eventual", "session", "strong" or "linearizable".
+            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
 
         Raises (when entered):
-            What `foldlog.connect` raises.
+            ConfigurationError: an option cannot work, or the server refuses the credentials.
+            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
         """
 
         def make(store: AnyStore) -> Any:
@@ -141,22 +152,30 @@ class FoldlogStore(BaseStore):
 
     @property
     def embeddings(self) -> Embeddings | None:
-        """What makes the vectors; None without `index`."""
+        """The embeddings that make vectors; None without `index`."""
         return self._ranking.embeddings if isinstance(self._ranking, ByMeaning) else None
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several operations, and return what each gives, in order. See the class."""
+        """Run several operations, and return what each gives, in order.
+
+        They read what there was before, then write all or nothing.
+        """
         several = list(ops)
         return self._access.call(lambda store: self._batch(store, several))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `batch`, from a coroutine."""
+        """Run several operations, and return what each gives, in order.
+
+        They read what there was before, then write all or nothing.
+        """
         several = list(ops)
         return await self._access.acall(lambda store: self._batch(store, several))
 
     def erase(self, namespace_prefix: Sequence[str]) -> None:
-        """Remove all items of the namespaces that begin so, and what they ever were: no read shows
-        them any more, nor any earlier moment. Labels stay. What is put afterwards counts.
+        """Remove all items of the namespaces that begin so, with all their history.
+
+        No read shows them any more, nor any earlier moment. Labels stay. What is put afterwards
+        counts.
 
         Raises:
             LogUnavailable, AppendUnknown: some may remain; erasing again is safe.
@@ -165,40 +184,51 @@ class FoldlogStore(BaseStore):
         self._access.call(lambda store: self._log.erase(store, prefix))
 
     async def aerase(self, namespace_prefix: Sequence[str]) -> None:
-        """As `erase`, from a coroutine."""
+        """Remove all items of the namespaces that begin so, with all their history.
+
+        No read shows them any more, nor any earlier moment. Labels stay. What is put afterwards
+        counts.
+
+        Raises:
+            LogUnavailable, AppendUnknown: some may remain; erasing again is safe.
+        """
         prefix = tuple(namespace_prefix)
         await self._access.acall(lambda store: self._log.erase(store, prefix))
 
     # --- expiry -----------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> int:
-        """Remove the items whose time is over; return how many."""
+        """Remove the items that have expired; return how many."""
         return self._access.call(self._log.sweep)
 
     async def asweep_ttl(self) -> int:
-        """As `sweep_ttl`, from a coroutine."""
+        """Remove the items that have expired; return how many."""
         return await self._access.acall(self._log.sweep)
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
-        """Sweep now and then, until the store closes. Fine if that was begun already.
+        """Remove expired items now and then, until the store closes. Starting again does nothing.
 
         Args:
-            sweep_interval_minutes: None: as `ttl` says, else 5.
+            sweep_interval_minutes: minutes between sweeps. None: what `ttl` says, else 5.
         """
         seconds = self._interval(sweep_interval_minutes)
         self._access.call(lambda store: self._sweeper.start(store, seconds))
 
     async def astart_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
-        """As `start_ttl_sweeper`, from a coroutine."""
+        """Remove expired items now and then, until the store closes. Starting again does nothing.
+
+        Args:
+            sweep_interval_minutes: minutes between sweeps. None: what `ttl` says, else 5.
+        """
         seconds = self._interval(sweep_interval_minutes)
         await self._access.acall(lambda store: self._sweeper.start(store, seconds))
 
     def stop_ttl_sweeper(self) -> None:
-        """Sweep no more. Fine if it was not begun."""
+        """Stop removing expired items. Stopping again does nothing."""
         self._access.call(lambda store: self._sweeper.stop())
 
     async def astop_ttl_sweeper(self) -> None:
-        """As `stop_ttl_sweeper`, from a coroutine."""
+        """Stop removing expired items. Stopping again does nothing."""
         await self._access.acall(lambda store: self._sweeper.stop())
 
     def _interval(self, minutes: float | None) -> float:

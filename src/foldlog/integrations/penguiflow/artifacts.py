@@ -21,11 +21,11 @@ _NO_SESSION: Final = "default"
 
 
 class PenguiFlowArtifactStore:
-    """The artifacts of one `PenguiFlowStateStore`, which makes it and with which it lives.
+    """The artifacts of one `PenguiFlowStateStore`, made by `store.artifact_store`; lives with it.
 
-    Each method's contract is that of its namesake on `foldlog.Store.artifact_store`. Where the
-    store degrades, reads that fail find nothing; saves raise all the same, because there is no
-    reference to give back for what is not kept.
+    Its methods are those of `foldlog.Store.artifact_store`. Where the store degrades, reads that
+    fail find nothing; saves raise all the same, because there is no reference to give back for what
+    is not stored.
     """
 
     def __init__(self, owner: Adapter) -> None:
@@ -125,12 +125,12 @@ class PenguiFlowArtifactStore:
 
     @at_once
     def clear_session(self, session_id: str) -> Call[None]:
-        """Remove a session's artifacts before returning; may be awaited, see `Reach.at_once`."""
+        """Remove a session's artifacts before returning; may be awaited."""
         return lambda store: store.artifact_store.clear_session(session_id)
 
     @at_once
     def clear(self) -> Call[None]:
-        """Remove all artifacts before returning; may be awaited, see `Reach.at_once`."""
+        """Remove all artifacts before returning; may be awaited."""
         return lambda store: store.artifact_store.clear()
 
 

@@ -30,25 +30,25 @@ from foldlog.opening import Store, connect
 class PenguiFlowStateStore:
     """A StateStore for PenguiFlow 2.11 to 3, with every optional capability.
 
-    Takes and returns the classes of the PenguiFlow that is installed; each method's contract is
-    that of its namesake on `foldlog.Store`. What payloads hold is saved as plain data, as it is
-    at the call: models and dataclasses come back as dicts.
+    It takes and returns the classes of the PenguiFlow that is installed; its methods are those of
+    `foldlog.Store`. What payloads hold is saved as plain data, as it is at the call: models and
+    dataclasses come back as dicts.
 
     Nothing connects before the first call; concurrent first calls share one connection, and one
-    that fails is tried again by the next call. A read sees every write that was begun before it
-    on this object, whether or not somebody awaits that write. Any thread and any event loop may
-    call, for the store lives on an event loop of its own; a forked child connects for itself.
+    that fails is tried again by the next call. A read sees every write that was begun before it on
+    this object, whether or not somebody awaits that write. Any thread and any event loop may call,
+    for the store lives on a separate event loop; a forked child connects for itself.
 
     Lives until `close` or the end of its `async with`; one that nobody closes, until it is garbage
     or the process ends.
 
     Args:
-        source: a URL, None for `$FOLDLOG_URL` or the embedded server, both as in
-            `foldlog.connect`; or an open Store, which stays its owner's to close. Then all calls
-            come from that store's event loop, and `clear` and `clear_session` are awaited.
+        source: a URL, None for `$FOLDLOG_URL` or the embedded server, both as in `foldlog.connect`;
+            or an open Store, which its owner closes. Then all calls come from that store's event
+            loop, and `clear` and `clear_session` are awaited.
         on_error: "degrade": log, count, and go on with what an empty store would give, also where
             the log cannot be reached at all; saves wait in the spool then. "raise": typed errors.
-        retention: what the artifact store keeps: PenguiFlow's configuration or foldlog's.
+        retention: what the artifact store holds: PenguiFlow's configuration or foldlog's.
         options: the other options of `foldlog.connect`: `path`, `namespace`, `pause_ttl` ...
 
     Raises:
@@ -321,13 +321,15 @@ def create_store(**options: Any) -> PenguiFlowStateStore:
 
         penguiflow-admin history --state-store foldlog.integrations.penguiflow:create_store TRACE
 
-    Where the log is, `$FOLDLOG_URL` or `$FOLDLOG_PATH` says; `options` are those of
-    `PenguiFlowStateStore`. Who runs a tool is told that there is no log, even though the store
-    degrades afterwards.
+    `$FOLDLOG_URL` or `$FOLDLOG_PATH` says where the log is. It raises where there is no log, even
+    though the store degrades afterwards.
+
+    Args:
+        options: the options of `PenguiFlowStateStore`.
 
     Raises:
-        ConfigurationError, LogUnavailable, UnsupportedServer, ServerStartFailed: see
-            `foldlog.connect`.
+        ConfigurationError: an option cannot work, or the server refuses the credentials.
+        LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
     """
     store = PenguiFlowStateStore(**options)
     store.connect()

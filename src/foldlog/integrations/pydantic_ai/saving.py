@@ -29,7 +29,15 @@ WAITS: Final = "deferred_tools"
 async def follow(store: Store, conversation_id: str) -> AsyncGenerator[ConversationEntry]:
     """Yield a conversation's entries as any process saves them, those that are there first.
 
-    Refused saves are left out. Errors and end as `Store.watch`; close it with `aclosing`.
+    Refused saves are left out. It never ends by itself: use `contextlib.aclosing`.
+
+    Args:
+        store: an open store.
+        conversation_id: the conversation.
+
+    Raises:
+        LogCorrupt: the log cannot be read.
+        StoreClosed: the store is closed.
     """
     revision: str | None = None
     async with aclosing(store.watch(kind(conversation_id))) as items:

@@ -68,11 +68,15 @@ class FoldlogConversationStore(ConversationStore):
     def from_conn_string(
         cls, url_or_path: str | os.PathLike[str], **options: Any
     ) -> Opened[FoldlogConversationStore]:
-        """Open a store, and close it at the end of `async with`. Errors as `foldlog.connect`.
+        """Open a store, and close it at the end of `async with`.
 
         Args:
             url_or_path: a URL of NATS servers, a directory for the embedded one, or ":memory:".
-            options: as `foldlog.connect`; with ":memory:", as `foldlog.memory_store`.
+            options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
+
+        Raises (when entered):
+            ConfigurationError: an option cannot work, or the server refuses the credentials.
+            LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
         """
         return Opened(os.fspath(url_or_path), cls, options)
 
