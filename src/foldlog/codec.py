@@ -160,7 +160,11 @@ def _to_native(value: Any, path: str, depth: int) -> Any:
             return _to_native(as_plain(value), path, depth)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise PayloadError(path, f"{kind.__module__}.{kind.__qualname__} cannot be held")
+    raise PayloadError(
+        path,
+        f"{kind.__module__}.{kind.__qualname__} cannot be held: save plain values, as of a model "
+        "its model_dump()",
+    )
 
 
 def _to_key(key: Any, path: str) -> Any:

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class FoldlogError(Exception):
-    """The base of every error that foldlog raises."""
+    """The base of every error that foldlog raises.
+
+    `page` is where the documentation explains the class; a traceback ends with it.
+    """
+
+    page: ClassVar[str] = "reference/errors"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("foldlog.") and "page" not in vars(cls):
+            cls.page = f"reference/errors#{cls.__name__.lower()}"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(f"see docs: {self.page}")
 
 
 class ConfigurationError(FoldlogError):
@@ -18,7 +33,7 @@ class StoreClosed(FoldlogError):
     """The store, or the connection under it, was closed by its owner."""
 
     def __init__(self) -> None:
-        super().__init__("the store is closed")
+        super().__init__("the store is closed: foldlog.connect() opens another one")
 
 
 # --- bad input: nothing was appended ---------------------------------------------------------
@@ -54,7 +69,10 @@ class PayloadTooLarge(FoldlogError, ValueError):
     limit: int
 
     def __init__(self, what: str, size: int, limit: int) -> None:
-        super().__init__(f"{what} takes {size} bytes; the server accepts {limit} a message")
+        super().__init__(
+            f"{what} takes {size} bytes; the server accepts {limit} a message: save it in parts, "
+            "or in store.artifact_store"
+        )
         self.what, self.size, self.limit = what, size, limit
 
 
@@ -78,7 +96,7 @@ class RedactionFailed(FoldlogError):
     reason: str
 
     def __init__(self, kind: str, method: str, reason: str) -> None:
-        super().__init__(f"{method}: redact= for {kind}: {reason}")
+        super().__init__(f"{method}: redact= for {kind}: {reason}; nothing was saved")
         self.kind, self.method, self.reason = kind, method, reason
 
 
@@ -100,7 +118,10 @@ class ArtifactTooLarge(FoldlogError, ValueError):
     limit: int
 
     def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"the artifact takes {size} bytes; the retention allows {limit}")
+        super().__init__(
+            f"the artifact takes {size} bytes; the retention allows {limit}: "
+            "connect(retention=ArtifactRetentionConfig(max_artifact_bytes=...)) allows more"
+        )
         self.size, self.limit = size, limit
 
 
@@ -112,7 +133,10 @@ class ArtifactLimitExceeded(FoldlogError):
     allowed: int
 
     def __init__(self, scope: str, limit: str, allowed: int) -> None:
-        super().__init__(f"{scope} would exceed {limit}={allowed} and nothing may be evicted")
+        super().__init__(
+            f"{scope} would exceed {limit}={allowed} and nothing may be evicted: delete some, or "
+            f"connect(retention=ArtifactRetentionConfig({limit}=...)) allows more"
+        )
         self.scope, self.limit, self.allowed = scope, limit, allowed
 
 
@@ -139,7 +163,10 @@ class AppendConflict(AppendFailed):
 
     def __init__(self, subject: str, expected: int, actual: int | None) -> None:
         found = "it has moved on" if actual is None else f"it ends at {actual}"
-        super().__init__(f"{subject} was expected to end at sequence {expected}, {found}")
+        super().__init__(
+            f"{subject} was expected to end at sequence {expected}, {found}: read it again, and "
+            "decide anew"
+        )
         self.subject, self.expected, self.actual = subject, expected, actual
 
 
@@ -185,7 +212,9 @@ class AppendUnknown(FoldlogError):
     reason: str
 
     def __init__(self, ids: Sequence[str], reason: str) -> None:
-        super().__init__(f"outcome unknown for {len(ids)} envelope(s): {reason}")
+        super().__init__(
+            f"outcome unknown for {len(ids)} envelope(s): {reason}; saving the same again is safe"
+        )
         self.ids, self.reason = list(ids), reason
 
 
@@ -218,7 +247,7 @@ class LogRewound(FoldlogError):
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(
             f"{stream} no longer holds sequence {sequence}: {reason}; "
-            "it was restored, replaced or cut short, and a rebuild accepts it as it is"
+            "it was restored, replaced or cut short, and store.rebuild() accepts it as it is"
         )
         self.stream, self.sequence, self.reason = stream, sequence, reason
 
@@ -227,7 +256,10 @@ class ReadOnlyStore(FoldlogError):
     """A store of the past takes nothing. `refused`: the method, or the type of the envelope."""
 
     def __init__(self, refused: str) -> None:
-        super().__init__(f"{refused} is refused: this store is of the past, and read-only")
+        super().__init__(
+            f"{refused} is refused: this store is of the past, and read-only; save through the "
+            "store that at() was called on"
+        )
         self.refused = refused
 
 
@@ -299,7 +331,11 @@ class MissingUpcaster(LogCorrupt):
     newest: int
 
     def __init__(self, type: str, version: int, sequence: int, index: int, newest: int) -> None:
-        what = "is newer than this program knows" if version > newest else "has no upcaster"
+        what = (
+            "is newer than this program knows: upgrade it"
+            if version > newest
+            else "has no upcaster: register one with @foldlog.upcaster"
+        )
         super().__init__(type, sequence, f"envelope {index}: version {version} {what}")
         self.type, self.version, self.index, self.newest = type, version, index, newest
 

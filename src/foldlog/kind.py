@@ -229,7 +229,10 @@ class Kind(Generic[S]):
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise ConfigurationError(f"kind {name!r}: version is 1 or more, not {version!r:.80}")
         if of is not None and records:
-            raise ConfigurationError(f"kind {name!r} folds the records of {of.name!r}")
+            raise ConfigurationError(
+                f"kind {name!r} folds the records of {of.name!r}, and can have none itself: leave "
+                "out records="
+            )
         if not isinstance(fold, Fold):
             raise ConfigurationError(f"kind {name!r}: fold is a foldlog.Fold, not {fold!r:.80}")
         self.name: str = name

@@ -77,5 +77,7 @@ def _listening(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except OSError as error:
         made.close()
-        raise ConfigurationError(f"port {port} cannot be used: {error.strerror}") from error
+        raise ConfigurationError(
+            f"port {port} cannot be used: {error.strerror}; 0 takes a free one"
+        ) from error
     return made

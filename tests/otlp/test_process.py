@@ -110,7 +110,10 @@ def test_a_port_that_is_taken(tmp_path: Path, started: Any) -> None:
     port = facts["otlp"].rpartition(":")[2]
     second = run("serve", "--otlp", "--otlp-port", port, "--path", tmp_path / "data")
     assert second.code == 1
-    assert second.stderr == f"foldlog: port {port} cannot be used: Address already in use\n"
+    assert (
+        second.stderr
+        == f"foldlog: port {port} cannot be used: Address already in use; 0 takes a free one\n"
+    )
 
 
 def test_others_need_a_token(tmp_path: Path) -> None:

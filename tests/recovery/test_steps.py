@@ -278,3 +278,22 @@ async def test_a_bus_that_fails_before_a_step_leaves_it_to_be_done(
     async with store.recovery.execution("s") as run:
         assert await run.run("a", steps.giving("a", 1)) == 1
     assert steps.called == ["a"]
+
+
+async def test_what_is_not_an_async_function_is_refused_with_what_to_do(
+    store: foldlog.Store,
+) -> None:
+    async with store.recovery.execution("s") as run:
+        coroutine = async_seven()
+        with pytest.raises(
+            foldlog.ConfigurationError, match="takes the async function and its arguments"
+        ):
+            await run.run("called", coroutine)  # type: ignore[arg-type]
+        coroutine.close()
+        with pytest.raises(foldlog.ConfigurationError, match="returned int and cannot be awaited"):
+            await run.run("plain", int, "7")  # type: ignore[arg-type]
+        assert await run.run("made", lambda: async_seven()) == 7
+
+
+async def async_seven() -> int:
+    return 7

@@ -137,7 +137,7 @@ async def test_a_session_lists_its_tasks_as_a_store_does(
 
 
 async def test_what_cannot_be_done_says_what_to_call(session: Session) -> None:
-    await session.spawn_task(task_id="research")
+    await session.spawn_task("research")
     with pytest.raises(IllegalTransition, match=r"session\.start_task\('research'\)"):
         await session.report("research", "early")
     await session.start_task("research")

@@ -405,7 +405,7 @@ asyncio.run(main())
 """
     assert fresh_python(code).splitlines() == [
         "[]",
-        "telemetry needs OpenTelemetry: install foldlog[otel]",
+        "telemetry needs OpenTelemetry: pip install 'foldlog[otel]'",
     ]
 
 

@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import pydoc
 import re
+import traceback
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -169,6 +170,37 @@ def test_every_error_is_public_and_a_foldlog_error() -> None:
     assert [
         name for name, value in defined.items() if not issubclass(value, foldlog.FoldlogError)
     ] == []
+
+
+def test_the_page_of_errors_explains_each_of_them() -> None:
+    """And a traceback ends with the place."""
+    page = Path(__file__).parents[2] / "docs" / f"{foldlog.FoldlogError.page}.md"
+    explained = {found.lower() for found in re.findall("^### (.+)$", page.read_text(), re.M)}
+    pages = {
+        value.page
+        for module in every_module()
+        for name in public_names(module)
+        if isinstance(value := getattr(module, name), type)
+        and issubclass(value, foldlog.FoldlogError)
+    }
+    anchors = {page.partition("#")[2] for page in pages if page.startswith("reference/errors#")}
+    assert anchors - explained == set()
+    adapters = Path(foldlog.__file__).parent / "integrations"  # some may not be installed
+    sources = "".join(path.read_text().lower() for path in adapters.rglob("*.py"))
+    assert [each for each in explained - anchors if f"class {each}(" not in sources] == []
+    assert pages - {f"reference/errors#{each}" for each in anchors} == {
+        "reference/errors",
+        "reference/cli/index#ids",
+    }
+    shown = traceback.format_exception_only(foldlog.StoreClosed())
+    assert shown[-1] == "see docs: reference/errors#storeclosed\n"
+
+
+def test_an_error_of_a_program_points_to_that_of_its_base() -> None:
+    class OwnConflict(foldlog.AppendConflict):
+        """A program's."""
+
+    assert OwnConflict.page == "reference/errors#appendconflict"
 
 
 INTERNAL_ERRORS = {

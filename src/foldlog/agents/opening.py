@@ -65,7 +65,10 @@ class LogStateRepository:
         """
         if not persisted:
             if session_id is not None:
-                raise ConfigurationError("what is not persisted belongs to no session")
+                raise ConfigurationError(
+                    "persisted=False and session_id=: state that is not saved cannot belong to a "
+                    "session"
+                )
             return self._transient.create_manager(runtime_state_type, name)
         if session_id is not None:
             checked_id(session_id, "session_id")

@@ -19,6 +19,8 @@ _FEW: Final = 5
 class UnknownId(FoldlogError, LookupError):
     """The store holds nothing of that id. `near` are ids that it might have been meant as."""
 
+    page = "reference/cli/index#ids"
+
     def __init__(self, what: str, id: str, known: Collection[str], hint: str = "") -> None:
         self.id = id
         self.near = get_close_matches(id, known, n=3)

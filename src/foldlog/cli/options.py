@@ -107,7 +107,9 @@ class Target:
         # Secrets come by environment or file: a command line is visible to other users.
         if self.creds is not None:
             if find_spec("nkeys") is None:
-                raise foldlog.ConfigurationError("--creds needs nkeys: install foldlog[nkeys]")
+                raise foldlog.ConfigurationError(
+                    "--creds needs nkeys: pip install 'foldlog[nkeys]'"
+                )
             return {"user_credentials": str(self.creds)}
         given = {"user": os.environ.get(_USER), "password": os.environ.get(_PASSWORD)}
         return {name: value for name, value in given.items() if value}

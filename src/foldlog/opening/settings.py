@@ -109,7 +109,9 @@ class Settings:
                 f"archive_cache names a directory; {self.archive_cache!r:.80} does not"
             )
         if self.url is not None and self.path is not None:
-            raise ConfigurationError("a url and a path: the path belongs to the embedded server")
+            raise ConfigurationError(
+                "url= and path=: give one of them; the path belongs to the embedded server"
+            )
         checked_namespace(self.namespace, self.shards)
         _check_names(self.nats_options)
         if self.url is not None:

@@ -299,7 +299,9 @@ class StateBackend:
             'SK 4035: booked'
         """
         if replay_mode is ReplayMode.VALIDATION and resume_from_address is not None:
-            raise ConfigurationError("a validation begins at the beginning, not at an address")
+            raise ConfigurationError(
+                "resume_from_address= and VALIDATION: a validation begins with the first step"
+            )
         state_id = str(uuid.uuid4()) if state_id is None else checked_id(state_id, "state_id")
         owner = f"{socket.gethostname()}:{os.getpid()}" if owner is None else owner
         tenure = Tenure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
@@ -309,6 +309,11 @@ class Execution:
             ['SK to Oslo']
         """
         checked_id(address, "address")
+        if not callable(step):
+            raise ConfigurationError(
+                f"step {address!r:.80} is {type(step).__name__}: run() takes the async function "
+                "and its arguments, as in run('search', search, 'Oslo')"
+            )
         self._check_entered()
         recorded = self._tenure.steps.get(address)
         decision = decide(recorded, self._mode)
@@ -327,7 +332,16 @@ class Execution:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
             is_opaque = artifact and self._steps.artifacts.codec == "pickle"
             declared = None if is_opaque else _declared(step, returns)
-            call = functools.partial(step, *args, **kwargs)
+
+            async def call() -> T:
+                made = step(*args, **kwargs)
+                if not inspect.isawaitable(made):
+                    raise ConfigurationError(
+                        f"step {address!r:.80} returned {type(made).__name__} and cannot be "
+                        "awaited: run() takes an async function"
+                    )
+                return await made
+
             work = Work(address, str(event_type), artifact, is_opaque, declared)
             if self._mode is ReplayMode.VALIDATION:
                 return await self._steps.validate(work, recorded, call)
@@ -536,7 +550,10 @@ class Execution:
             ):
                 return
             await self._tenure.refreshed(address)
-        raise ConfigurationError(f"the outcome of step {address!r:.80} is not unknown")
+        raise ConfigurationError(
+            f"the outcome of step {address!r:.80} is not unknown: only a step for which run() "
+            "raised StepUnknown can be confirmed or retracted"
+        )
 
     def _check_entered(self) -> None:
         if self._phase not in ("open", "entered"):

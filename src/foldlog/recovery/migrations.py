@@ -41,7 +41,9 @@ class Migrations:
             ConfigurationError: there is such a step already, or it leads nowhere.
         """
         if old == new or new in self._steps.get(old, {}):
-            raise ConfigurationError(f"a migration from {old} to {new} cannot be registered")
+            raise ConfigurationError(
+                f"a migration from {old} to {new} is registered already, or leads nowhere"
+            )
 
         def register(migrate: Migrate) -> Migrate:
             self._steps.setdefault(old, {})[new] = migrate

@@ -101,7 +101,10 @@ class Tenure:
         """Read the execution without taking it over; ConfigurationError if there is none."""
         state = await read_state(self._store, self.state_id)
         if not state.epoch:
-            raise ConfigurationError(f"there is no execution {self.state_id!r:.80}")
+            raise ConfigurationError(
+                f"there is no execution {self.state_id!r:.80}: store.recovery.list_states() lists "
+                "those there are"
+            )
         self._adopt(state, 0)
 
     async def refreshed(self, address: str) -> Step | None:

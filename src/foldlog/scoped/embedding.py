@@ -27,7 +27,7 @@ class OfflineEmbedder:
             import wordllama
         except ImportError:
             raise ConfigurationError(
-                "this embedder needs wordllama: install foldlog[semantic]"
+                "this embedder needs wordllama: pip install 'foldlog[semantic]'"
             ) from None
         self._package = wordllama
 

@@ -162,7 +162,9 @@ class ScopedStore(ScopedReader):
         body = _encoded(self._redaction, "ScopedStore.write", scope, key, value, options)
         if options.lifetime is Lifetime.TRANSIENT:
             if expected is not Expect.ANYTHING:
-                raise ConfigurationError("a transient value has no version to expect")
+                raise ConfigurationError(
+                    "expected= and Lifetime.TRANSIENT: a transient value has no versions"
+                )
             checked_id(key, "key")
             self._transient.put(checked_scope(scope), key, body, options)
             return ""

@@ -118,9 +118,7 @@ def numpy() -> Any:
     try:
         import numpy as np
     except ImportError:
-        raise ConfigurationError(
-            "vectors need numpy: install foldlog[semantic] or foldlog[langgraph]"
-        ) from None
+        raise ConfigurationError("vectors need numpy: pip install 'foldlog[semantic]'") from None
     return np
 
 

@@ -52,7 +52,10 @@ class GroupSealed(FoldlogError):
     """No more tasks may join the group."""
 
     def __init__(self, group_id: str, status: str) -> None:
-        super().__init__(f"group {group_id!r:.80} is {status}: no task can join it")
+        super().__init__(
+            f"group {group_id!r:.80} is {status}: no task can join it; session.create_group(...) "
+            "makes another one"
+        )
         self.group_id = group_id
         self.status = status
 
@@ -62,7 +65,8 @@ class MergeRefused(FoldlogError):
 
     def __init__(self, key: str, found: object) -> None:
         super().__init__(
-            f"llm_context[{key!r}] is a {type(found).__name__}, to which nothing can be appended"
+            f"llm_context[{key!r}] is a {type(found).__name__}, to which nothing can be "
+            "appended: apply the patch with MergeStrategy.REPLACE"
         )
         self.key = key
 
@@ -71,7 +75,11 @@ class MemoryBudgetExceeded(FoldlogError):
     """A memory is larger than its budget, and its policy is "error". Sizes in tokens."""
 
     def __init__(self, what: str, tokens: int, limit: int) -> None:
-        super().__init__(f"the {what} takes {tokens} tokens; the budget allows {limit}")
+        super().__init__(
+            f"the {what} takes {tokens} tokens; the budget allows {limit}: allow more in "
+            "MemoryBudget, "
+            'or choose another overflow_policy than "error"'
+        )
         self.what = what
         self.tokens = tokens
         self.limit = limit
@@ -81,5 +89,8 @@ class MemoryKeyMissing(FoldlogError, LookupError):
     """The tool context lacks a part of the memory's key. `path` is where it was looked for."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"the tool context has no {path!r:.80}: a part of the memory's key")
+        super().__init__(
+            f"the tool context has no {path!r:.80}, a part of the memory's key: give it, or set "
+            "require_explicit_key=False"
+        )
         self.path = path

@@ -63,8 +63,8 @@ class SessionTasks(SessionWriter):
     @called(writes=True)
     async def spawn_task(
         self,
-        *,
         task_id: str | None = None,
+        *,
         task_type: TaskType = TaskType.FOREGROUND,
         priority: int = 0,
         description: str | None = None,

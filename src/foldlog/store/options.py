@@ -63,7 +63,9 @@ class StoreOptions:
 def chosen_kinds(given: Iterable[Kind[Any]] | None) -> tuple[Kind[Any], ...]:
     """Return the kinds of installed packages, and those that are given."""
     if isinstance(given, str) or not isinstance(given, Iterable | None):
-        raise ConfigurationError(f"kinds is a list of kinds, not {given!r:.80}")
+        raise ConfigurationError(
+            f"kinds is a list of kinds, as in connect(kinds=[my_kind]), not {given!r:.80}"
+        )
     found = tuple(dict.fromkeys([*_installed(), *(given or ())]))
     names = dict.fromkeys(FAMILIES, "foldlog")
     types = {type: kind.name for kind in KINDS for type in kind.records}
@@ -71,7 +73,9 @@ def chosen_kinds(given: Iterable[Kind[Any]] | None) -> tuple[Kind[Any], ...]:
         if not isinstance(each, Kind):
             raise ConfigurationError(f"{each!r:.80} is no foldlog.Kind")
         if each.name in names:
-            raise ConfigurationError(f"there are two kinds {each.name!r}")
+            raise ConfigurationError(
+                f"there are two kinds {each.name!r}: give one of them another name"
+            )
         names[each.name] = each.name
         for type in each.records:
             if type in types:
@@ -79,7 +83,9 @@ def chosen_kinds(given: Iterable[Kind[Any]] | None) -> tuple[Kind[Any], ...]:
             types[type] = each.name
     for each in found:
         if each.of is not None and each.of not in (*KINDS, *found):
-            raise ConfigurationError(f"{each.name} folds {each.of.name}, which is not given")
+            raise ConfigurationError(
+                f"{each.name} folds {each.of.name}, which is not given: add it to kinds=[...]"
+            )
     return found
 
 

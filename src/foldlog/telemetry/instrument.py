@@ -50,7 +50,9 @@ def instrument(
 
         from foldlog.telemetry.instruments import instruments_of
     except ImportError as error:
-        raise ConfigurationError("telemetry needs OpenTelemetry: install foldlog[otel]") from error
+        raise ConfigurationError(
+            "telemetry needs OpenTelemetry: pip install 'foldlog[otel]'"
+        ) from error
     _instrumented.add(store)
     instruments = instruments_of(meter_provider)
     tracer = trace.get_tracer("foldlog", tracer_provider=tracer_provider)

@@ -56,9 +56,13 @@ _DEFAULTS: Final[dict[str, object]] = {
 class ReplyLost(LogUnavailable):
     """A request was sent, and whether the server acted on it is not known."""
 
+    page = LogUnavailable.page
+
 
 class Forbidden(LogUnavailable):
     """The server has refused this account to send such requests."""
+
+    page = LogUnavailable.page
 
 
 class _Waiting:
@@ -143,8 +147,10 @@ class Connection:
             raise ConfigurationError(f"cannot connect to {shown}: {error!r}") from error
         except (TimeoutError, OSError, nats.errors.Error, StoreClosed) as error:
             await self._abandon()
-            cause = self._last_error or error
-            raise LogUnavailable(f"no connection to {shown}: {cause!r}") from error
+            reason = _words(self._last_error or error, timeout)
+            raise LogUnavailable(
+                f"no connection to {shown}: {reason}; is nats-server running there, with -js?"
+            ) from error
         except BaseException:
             await self._abandon()
             raise
@@ -203,8 +209,10 @@ class Connection:
             async with asyncio.timeout(max(timeout, 0)):
                 await self._connected.wait()
         except TimeoutError:
-            cause = self._not_revived or self._last_error
-            raise LogUnavailable(f"not connected: {cause!r}") from None
+            reason = _words(self._not_revived or self._last_error, timeout)
+            raise LogUnavailable(
+                f"not connected: {reason}; the store goes on connecting: try again"
+            ) from None
         if self._client.is_closed:
             raise StoreClosed
 
@@ -379,6 +387,15 @@ class Connection:
             self._not_revived = None
             if not self._client.is_closed:
                 self._client.set_server_pool([url])
+
+
+def _words(error: Exception | None, timeout: float) -> str:
+    """Why there is no connection."""
+    if isinstance(error, FoldlogError):
+        return str(error)
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+        return error.strerror or repr(error)
+    return repr(error) if str(error or "") else f"no answer in {timeout:g} s"
 
 
 def status_of(msg: Msg) -> str | None:

@@ -38,9 +38,14 @@ class MemoryBudget:
     def __post_init__(self) -> None:
         _check_not_negative(self, "full_zone_turns", "summary_max_tokens", "total_max_tokens")
         if self.total_max_tokens and self.summary_max_tokens > self.total_max_tokens:
-            raise ConfigurationError("the summary's budget is a part of the total")
+            raise ConfigurationError(
+                "summary_max_tokens is a part of total_max_tokens, and cannot be more"
+            )
         if self.overflow_policy not in get_args(OverflowPolicy):
-            raise ConfigurationError(f"there is no overflow policy {self.overflow_policy!r:.80}")
+            known = ", ".join(map(repr, get_args(OverflowPolicy)))
+            raise ConfigurationError(
+                f"overflow_policy is one of {known}, not {self.overflow_policy!r:.80}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +132,15 @@ class ShortTermMemoryConfig:
 
     def __post_init__(self) -> None:
         if self.strategy not in get_args(MemoryStrategy):
-            raise ConfigurationError(f"there is no memory strategy {self.strategy!r:.80}")
+            known = ", ".join(map(repr, get_args(MemoryStrategy)))
+            raise ConfigurationError(f"strategy is one of {known}, not {self.strategy!r:.80}")
         _check_not_negative(self, "retry_attempts", "retry_backoff_base_s")
         for name in ("recovery_backlog_limit", "degraded_retry_interval_s"):
             if getattr(self, name) <= 0:
                 # Without a backlog nothing can recover; without an interval attempts never pause.
-                raise ConfigurationError(f"{name} is positive")
+                raise ConfigurationError(
+                    f"{name} is a number above 0, not {getattr(self, name)!r:.80}"
+                )
 
     def snapshot(self) -> dict[str, Any]:
         """Return the part of the config that is saved with a memory, for its readers."""
@@ -150,4 +158,4 @@ class ShortTermMemoryConfig:
 def _check_not_negative(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
-            raise ConfigurationError(f"{name} is not negative")
+            raise ConfigurationError(f"{name} is 0 or more, not {getattr(config, name)!r:.80}")

@@ -41,7 +41,9 @@ class ShortTermMemory:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if config.strategy == "rolling_summary" and summarizer is None:
-            raise ConfigurationError("rolling summaries need a summarizer")
+            raise ConfigurationError(
+                'strategy "rolling_summary" needs a summarizer: give summarizer=, an async function'
+            )
         self.key = key
         self._config = config
         self._store = store

@@ -61,6 +61,8 @@ class Spooled(AppendUnknown):
     Not committed yet: callers may treat it as an AppendUnknown.
     """
 
+    page = AppendUnknown.page
+
     def __init__(self, ids: Sequence[str], cause: FoldlogError) -> None:
         super().__init__(ids, f"spooled: {cause}")
         self.cause = cause
