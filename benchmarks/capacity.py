@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import workload
+from benchmarks.contenders.archived import Archived
 from benchmarks.contenders.foldlog_store import Foldlog
 from benchmarks.site import Site
 from foldlog import Store, TaskContextSnapshot, TaskState, TaskStatus, TaskType, connect
@@ -43,10 +44,11 @@ async def save_session(store: Store, number: int) -> None:
         )
     )
     for _ in range(5):
-        await store.save_update(workload.update(number))
+        await store.save_update(workload.update(number, workload.another_text()))
     for _ in range(3):
-        await store.save_event(workload.event(number))
-    await store.save_memory_state(session, workload.memory_state())
+        await store.save_event(workload.event(number, workload.another_text()))
+    texts = (workload.another_text() for _ in range(4))
+    await store.save_memory_state(session, workload.memory_state(*texts))
 
 
 async def save_sessions(store: Store, numbers: range) -> float:
@@ -107,6 +109,33 @@ async def one_server(site: Site, sizes: list[int]) -> None:
     await contender.close()
 
 
+async def archived(site: Site, sessions: int) -> None:
+    """Print what as many sessions are in an archive, and what stays in the server."""
+    contender = Archived(site)
+    await contender.open()
+    await save_sessions(contender.store, range(sessions))
+    await contender.store.archive(everything=True)
+    health = await contender.store.health()
+    [stream], [archive] = health.streams, health.archive
+    began = time.perf_counter()
+    await contender.reopen()
+    start = time.perf_counter() - began
+    began = time.perf_counter()
+    assert len(await contender.store.list_updates(workload.session_id(sessions // 2))) == 5
+    read = time.perf_counter() - began
+    print(
+        "\n| archived sessions | segments | bytes an envelope | subjects in the server "
+        "| server's memory after a start | start | one cold read |\n" + "| ---: " * 7 + "|"
+    )
+    print(
+        f"| {sessions:,} | {archive.segments:,} | {archive.bytes / (sessions * ENVELOPES):,.0f} "
+        f"| {stream.subjects:,} | {await _server(contender) / 2**20:,.0f} MiB "
+        f"| {start:.2f} s | {read * 1e3:.1f} ms |",
+        flush=True,
+    )
+    await contender.close()
+
+
 async def _server(contender: Foldlog) -> int:
     embedded = (await contender.store.health()).embedded
     assert embedded is not None
@@ -133,9 +162,10 @@ async def followers(site: Site) -> None:
 
 
 async def run(sizes: list[int]) -> None:
-    """Measure one server, then a cluster of three on this machine."""
+    """Measure one server, an archive, then a cluster of three on this machine."""
     async with Site() as site:
         await one_server(site, sizes)
+        await archived(site, sizes[0])
         await followers(site)
 
 

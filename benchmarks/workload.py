@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 
@@ -19,7 +20,16 @@ BODY = b"." * 500
 """A message of the size of one update's envelope, for those that store bytes as they come."""
 
 
-def update(session: int) -> StateUpdate:
+_random = random.Random(21)
+_WORDS = ["".join(_random.choices("etaoinshrdlu", k=_random.randint(2, 9))) for _ in range(4_096)]
+
+
+def another_text() -> str:
+    """A text as long as TEXT, of words that follow each other by chance: zlib saves 60% of it."""
+    return " ".join(_random.choices(_WORDS, k=len(TEXT) // 6))
+
+
+def update(session: int, text: str = TEXT) -> StateUpdate:
     """A progress report of some 500 bytes, with an id of its own."""
     return StateUpdate(
         session_id=session_id(session),
@@ -27,7 +37,7 @@ def update(session: int) -> StateUpdate:
         trace_id=f"trace-{session}",
         update_id=secrets.token_hex(16),
         update_type=UpdateType.PROGRESS,
-        content={"text": TEXT, "tool": "get_reservation", "elapsed_ms": 182.25, "ok": True},
+        content={"text": text, "tool": "get_reservation", "elapsed_ms": 182.25, "ok": True},
         step_index=3,
         total_steps=12,
     )
@@ -38,7 +48,7 @@ def updates(count: int, sessions: int) -> list[StateUpdate]:
     return [update(number % sessions) for number in range(count)]
 
 
-def event(trace: int) -> StoredEvent:
+def event(trace: int, text: str = TEXT) -> StoredEvent:
     """A runtime event with the payload that the specification lists for one."""
     return StoredEvent(
         trace_id=trace_id(trace),
@@ -57,7 +67,7 @@ def event(trace: int) -> StoredEvent:
             "attempt": 1,
             "trace_inflight": 5,
             "trace_cancelled": False,
-            "text": TEXT,
+            "text": text,
         },
     )
 
@@ -72,10 +82,18 @@ def steering(session: int) -> SteeringEvent:
     )
 
 
-def memory_state() -> dict[str, object]:
-    """A conversation's short-term memory: a summary and three turns."""
-    turn = {"user_message": TEXT[:80], "assistant_response": TEXT, "ts": 1702857600.0}
-    return {"version": 1, "health": "healthy", "summary": TEXT, "turns": [turn] * 3}
+def memory_state(*texts: str) -> dict[str, object]:
+    """A conversation's short-term memory: a summary and three turns, of four texts."""
+    summary, *turns = texts or [TEXT] * 4
+    return {
+        "version": 1,
+        "health": "healthy",
+        "summary": summary,
+        "turns": [
+            {"user_message": turn[:80], "assistant_response": turn, "ts": 1702857600.0}
+            for turn in turns
+        ],
+    }
 
 
 def session_id(number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, ClassVar
 
 import foldlog
@@ -31,6 +32,16 @@ class Foldlog:
             self.store = await self.another()
         except foldlog.FoldlogError as error:
             raise Unavailable(str(error)) from error
+
+    @property
+    def where(self) -> str:
+        """What another process attaches by."""
+        return str(self.path)
+
+    async def attach(self, where: str) -> None:
+        """Use the log that another process has open."""
+        self.path = Path(where)
+        await self.open()
 
     async def facts(self) -> dict[str, str]:
         """What the store knows of its server."""

@@ -67,22 +67,31 @@ class Postgres:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._schema = f"bench_{secrets.token_hex(4)}"
+        self._schema = self._dsn = ""
         self._pool: Any  # asyncpg.Pool, which is only here where asyncpg is
 
-    async def open(self) -> None:
-        """Make the tables in a schema of their own."""
+    @property
+    def where(self) -> str:
+        """What another process attaches by."""
+        return f"{self._schema} {self._dsn}"
+
+    async def attach(self, where: str) -> None:
+        """Use the tables that another process made."""
         try:
             asyncpg = import_module("asyncpg")
         except ImportError:
             raise Unavailable("asyncpg is not installed") from None
-        dsn = await self._site.postgres()
+        self._schema, self._dsn = where.split(" ", 1)
         self._pool = await asyncpg.create_pool(
-            dsn,
+            self._dsn,
             **_POOL,
             command_timeout=300.0,
             server_settings={"search_path": self._schema},
         )
+
+    async def open(self) -> None:
+        """Make the tables in a schema of their own."""
+        await self.attach(f"bench_{secrets.token_hex(4)} {await self._site.postgres()}")
         facts = await self.facts()
         if {facts["fsync"], facts["synchronous_commit"]} != {"on"}:
             await self._pool.close()

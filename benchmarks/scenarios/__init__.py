@@ -8,6 +8,7 @@ from typing import Final
 from benchmarks.bench import Bench
 from benchmarks.scenarios import (
     agents,
+    archive,
     bulk,
     checkpoints,
     cold,
@@ -34,6 +35,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Awaitable[None]]]] = {
     "reads": reads.run,
     "keyed": keyed.run,
     "cold": cold.run,
+    "archive": archive.run,
     "rebuild": rebuild.run,
     "checkpoints": checkpoints.run,
     "agents": agents.run,
