@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made on first use from what constraints.txt names; the tests
 # with the real frameworks run in .venv-integrations, from constraints-integrations.txt, and with
 # their oldest versions in .venv-integrations-oldest. Those with Semantic Kernel, which wants an older
-# pydantic, run in .venv-semantic-kernel. `make bench` and `make docs` have one each.
+# pydantic, run in .venv-semantic-kernel. `make bench`, `make docs` and `make test-packaging` have one each.
 # Needs Python 3.11 or newer with venv, and make. `make help` lists the targets.
 
 PYTHON ?= python3
@@ -13,6 +13,7 @@ OLDEST := $(INTEGRATIONS)-oldest
 SEMANTIC := .venv-semantic-kernel
 BENCH := .venv-bench
 DOCS := .venv-docs
+PACKAGING := .venv-packaging
 # The site's builder asks nobody for newer versions, and imports nothing of foldlog.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs
 # What the environments with frameworks have as .venv has it.
@@ -51,8 +52,8 @@ test: $(READY) ## Run the tests; ARGS="tests/unit -x" is passed on
 test-long: $(READY) ## Run what the others leave out: sizes, many processes, properties at length
 	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile many -n $(WORKERS) --dist worksteal --ignore tests/faults --ignore tests/packaging $(ARGS)
 
-# Needs the network: pip installs the wheel as a user's would.
-test-packaging: $(READY) ## Install the wheel on every Python at hand, in empty containers or environments
+# Needs the network: pip installs the wheel as a user would.
+test-packaging: $(READY) $(PACKAGING)/.ready ## Install the wheel on every Python at hand, in empty containers or environments
 	@$(BIN)/python -m pytest -m long tests/packaging $(ARGS)
 
 faults: $(READY) ## Break everything around the store, and judge it, in under 15 minutes
@@ -113,11 +114,12 @@ lock: build/lock/bin/uv ## Bring the constraints files in line with their source
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-bench.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --group docs --output-file constraints-docs.txt $(ARGS)
+	@$(COMPILE) pyproject.toml --group packaging --output-file constraints-packaging.txt $(ARGS)
 	@$(COMPILE) pyproject.toml --extra archive --extra nkeys --extra otlp --extra ui \
 		--constraint constraints.txt --output-file deploy/requirements.txt $(ARGS)
 
 clean: ## Remove what make and the tools made; never a data directory
-	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) $(DOCS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(INTEGRATIONS) $(OLDEST) $(SEMANTIC) $(BENCH) $(DOCS) $(PACKAGING) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src projections tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment is removed, so that the next run starts over.
@@ -137,7 +139,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # --no-deps: the file names everything, but for what tests/integrations/overrides.in leaves out.
-$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready $(DOCS)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
+$(INTEGRATIONS)/.ready $(OLDEST)/.ready $(SEMANTIC)/.ready $(BENCH)/.ready $(DOCS)/.ready $(PACKAGING)/.ready: .venv-%/.ready: pyproject.toml constraints-%.txt
 	@echo "Making $(@D) and installing what constraints-$*.txt names, once"
 	@$(PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes \

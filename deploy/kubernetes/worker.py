@@ -1,0 +1,58 @@
+"""An agent that goes on where it was when its pod was killed: replace `count` by your steps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import foldlog
+
+EXECUTION = os.environ.get("EXECUTION", "count-to-1000")
+ALIVE = Path(os.environ.get("FOLDLOG_PATH", "/data/foldlog")).with_name("alive")
+
+
+async def beat() -> None:
+    """Tell the liveness probe that the event loop runs."""
+    while True:
+        ALIVE.touch()
+        await asyncio.sleep(10)
+
+
+async def count(number: int) -> int:
+    """A step: called once, however often the process dies before or after it."""
+    print(number, flush=True)
+    await asyncio.sleep(1)
+    return number + 1
+
+
+async def work() -> None:
+    """Run the execution from the first step that has no recorded end."""
+    user, password = os.environ["FOLDLOG_USER"], os.environ["FOLDLOG_PASSWORD"]
+    async with (
+        foldlog.connect(user=user, password=password) as store,
+        store.recovery.execution(EXECUTION) as run,
+    ):
+        number = 0
+        while number < 1000:
+            # Safe to repeat: a step that has an effect outside is confirmed or retracted instead.
+            number = await run.run(f"count-{number}", count, number, repeatable=True)
+    await asyncio.Event().wait()  # all is done; Kubernetes would start it again
+
+
+async def main() -> None:
+    """Work until Kubernetes ends the pod."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(beat())
+        await work()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except asyncio.CancelledError:
+        print("ended", flush=True)
