@@ -7,7 +7,7 @@ level, under asyncio. Directly above a block may stand
 - `<!-- snippet: needs-penguiflow -->`, and the same with another integration's name: it runs with
   the tests of that integration, and is only compiled here;
 - `<!-- snippet: output -->`: the block is what the Python block before it prints;
-- `<!-- snippet: file -->`, `shell` and `cluster`: `test_tutorial.py` runs it.
+- `<!-- snippet: file -->`, `shell` and `cluster`: `test_stories.py` runs it.
 """
 
 from __future__ import annotations

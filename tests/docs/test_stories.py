@@ -1,4 +1,4 @@
-"""The tutorial, as a reader follows it: page after page, in one folder.
+"""The tutorial and some guides, as a reader follows them: the pages of a story, in one folder.
 
 A block marked `file` is saved under its title. One marked `shell` is run line by line; `...` stands
 for whatever is different each time. One marked `cluster` is run with three local servers instead of
@@ -19,12 +19,21 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_docs import is_shown
-from tests.docs.markdown import ROOT, Block, read
+from tests.docs.markdown import ROOT, Block, pages, read
 from tests.support.cluster import LocalCluster
 from tests.support.workers import PATIENCE, environment
 
-PAGES = sorted(ROOT.glob("docs/tutorial/[1-9]-*.md"))
-PROGRAMS = {"python": [sys.executable], "foldlog": [sys.executable, "-m", "foldlog"]}
+TUTORIAL = sorted(ROOT.glob("docs/tutorial/[1-9]-*.md"))
+STORIES = {"tutorial": TUTORIAL} | {
+    page.path.stem: [page.path]
+    for page in pages()
+    if page.path not in TUTORIAL and "file" in {block.marker for block in page.blocks}
+}
+PROGRAMS = {
+    "python": [sys.executable],
+    "foldlog": [sys.executable, "-m", "foldlog"],
+    "pytest": [sys.executable, "-m", "pytest"],
+}
 QUESTION = re.compile(r"\bquestion/\S+")
 
 
@@ -68,11 +77,14 @@ class Terminal:
 
 
 @pytest.mark.long
-async def test_the_tutorial_works_page_by_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story_works_page_by_page(story: str, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
+    blocks = [block for page in STORIES[story] for block in read(page).blocks]
     async with AsyncExitStack() as stack:
-        for block in (block for page in PAGES for block in read(page).blocks if block.marker):
+        for block in blocks:
             if block.marker == "cluster" and "FOLDLOG_URL" not in terminal.variables:
                 cluster = await stack.enter_async_context(LocalCluster())
                 terminal.variables["FOLDLOG_URL"] = ",".join(cluster.urls)
-            await asyncio.to_thread(terminal.follow, block)
+            if block.marker in ("file", "shell", "cluster"):
+                await asyncio.to_thread(terminal.follow, block)
