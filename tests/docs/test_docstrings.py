@@ -9,6 +9,7 @@ import pytest
 import foldlog
 from tests.docs import examples
 from tests.docs.docstrings import complaints
+from tests.docs.markdown import ROOT
 from tests.docs.surface import Documented, internal_methods, surface
 
 SURFACE = {each.name: each for each in surface()}
@@ -59,6 +60,8 @@ def test_what_is_internal_is_not_part_of_the_surface() -> None:
     internal = internal_methods(foldlog.Store)
     assert {"append_drafts", "read_at", "settle"} <= set(internal)
     assert not {f"foldlog.Store.{name}" for name in internal} & SURFACE.keys()
+    page = ROOT.joinpath("docs/reference/api/store.md").read_text("utf-8")
+    assert f'"!^({"|".join(internal)})$"' in page, "the reference leaves them out"
 
 
 # --- the checker ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from types import SimpleNamespace
@@ -317,7 +318,7 @@ async def test_two_rebuilds_at_once_give_the_same(store: foldlog.Store, log: Mem
         await save_updates(store, 30, session)
     async with foldlog.memory_store(log=log) as other:
         one, two = await asyncio.gather(store.rebuild("updates"), other.rebuild("updates"))
-    assert one[:4] == two[:4]
+    assert dataclasses.replace(one, seconds=0) == dataclasses.replace(two, seconds=0)
     assert (await store.verify()).is_good
 
 

@@ -195,9 +195,7 @@ class AgentStates(Generic[R]):
         """Return the runtime's state; the model's defaults where there is none.
 
         Raises:
-            InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
-            ShareRefused: the token is unknown, revoked or expired.
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
             StoreClosed: the store is closed.
         """
@@ -242,7 +240,6 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: the scope is empty.
-            SessionHasForks: forks share it. Nothing was deleted.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
                 is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
@@ -257,7 +254,6 @@ class AgentStates(Generic[R]):
             token: the token.
 
         Raises:
-            InvalidId: the token is empty.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still open; revoking
                 again is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
@@ -314,9 +310,8 @@ class AgentStates(Generic[R]):
                 now.
 
         Raises:
-            InvalidId: the scope or the key is empty.
+            InvalidId: the scope is empty.
             IncompatibleAgentState: another model or version wrote the state.
-            ShareRefused: the token is unknown, revoked or expired.
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
             StoreClosed: the store is closed.
         """

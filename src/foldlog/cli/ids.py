@@ -23,7 +23,7 @@ class UnknownId(FoldlogError, LookupError):
 
     def __init__(self, what: str, id: str, known: Collection[str], hint: str = "") -> None:
         self.id = id
-        self.near = get_close_matches(id, known, n=3)
+        self.near: list[str] = get_close_matches(id, known, n=3)
         found = f"no {what} {id!r:.200}"
         if self.near:
             hint = f"did you mean {_listed(self.near, ' or ')}?"

@@ -234,7 +234,6 @@ class StateBackend:
 
         Raises:
             InvalidId: the id is empty.
-            SessionHasForks: forks share it. Nothing was deleted.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still be there; deleting
                 again is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.

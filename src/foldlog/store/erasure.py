@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from foldlog.envelope import CLEARED, FORKED
 from foldlog.errors import LogCorrupt
@@ -39,7 +39,8 @@ _SHORTEST: Final = 16
 _MOST: Final = 256
 
 
-class Erased(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Erased:
     """What `erase_session` removed, and what it found afterwards.
 
     Attributes:

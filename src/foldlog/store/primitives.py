@@ -82,6 +82,7 @@ class Primitives(Decisions):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
+            ConfigurationError: the store does not know the kind.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
@@ -387,7 +388,6 @@ class Primitives(Decisions):
             prefix: only views whose keys begin with these.
 
         Raises:
-            InvalidId: an id is empty.
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
             StoreClosed: the store is closed.
         """

@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogRewound
@@ -49,7 +50,8 @@ class RebuildProgress(NamedTuple):
 OnProgress = Callable[[RebuildProgress], None]
 
 
-class RebuildReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
     """What a rebuild did.
 
     Attributes:
@@ -67,7 +69,8 @@ class RebuildReport(NamedTuple):
     seconds: float
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """What is wrong with the log, and where.
 
     Attributes:
@@ -81,7 +84,8 @@ class Finding(NamedTuple):
     reason: str
 
 
-class VerifyReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
     """What a verification found.
 
     Attributes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from foldlog.differences import ABSENT, differences, fields_of
 from foldlog.envelope import CLEARED
@@ -23,7 +24,8 @@ _ATTEMPTS: Final = 50
 """How often a view that is written to all the time is tried again."""
 
 
-class Side(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Side:
     """One of two folds.
 
     Attributes:
@@ -35,7 +37,8 @@ class Side(NamedTuple):
     digest: str
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Difference:
     """A view whose reads were answered with something else than the log gives.
 
     Attributes:
