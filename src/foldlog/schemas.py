@@ -25,12 +25,25 @@ from foldlog.models import (
     UpdateType,
 )
 
+__all__ = [
+    "SCHEMAS",
+    "Problem",
+    "Schemas",
+    "Validate",
+    "problems",
+]
+
 Validate = Literal["off", "warn", "strict"]
 Schemas: TypeAlias = Mapping[str, type[BaseModel]]
 
 
 class Problem(NamedTuple):
-    """One thing that a payload's schema forbids. `path` leads to it: `payload.flow_error.code`."""
+    """One thing that a payload's schema forbids.
+
+    Attributes:
+        path: leads to it, as in `payload.flow_error.code`.
+        reason: what is wrong.
+    """
 
     path: str
     reason: str
@@ -178,7 +191,12 @@ SCHEMAS: Final[dict[str, type[BaseModel]]] = {
 
 
 def problems(event: StoredEvent, schemas: Schemas = SCHEMAS) -> list[Problem]:
-    """What the schema of the event's kind says against its payload; nothing, if there is none."""
+    """Return what the schema of an event's kind forbids in its payload; [] without a schema.
+
+    Args:
+        event: the event.
+        schemas: the schemas, by kind.
+    """
     schema = schemas.get(event.kind)
     if schema is None:
         return []

@@ -57,14 +57,13 @@ def complaints(of: Documented) -> Iterator[str]:
 
 def _of_parameters(of: Documented) -> Iterator[str]:
     for name, annotation in of.parameters.items():
-        listed = re.search(
-            rf"^ *(?:[\w*]+, )*\**{name}(?:, [\w*]+)*: +(?P<text>.+)", of.doc, re.MULTILINE
-        )
-        if not listed and f"`{name}" not in of.doc:
+        listed = rf"^ *(?:[\w*]+, )*\**{name}(?:, [\w*]+)*: +."
+        named = re.search(rf"{listed}|`\**{name}\b", of.doc, re.MULTILINE)
+        if not named:
             yield f"it does not name {name}"
         elif NUMBER.search(annotation) and MEASURE.search(name):
-            start = listed.start() if listed else of.doc.index(f"`{name}")
-            if not UNIT.search(of.doc[max(start - 160, 0) : start + 240]):
+            around = of.doc[max(named.start() - 160, 0) : named.start() + 240]
+            if not UNIT.search(around):
                 yield f"it gives no unit for {name}"
 
 

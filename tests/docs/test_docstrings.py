@@ -86,6 +86,7 @@ Raises:
         ("Return a page of updates.", "return a page of updates", "its first line is no sentence"),
         ("Return a page of updates.", "A page of updates.", "it does not say what it returns"),
         ("    session_id: whose updates.\n", "", "it does not name session_id"),
+        ("session_id: whose updates.", "`session_id_of`", "it does not name session_id"),
         ("seconds that", "how long", "it gives no unit for timeout"),
         (WHOLE[WHOLE.index("Raises") :], "", "it lists no errors"),
         ("InvalidId: the", "WrongId: the", "WrongId is no public error"),
