@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from foldlog.errors import FoldlogError
 
@@ -19,7 +19,7 @@ _FEW: Final = 5
 class UnknownId(FoldlogError, LookupError):
     """The store holds nothing of that id. `near` are ids that it might have been meant as."""
 
-    page = "reference/cli/index#ids"
+    page: ClassVar[str] = "reference/cli/index#ids"
 
     def __init__(self, what: str, id: str, known: Collection[str], hint: str = "") -> None:
         self.id = id

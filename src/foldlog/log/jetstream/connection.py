@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -56,13 +56,13 @@ _DEFAULTS: Final[dict[str, object]] = {
 class ReplyLost(LogUnavailable):
     """A request was sent, and whether the server acted on it is not known."""
 
-    page = LogUnavailable.page
+    page: ClassVar[str] = LogUnavailable.page
 
 
 class Forbidden(LogUnavailable):
     """The server has refused this account to send such requests."""
 
-    page = LogUnavailable.page
+    page: ClassVar[str] = LogUnavailable.page
 
 
 class _Waiting:

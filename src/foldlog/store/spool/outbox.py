@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from foldlog.envelope import CLEARED, draft
 from foldlog.errors import (
@@ -61,7 +61,7 @@ class Spooled(AppendUnknown):
     Not committed yet: callers may treat it as an AppendUnknown.
     """
 
-    page = AppendUnknown.page
+    page: ClassVar[str] = AppendUnknown.page
 
     def __init__(self, ids: Sequence[str], cause: FoldlogError) -> None:
         super().__init__(ids, f"spooled: {cause}")
