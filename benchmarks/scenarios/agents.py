@@ -69,9 +69,10 @@ async def run(bench: Bench) -> None:
     bench.begin(
         "agents",
         "Turns of an agent",
-        f"A small state and a conversation of {MESSAGES} messages under one agent, in turns: "
-        f"{turns} a round that touch nothing, read the small state, update it to what it was, add "
-        f"a message. {Whole.name}: the conversation saved with save_memory_state instead.",
+        f"An agent with a small state and a conversation of {MESSAGES} messages. Each round has "
+        f"{turns} turns of each kind: they do nothing, read the small state, update it to the same "
+        f"value, or add a message. {Whole.name} saves the conversation with save_memory_state "
+        "instead.",
     )
     async with bench.opened(CONTENDERS) as opened:
         for contender in opened:

@@ -21,8 +21,8 @@ async def run(bench: Bench) -> None:
         "checkpoints",
         "Checkpoints of a growing history",
         f"A checkpoint after each step of an execution, each step {len(workload.TEXT)} bytes of "
-        f'result. foldlog appends what has changed; "{WHOLE}" is the same, each checkpoint as a '
-        "state of its own and so without one before it.",
+        f'result. foldlog appends what has changed; "{WHOLE}" saves each checkpoint as a new '
+        "state, without a predecessor.",
     )
     async with bench.opened((Foldlog,)) as opened:
         for contender in opened:

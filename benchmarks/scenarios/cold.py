@@ -32,8 +32,8 @@ async def _by_log_size(bench: Bench) -> None:
     bench.begin(
         "cold-open",
         f"Opening a cold session of {UPDATES} updates",
-        f"{opens} sessions a round that this process has never read, whose updates lie among those "
-        "of all the others; the median of these. The database's and the server's caches are warm.",
+        f"The median of {opens} sessions a round. This process has never read them, and their "
+        "updates lie among those of all the others. The caches of database and server are warm.",
     )
     async with AsyncExitStack() as stack:
         opened: list[tuple[int, Loads]] = []

@@ -27,8 +27,8 @@ async def run(bench: Bench) -> None:
     bench.begin(
         "memory",
         "Memory while sessions come and go",
-        f"{sessions * each:,} saves on {sessions:,} sessions, each session written once and left: "
-        "the resident memory of the process, and with that of the embedded server.",
+        f"{sessions * each:,} saves on {sessions:,} sessions, each session written once: the "
+        "resident memory of the process, and the sum with the embedded server's.",
     )
     for name in bench.turns(list(KINDS)):
         # What grows with every save shows that in the first tenths.

@@ -34,9 +34,9 @@ async def _polls(bench: Bench) -> None:
     bench.begin(
         "polls",
         "Cursor polls at the tip of a session, with nothing new",
-        f"A session of {stored:,} updates, read before; then its updates after the last one, "
-        f"{polls:,} times a round. foldlog answers from its view, foldlog strong asks the log "
-        "first; JetStream request is the least that asking costs.",
+        f"A session of {stored:,} updates that was read before. A poll asks for updates after the "
+        f"last one, {polls:,} times a round. foldlog answers from its view, foldlog strong asks "
+        "the log first. JetStream request is the lower bound of asking.",
     )
     async with bench.opened(POLLED) as opened:
         updates = workload.updates(stored, 1)

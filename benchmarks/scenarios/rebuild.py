@@ -22,8 +22,8 @@ async def run(bench: Bench) -> None:
     bench.begin(
         "rebuild",
         "Rebuilding all views from the log",
-        f"A log of {count:,} updates, {spread:,} where each has a record. The rate by CPU time "
-        "counts what this process used; the server reads on another core.",
+        f"A log of {count:,} updates, or {spread:,} with a record each. The rate by CPU time "
+        "counts this process only; the server reads on another core.",
     )
     async with bench.opened((Foldlog, Foldlog)) as opened:
         for case, contender in zip((PACKED, SPREAD), opened, strict=False):

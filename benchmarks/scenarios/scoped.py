@@ -40,9 +40,9 @@ async def _warm(bench: Bench, size: int) -> None:
         f"scoped-{size}",
         f"A scope of {size:,} keys",
         f"Values of some 400 bytes of text; {calls} calls a round, of a process that has used the "
-        f"scope before. A list is of {GROUP} keys by prefix; LangGraph gives the values, too. A "
-        "search is for two words, each in one of 60 values: the best ten with snippets. LangGraph "
-        "has none by text.",
+        f"scope before. A list returns {GROUP} keys by prefix; LangGraph's, with the values. A "
+        "search for two words, each in one of 60 values, returns the best ten with snippets. "
+        "LangGraph has no search by text.",
     )
     async with bench.opened(CONTENDERS) as opened:
         for contender in opened:
