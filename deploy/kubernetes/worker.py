@@ -45,7 +45,8 @@ async def main() -> None:
     """Work until Kubernetes ends the pod."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM):  # foldlog's image asks for the first
+        loop.add_signal_handler(number, task.cancel)
     async with asyncio.TaskGroup() as group:
         group.create_task(beat())
         await work()
