@@ -504,11 +504,40 @@ def test_steering_of_nothing_is_refused(cli: Cli) -> None:
 
 def test_the_command_line_is_read_without_what_commands_load() -> None:
     """Help, and a mistyped option, are answered at once."""
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, foldlog.cli.app; print(*sys.modules)"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
-    heavy = {"nats", "pydantic", "rich", "foldlog.store", "foldlog.models"}
-    assert not heavy.intersection(loaded)
+    heavy = {"nats", "pydantic", "rich", "foldlog.store", "foldlog.models", "importlib.metadata"}
+    assert not heavy.intersection(loaded("import foldlog.cli.app"))
+    assert not heavy.intersection(loaded("call('--version')"))
+    assert not (heavy - {"rich"}).intersection(loaded("call('--help')"))
+
+
+def test_a_command_that_reads_loads_what_it_needs(imported: Cli) -> None:
+    """A second that is spent on imports is a second that everybody waits, each time."""
+    args = ", ".join(map(repr, ["history", "night-shift-0", *imported.options]))
+    found = loaded(f"call({args})")
+    assert "foldlog.opening.store" in found
+    heavy = {"duckdb", "numpy", "obstore", "opentelemetry", "pyarrow", "sqlite3", "starlette"}
+    facades = {f"foldlog.{name}" for name in ("exporting", "recovery", "scoped", "sql", "ui")}
+    assert not (heavy | facades | {"rich.markdown", "foldlog.cli.demo.acts"}).intersection(found)
+
+
+def loaded(code: str) -> list[str]:
+    """The modules of a fresh process that has run `code`, in which `call` is the command line."""
+    program = f"""
+import sys
+def call(*args):
+    sys.argv = ["foldlog", *args]
+    sys.stdout, kept = sys.stderr, sys.stdout
+    from foldlog.cli import main
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+    finally:
+        sys.stdout = kept
+{code}
+print(*sys.modules)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    return result.stdout.split()
