@@ -98,6 +98,14 @@ def test_reading_what_is_not_there_is_an_error_and_makes_nothing(
     assert left == ["empty", "file"]
 
 
+@pytest.mark.parametrize("name", ["import", "restore"])
+def test_a_file_that_is_not_there_makes_no_store(name: str, tmp_path: Path) -> None:
+    result = run(name, tmp_path / "nofile", "--path", tmp_path / "data")
+    assert (result.code, result.stdout) == (1, "")
+    assert "nofile: " in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_watcher_may_wait_for_the_first_writer(cli: Cli) -> None:
     with cli.start("watch", "later", "--wait", "--limit", "1", "--json") as watch:
         while "later" not in cli("sessions").stdout:

@@ -13,6 +13,7 @@ from foldlog.cli.export import restored
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 from foldlog.cli.progress import progress_bar
+from foldlog.errors import ImportFailed
 
 if TYPE_CHECKING:
     from foldlog.importer import ImportProgress, ImportReport
@@ -45,6 +46,8 @@ async def import_(
             raise typer.BadParameter("an export is imported alone, and without --prefix")
         await restored(target, paths[0])
         return 0
+    if not any(path.exists() for path in paths):  # before a store is made for nothing
+        raise ImportFailed(f"{paths[0]}: no such file")
     async with target.connect(make=True) as store:
         with progress_bar("Importing") as advance:
 
