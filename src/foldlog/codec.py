@@ -162,8 +162,8 @@ def _to_native(value: Any, path: str, depth: int) -> Any:
         return bytes(value)
     raise PayloadError(
         path,
-        f"{kind.__module__}.{kind.__qualname__} cannot be held: save plain values, as of a model "
-        "its model_dump()",
+        f"{kind.__module__}.{kind.__qualname__} cannot be held: save plain values (dict, list, "
+        "text, numbers, bytes, times)",
     )
 
 

@@ -107,6 +107,8 @@ async def _of_event(log: Log, event: Event) -> Moment:
             if places
             else "no such event was recorded, or it was cleared since"
         )
+        if event.id.startswith("@"):
+            reason += f"; a position is given as LogPosition.parse({event.id!r:.40})"
         raise UnknownMoment(event.id, reason)
     [(shard, envelope, is_last)] = places
     time = _time(envelope.time)

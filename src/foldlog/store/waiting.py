@@ -80,7 +80,11 @@ class Ref(NamedTuple):
                 raise ValueError(id)
             return cls(kind, tuple(keys), int(parts[-1], 16) / 1000)
         except (ValueError, OverflowError):
-            raise InvalidId("id", id, "it is like patch/trip-1/fares/19ab3f52c10") from None
+            raise InvalidId(
+                "id",
+                id,
+                "it should be like patch/trip-1/fares/19ab3f52c10: store.waiting() lists them",
+            ) from None
 
     @property
     def since_time(self) -> dt.datetime:

@@ -351,7 +351,8 @@ async def open_streams(
             raise ConfigurationError(f"stream {first} exists and is not foldlog's")
         if shards not in (1, existing):
             raise ConfigurationError(
-                f"namespace {name!r} was made with {existing} shard(s) and cannot have {shards}"
+                f"namespace {name!r} was made with {existing} shard(s) and cannot have {shards}: "
+                "leave out shards="
             )
         shards = existing
     elif found.error.err_code != wire.NO_STREAM:
