@@ -1,4 +1,13 @@
-"""Frameworks that keep their state in foldlog, one package or module each.
+"""Adapters for agent frameworks, each with an extra: `pip install 'foldlog[langgraph]'`.
 
-Importing one does not import its framework: that happens when its store is made.
+a2a.FoldlogTaskStore                        A2A: tasks, events, push configurations
+agent_framework.FoldlogCheckpointStorage    Microsoft Agent Framework: checkpoints, history
+autogen.TeamCheckpoints                     AutoGen: teams and runtimes
+claude_agent.FoldlogSessionStore            Claude Agent SDK: transcripts
+google_adk.FoldlogSessionService            Google ADK: sessions, memory, artifacts
+langgraph.FoldlogSaver, FoldlogStore        LangGraph: checkpoints, long-term memory
+openai_agents.FoldlogSession                OpenAI Agents: conversations, approvals
+penguiflow.PenguiFlowStateStore             PenguiFlow: its whole StateStore
+pydantic_ai.FoldlogConversationStore        Pydantic AI: conversations
+semantic_kernel.ThreadHistory               Semantic Kernel: threads, processes
 """

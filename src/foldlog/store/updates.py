@@ -70,8 +70,8 @@ class Updates(Primitives):
     ) -> list[StateUpdate]:
         """Return a page of a session's updates, oldest first; [] for an unknown session.
 
-        Without `since_id` the page holds the latest updates. To read all of them, begin with
-        `watch_updates`, or page from an id that you know.
+        Without `since_id` the page holds the latest updates. `watch_updates` and
+        `items(foldlog.kinds.updates(session_id))` begin with the oldest.
 
         Args:
             session_id: whose updates.
