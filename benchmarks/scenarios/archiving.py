@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import statistics
 import time
 from importlib import import_module
 from typing import Any, Final
@@ -13,9 +14,10 @@ from benchmarks.bench import Bench
 from benchmarks.contenders.archived import Archived
 from benchmarks.contenders.foldlog_store import Foldlog
 from benchmarks.loading import as_saved, load, with_spread
-from benchmarks.measuring import Measure, Ref
+from benchmarks.measuring import Measure, Ref, percentile
 
 WRITERS: Final = 256
+RATE: Final = 10_000
 UPDATES: Final = 50
 _PER_SESSION: Final = 2
 """Updates of each of the sessions that come, are archived and do not come again."""
@@ -43,43 +45,56 @@ def _has_psutil(bench: Bench) -> bool:
 
 
 async def _under_load(bench: Bench) -> None:
-    seconds = bench.size(30.0, 5.0)
-    case = f"{WRITERS} writers"
+    seconds = bench.size(40.0, 5.0)
+    cases = {"as many as they can": None, f"{RATE:,} a second": RATE}
     bench.begin(
         "archiving",
         "Saves while their log is archived",
-        f"{WRITERS} writers save updates on sessions of {UPDATES} for {seconds:.0f} s. The "
-        "archived store archives in the same process, pass after pass, what is over 16 MiB.",
+        f"{WRITERS} writers save updates on sessions of {UPDATES} for {seconds:.0f} s: as many as "
+        f"they can, and {RATE:,} a second. The archived store archives in the same process, pass "
+        "after pass, what is over 16 MiB.",
         ours=Archived.name,
     )
     async with bench.opened((Archived, Foldlog)) as opened:
-        for contender in bench.turns(opened):
-            saved = await save_for(contender, seconds)
-            bench.record(case, contender.name, Measure.RATE, saved / seconds)
+        turns = [(case, contender) for case in cases for contender in opened]
+        for case, contender in bench.turns(turns):
+            calls = await save_for(contender, seconds, cases[case])
+            bench.record(case, contender.name, Measure.RATE, len(calls) / seconds)
+            bench.record(case, contender.name, Measure.P50, statistics.median(calls))
+            bench.record(case, contender.name, Measure.P99, percentile(calls, 99))
             if isinstance(contender, Archived):
                 [archive] = (await contender.store.health()).archive
-                bench.say(f"  {saved:,} saved, {archive.behind:,} of the log not archived")
-    bench.expect(
-        "saves while their log is archived, over saves without an archive",
-        Ref(case, Archived.name, Measure.RATE),
-        Ref(case, Foldlog.name, Measure.RATE),
-        at_least=0.85,
-    )
+                bench.say(f"  {len(calls):,} saved, {archive.behind:,} of the log not archived")
+    for case in cases:
+        bench.expect(
+            f"saves while their log is archived, over saves without an archive, {case}",
+            Ref(case, Archived.name, Measure.RATE),
+            Ref(case, Foldlog.name, Measure.RATE),
+            at_least=0.85,
+        )
 
 
-async def save_for(contender: Foldlog, seconds: float) -> int:
-    """Have writers save for so long, each one session after another; return how many saves."""
-    saved, end, sessions = 0, time.monotonic() + seconds, itertools.count(time.time_ns())
+async def save_for(contender: Foldlog, seconds: float, rate: float | None) -> list[float]:
+    """Have writers save for so long, each one session after another; return how long each took.
 
-    async def writer() -> None:
-        nonlocal saved
+    `rate`: saves a second of all of them, if they can; None: each saves when its last is done.
+    """
+    calls, sessions = list[float](), itertools.count(time.time_ns())
+    first = time.monotonic()
+
+    async def writer(writer: int) -> None:
         for number in itertools.count():
             if not number % UPDATES:
                 session = next(sessions)
+            if rate is not None:
+                due = first + (number * WRITERS + writer) / rate
+                await asyncio.sleep(max(due - time.monotonic(), 0))
+            began = time.monotonic()
             await contender.store.save_update(workload.update(session))
-            if time.monotonic() > end:
+            now = time.monotonic()
+            if now > first + seconds:
                 return
-            saved += 1
+            calls.append(now - began)
 
     async def archiver() -> None:
         while True:
@@ -89,13 +104,13 @@ async def save_for(contender: Foldlog, seconds: float) -> int:
     archiving = asyncio.create_task(archiver()) if isinstance(contender, Archived) else None
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(WRITERS):
-                group.create_task(writer())
+            for number in range(WRITERS):
+                group.create_task(writer(number))
     finally:
         if archiving is not None:
             archiving.cancel()
             await asyncio.gather(archiving, return_exceptions=True)
-    return saved
+    return calls
 
 
 async def _alone(bench: Bench) -> None:
