@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -209,6 +210,9 @@ class Index:
             check_same_thread=False,
             timeout=_LOCK_SECONDS,
         )
+        if path is None:
+            # A store of the past need not be closed; SQLite warns of databases that nobody closed.
+            weakref.finalize(self, self.database.close)
         try:
             if path is not None:
                 path.chmod(0o600)

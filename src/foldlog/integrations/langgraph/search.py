@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -189,11 +190,14 @@ class Words:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._close: Callable[[], object] = lambda: None
         self._start_over()
 
     def _start_over(self) -> None:
+        self._close()
         self._rows: dict[str, int] = {}
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self._close = weakref.finalize(self, self._database.close)
         self._database.execute(_TEXTS)
 
     def scores(self, ids: Sequence[str], text_at: Callable[[int], str], query: str) -> Scores:
