@@ -54,7 +54,7 @@ class TaskContextSnapshot(BaseModel):
         spawn_reason: why, in words.
         query: what it is to do.
         propagate_on_cancel: "cascade" or "isolate": whether cancelling the parent cancels it.
-        notify_on_complete: whether the parent hears of its end.
+        notify_on_complete: whether a NOTIFICATION update tells of a background task's end.
         context_version, context_hash: version and SHA-256 of the session's context, which tell
             later whether it has changed since.
         llm_context, tool_context, memory, artifacts: the context itself.

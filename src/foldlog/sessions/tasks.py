@@ -92,7 +92,7 @@ class SessionTasks(SessionWriter):
             spawned_from_event_id: the event that made it.
             trace_id: its trace.
             propagate_on_cancel: "cascade": cancelled with its parent; "isolate": not.
-            notify_on_complete: whether the parent hears of its end.
+            notify_on_complete: whether a NOTIFICATION update tells of a background task's end.
             group_id: the group that it joins.
             mode: how telemetry names a background task: "job" runs without an agent. None:
                 "subagent".

@@ -35,7 +35,7 @@ class SpoolHealth:
         limit: bytes that this store's part may take.
         spooled: envelopes written to it since the store was opened.
         drained: envelopes appended to the log since.
-        dropped: envelopes lost since.
+        dropped: envelopes lost since: the spool was full, or their view was cleared meanwhile.
         refused: envelopes that the log refuses; they wait in separate files.
     """
 
