@@ -17,6 +17,8 @@ def main() -> None:
     import io
     import sys
 
+    gc.set_threshold(50_000, 20, 50)  # imports make much that stays, and nothing to collect
+
     from foldlog.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
