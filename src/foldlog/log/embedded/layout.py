@@ -70,7 +70,7 @@ authorization {{
 
 
 class Layout:
-    """The paths of the files in one data directory, absolute: see docs/guides/operate.md."""
+    """Absolute paths of the files in a data directory: see docs/reference/configuration.md."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
