@@ -171,14 +171,15 @@ class AppendConflict(AppendFailed):
 
 
 class AlreadyAnswered(AppendConflict):
-    """Not committed: somebody else answered what waited. `decision` is what was decided."""
+    """Somebody else answered what waited: nothing was stored. `decision` is what was decided."""
 
     id: str
     decision: str
 
     def __init__(self, id: str, decision: str) -> None:
         super().__init__(id, 0, None)
-        AppendFailed.__init__(self, f"{id} was answered before: {decision}")
+        self.reason = f"{id} was answered before: {decision}"
+        self.args = (self.reason,)
         self.id, self.decision = id, decision
 
 

@@ -125,6 +125,8 @@ def _opened(kind: Kind[Any], value: Any) -> Any:
     if isinstance(value, Recorded):
         value = kind.decode(value)
     if isinstance(value, msgspec.Raw | bytes):
+        if not bytes(value):
+            return None
         with suppress(msgspec.MsgspecError, ValueError):
             return codec.decode(bytes(value))
     if isinstance(value, Mapping):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from foldlog.cli.command import command
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json, print_names
@@ -14,5 +16,7 @@ async def sessions(target: Target) -> None:
         found = await store.sessions()
     if target.json:
         print_json(found)
-    else:
+    elif found:
         print_names(found)
+    else:
+        typer.echo("no sessions; `foldlog show` shows what belongs to none", err=True)

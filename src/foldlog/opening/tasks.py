@@ -35,7 +35,7 @@ async def task_execution(
             await session.refresh()
             is_running = session.get_task(task_id).status is TaskStatus.RUNNING
             if is_running and consists_of(error, ExecutionPaused):
-                await session.pause_task(task_id)
+                await session.pause_task(task_id, reason="waits for an answer")
             raise
         await session.refresh()
         if session.get_task(task_id).status is TaskStatus.PAUSED:

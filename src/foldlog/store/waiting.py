@@ -39,6 +39,8 @@ _VIEWS: Final = {
 }
 """The kind of view in which each waits; the first key of a reference is the view's."""
 
+_EXAMPLE: Final = "question/trip-1/step-2/19ab3f52c10"
+
 _AT_ONCE: Final = 64
 """Sources that are read side by side."""
 
@@ -80,11 +82,7 @@ class Ref(NamedTuple):
                 raise ValueError(id)
             return cls(kind, tuple(keys), int(parts[-1], 16) / 1000)
         except (ValueError, OverflowError):
-            raise InvalidId(
-                "id",
-                id,
-                "it should be like patch/trip-1/fares/19ab3f52c10: store.waiting() lists them",
-            ) from None
+            raise InvalidId("id", id, f"store.waiting() gives ids, as {_EXAMPLE}") from None
 
     @property
     def since_time(self) -> dt.datetime:
