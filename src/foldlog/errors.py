@@ -178,9 +178,11 @@ class AlreadyAnswered(AppendConflict):
 
     def __init__(self, id: str, decision: str) -> None:
         super().__init__(id, 0, None)
-        self.reason = f"{id} was answered before: {decision}"
-        self.args = (self.reason,)
+        AppendFailed.__init__(self, f"{id} was answered before: {decision}")
         self.id, self.decision = id, decision
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class NotWaiting(FoldlogError, LookupError):
