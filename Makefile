@@ -93,7 +93,7 @@ types: $(READY) $(INTEGRATIONS)/.ready ## Check that every public name has a typ
 	@$(BIN)/python -m tests.typed $(INTEGRATIONS)
 
 docs: $(DOCS)/.ready ## Build the site into build/site; a dead link or a missing anchor is an error
-	@$(MKDOCS) build --strict --quiet
+	@$(MKDOCS) build --strict
 
 docs-serve: $(DOCS)/.ready ## Show the site on http://127.0.0.1:8000, built anew at every change
 	@$(MKDOCS) serve $(ARGS)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mermaidx
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#]+)(?P<fragment>#[^)\s]*)?(?=\))")
 DIRECTORY = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>[^)\s#:]+)\)")
+FETCHED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//[^"]*"')
 DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -57,6 +59,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"![Diagram]({os.path.relpath(target, os.path.dirname(here))}){{ .diagram }}"
 
     return DIAGRAM.sub(draw, LINK.sub(lead, DIRECTORY.sub(unlink, markdown)))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuse a page that would fetch something from another host."""
+    if fetched := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} would fetch {fetched[0]}")
+    return output
 
 
 def _project(path: str) -> str:
