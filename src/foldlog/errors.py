@@ -177,8 +177,8 @@ class AlreadyAnswered(AppendConflict):
     decision: str
 
     def __init__(self, id: str, decision: str) -> None:
-        super().__init__(id, 0, None)
         AppendFailed.__init__(self, f"{id} was answered before: {decision}")
+        self.subject, self.expected, self.actual = id, 0, None
         self.id, self.decision = id, decision
 
     def __str__(self) -> str:
