@@ -27,7 +27,7 @@ _LINE = re.compile(rf'clip-path="url\(#{NAME}-line-(\d+)\)"')
 
 
 def record() -> tuple[list[str], list[float]]:
-    """Run the demo, and return the lines that it showed, each with its second."""
+    """Run the demo; return the lines that it showed, and their seconds after the first."""
     lines, moments, rest, began = [], [], "", time.monotonic()
     child, terminal = pty.fork()
     if child == 0:
@@ -39,7 +39,7 @@ def record() -> tuple[list[str], list[float]]:
         moments += [time.monotonic() - began] * len(whole)
     _, status = os.waitpid(child, 0)
     assert status == 0, rest
-    return lines, moments
+    return lines, [moment - moments[0] for moment in moments]
 
 
 def _read(terminal: int) -> bytes:
