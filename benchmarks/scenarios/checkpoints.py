@@ -11,7 +11,7 @@ from benchmarks.measuring import Measure, Ref
 from benchmarks.scenarios.timing import one_by_one
 from foldlog.recovery import StateSnapshot, StateStatus
 
-WHOLE = "snapshots kept whole"
+WHOLE = "snapshots saved whole"
 
 
 async def run(bench: Bench) -> None:

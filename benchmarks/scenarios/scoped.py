@@ -69,8 +69,8 @@ async def _cold(bench: Bench, size: int) -> None:
     bench.begin(
         f"scoped-{size}-cold",
         f"The first calls of a process on a scope of {size:,} keys",
-        "After opening anew, in this order: a read, a list, a search; the index is kept between "
-        "processes, but for the very first search of a machine, which takes the values in.",
+        "After opening anew, in this order: a read, a list, a search; processes share the search "
+        "index; the first search of a machine makes it.",
     )
     async with bench.opened(CONTENDERS) as opened:
         for contender in opened:

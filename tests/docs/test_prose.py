@@ -12,9 +12,6 @@ import pytest
 from tests.docs.markdown import ROOT
 from tests.docs.prose import RULES, findings
 
-PENDING = {"README.md", "docs/explanation/scaling.md", "docs/explanation/benchmarks/README.md"}
-"""Pages that are still to be rewritten. One that has no finding any more leaves the list."""
-
 MODULES = "agents blocking bundles exporting importer recovery scoped sessions sql telemetry"
 SHOWN = ["foldlog", *(f"foldlog.{name}" for name in MODULES.split())]
 
@@ -24,11 +21,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.joinpath("docs").rglob("*.md")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_plain_english(page: Path) -> None:
     name = str(page.relative_to(ROOT))
-    found = [f"{name}:{line}: {words!r}: {advice}" for line, words, advice in _findings(page)]
-    if name in PENDING:
-        assert found, f"{name} is well: take it from PENDING"
-    else:
-        assert found == []
+    assert [f"{name}:{line}: {words!r}: {advice}" for line, words, advice in _findings(page)] == []
 
 
 def _findings(page: Path) -> list[tuple[int, str, str]]:
