@@ -175,6 +175,9 @@ class AlreadyAnswered(AppendConflict):
 
     id: str
     decision: str
+    subject: str
+    expected: int
+    actual: int | None
 
     def __init__(self, id: str, decision: str) -> None:
         AppendFailed.__init__(self, f"{id} was answered before: {decision}")

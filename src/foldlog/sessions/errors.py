@@ -9,7 +9,7 @@ from typing import Final
 
 from foldlog.errors import FoldlogError
 
-_ENDED: Final = "it has ended; session.spawn_task(...) makes another one"
+_ENDED: Final = "it has ended; session.spawn_task() makes another one, under another id"
 _NEXT: Final = {
     "PENDING": "call session.start_task({task_id}) first",
     "PAUSED": "call session.resume_task({task_id}) first",

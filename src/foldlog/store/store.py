@@ -154,7 +154,9 @@ class BaseStore(
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         if self.backend.archiver is None:
-            raise ConfigurationError("there is no archive: foldlog.connect(archive=...) names one")
+            raise ConfigurationError(
+                "there is no archive: foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE names one"
+            )
         return await self.backend.archiver.run(everything=everything)
 
     @property

@@ -202,5 +202,5 @@ async def check_whole(log: Log) -> None:
         if isinstance(found, Manifest) and found.until:
             raise ConfigurationError(
                 f"the log {log.namespace.stream(shard)} has an archive, and would be read short "
-                "without it: foldlog.connect(archive=...) names where it is"
+                "without it: foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE names where it is"
             )
