@@ -79,7 +79,8 @@ def outside() -> int:
     with tempfile.TemporaryDirectory() as directory:
         program = Path(directory) / "consumer.py"
         program.write_bytes((HERE / "consumer.py").read_bytes())
-        for checker in (["mypy", "--strict", "--no-incremental"], ["pyright"]):
+        pyright = ["pyright", "--pythonpath", sys.executable]
+        for checker in (["mypy", "--strict", "--no-incremental"], pyright):
             command = [sys.executable, "-m", *checker, program.name]
             codes.append(subprocess.run(command, cwd=directory, check=False).returncode)
     return max(codes)
