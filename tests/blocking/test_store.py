@@ -92,6 +92,30 @@ def _fail_after_a_turn(store: BlockingStore) -> None:
         raise ZeroDivisionError
 
 
+def test_a_transaction_runs_again_after_a_conflict(store: BlockingStore) -> None:
+    tries: list[str] = []
+
+    def body() -> int:
+        with store.agents.turn("shop/1") as ctx:
+            ctx.update(f"mine-{len(tries)}", 1)
+        if not tries:
+            other = threading.Thread(target=_take_a_turn, args=[store])
+            other.start()
+            other.join()
+        tries.append("")
+        return len(tries)
+
+    assert store.transact(body) == 2
+    with store.agents.turn("shop/1") as ctx:
+        found = [ctx.get(name, int) for name in ("mine-0", "mine-1", "theirs")]
+    assert found == [0, 1, 1]
+
+
+def _take_a_turn(store: BlockingStore) -> None:
+    with store.agents.turn("shop/1") as ctx:
+        ctx.update("theirs", 1)
+
+
 def test_another_thread_is_not_in_the_block(store: BlockingStore) -> None:
     with store.atomic():
         other = threading.Thread(target=store.save_update, args=[update("other")])
@@ -155,7 +179,10 @@ PUBLIC = [
 def test_every_method_of_a_store_blocks(store: BlockingStore, name: str) -> None:
     method = getattr(store, name)
     assert not inspect.iscoroutinefunction(method)
-    assert inspect.getdoc(method) == inspect.getdoc(getattr(foldlog.Store, name)) or name == "close"
+    assert (
+        name in {"close", "transact"}  # which are of its own making
+        or inspect.getdoc(method) == inspect.getdoc(getattr(foldlog.Store, name))
+    )
 
 
 def test_a_kind_of_ones_own(embedded_path: Path) -> None:

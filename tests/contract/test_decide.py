@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import foldlog
+from foldlog.scoped import Scope, VersionConflict
 from tests.conftest import OpenStore
 
 MANY = 3000
@@ -97,3 +98,16 @@ async def test_a_transaction_that_others_keep_from_being_stored_is_given_up(
     with pytest.raises(foldlog.AppendConflict):
         await store.transact(body, timeout=0)
     assert await store.view(COUNTS("a"), consistency="strong") == [Made(100)]
+
+
+async def test_what_a_transaction_raises_of_its_own_is_raised_at_once(reopen: OpenStore) -> None:
+    store, runs = await reopen(), 0
+
+    async def body() -> None:
+        nonlocal runs
+        runs += 1
+        await store.scoped.write(Scope.session("s"), "key", runs, expected="another")
+
+    with pytest.raises(VersionConflict):
+        await store.transact(body)
+    assert runs == 1

@@ -10,14 +10,16 @@ import contextvars
 import functools
 import inspect
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
 import foldlog
 from foldlog.blocking.bridge import OnThread, StoreThread
-from foldlog.errors import StoreClosed
+from foldlog.errors import AppendConflict, StoreClosed
 from foldlog.opening import Store
+from foldlog.store.core import DECIDE_SECONDS
 
 T = TypeVar("T")
 
@@ -137,6 +139,34 @@ class BlockingStore(OnThread, Blocking[Store]):
 
     def __init__(self, thread: StoreThread) -> None:
         Blocking.__init__(self, thread, lambda store: store)
+
+    def transact(self, body: Callable[[], T], *, timeout: float = DECIDE_SECONDS) -> T:
+        """Call `body` in an `atomic()` block, and again while others write to what it decides on.
+
+        Args:
+            body: a plain function, called on this thread; it calls this store. It may run several
+                times; what it saves takes effect once.
+            timeout: seconds after which it is not called again.
+
+        Returns:
+            What `body` returns.
+
+        Raises:
+            AppendConflict: others wrote all the time. Nothing was appended.
+            LogUnavailable, AppendFailed: nothing was appended.
+            AppendUnknown: it may have been appended.
+            What `body` raises.
+        """
+        if _block.get() is not None:  # its caller runs it again
+            return body()
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                with self.atomic():
+                    return body()
+            except AppendConflict as conflict:
+                if type(conflict) is not AppendConflict or time.monotonic() >= until:
+                    raise
 
     @property
     def thread(self) -> StoreThread:

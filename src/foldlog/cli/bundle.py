@@ -54,7 +54,7 @@ async def bundle(
 ) -> None:
     """Write a session to one file that proves itself."""
     from foldlog.bundles import request_timestamp as request, write_bundle
-    from foldlog.cli.ids import check_session
+    from foldlog.cli.ids import check_recorded
     from foldlog.subjects import escape
 
     path = output or Path(f"{escape(session, 'session')}.bundle.zip")
@@ -64,7 +64,7 @@ async def bundle(
         _stamp(session, path, timestamp, target)
         return
     async with target.connect() as store:
-        await check_session(store, session)
+        await check_recorded(store, session)
         until = None if at is None else await store.at(moment(at)).position()
         key = None if sign is None else sign.read_bytes()
         made = await write_bundle(store, session, path, until=until, private_key=key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,6 @@ from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 
 if TYPE_CHECKING:
-    from foldlog.opening import Store
     from foldlog.store import Erased
 
 
@@ -34,25 +32,16 @@ async def erase(
         if target.json or not sys.stdin.isatty():
             raise typer.BadParameter("--yes is needed where nobody can be asked")
         typer.confirm(f"Erase session {printable(session)} for good?", abort=True, err=True)
-    from foldlog.cli.ids import check_session
+    from foldlog.cli.ids import check_recorded
 
     async with target.connect() as store:
-        if not await _was_there(store, session):
-            await check_session(store, session)
+        await check_recorded(store, session)
         erased = await store.erase_session(session)
     if target.json:
         print_json(erased)
     else:
         _show(erased)
     return 1 if erased.readable else 0
-
-
-async def _was_there(store: Store, session_id: str) -> bool:
-    """Whether the log holds a record of it, if only of its removal."""
-    async with aclosing(store.records(session_id=session_id)) as records:
-        async for _ in records:
-            return True
-    return False
 
 
 def _show(erased: Erased) -> None:

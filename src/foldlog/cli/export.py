@@ -68,7 +68,7 @@ async def export(
 
     The file is for reading, and `foldlog import` brings it back.
     """
-    from foldlog.cli.ids import check_session
+    from foldlog.cli.ids import check_recorded
     from foldlog.exporting import export_lines
 
     which = {
@@ -80,7 +80,7 @@ async def export(
         raise typer.BadParameter("--format parquet: name a file by --output")
     async with target.connect() as store:
         if session is not None:
-            await check_session(store, session)
+            await check_recorded(store, session)
         if output is not None:
             _show(target, output, await _exported(store, output, format, **which))
             return

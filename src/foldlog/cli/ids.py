@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import aclosing
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -32,6 +33,14 @@ class UnknownId(FoldlogError, LookupError):
         elif len(known) <= _FEW:
             hint = f"there are {_listed(sorted(known), ', ')}"
         super().__init__(f"{found}; {hint}" if hint else found)
+
+
+async def check_recorded(store: Store, session_id: str) -> None:
+    """Raise UnknownId if the log never held a record of a session. Lists sessions only then."""
+    async with aclosing(store.records(session_id=session_id)) as records:
+        async for _ in records:
+            return
+    await check_session(store, session_id)
 
 
 async def check_session(store: Store, session_id: str) -> None:

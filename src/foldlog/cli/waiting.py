@@ -46,10 +46,10 @@ async def waiting(
 
     out = console()
     async with target.connect() as store:
-        if session is not None:
-            await check_session(store, session)
         if not follow:
             found = await store.waiting(session_id=session, after=after, limit=limit)
+            if session is not None and not found:
+                await check_session(store, session)
         else:
             async with aclosing(store.watch_waiting(session_id=session)) as watched:
                 async for item in watched:

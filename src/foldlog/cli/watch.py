@@ -59,12 +59,12 @@ async def watch(
     """Print what there is, then what comes, until Ctrl-C."""
     if kind is Kind.EVENTS and (since is not None or task is not None):
         raise typer.BadParameter("--since and --task are for updates and steering")
-    from foldlog.cli.ids import check_session, check_trace
+    from foldlog.cli.ids import check_recorded, check_trace
 
     out = console()
     async with target.connect(make=wait) as store:
         if not wait:
-            await (check_trace if kind is Kind.EVENTS else check_session)(store, key)
+            await (check_trace if kind is Kind.EVENTS else check_recorded)(store, key)
         async with aclosing(_follow(store, kind, key, since, task)) as items:
             shown = 0
             async for item in items:

@@ -146,6 +146,8 @@ class Decisions(Core):
                 async with self.atomic():
                     return await body()
             except AppendConflict as conflict:
+                if type(conflict) is not AppendConflict:  # an answer or a version: it stays so
+                    raise
                 await attempts.pause(conflict)
 
     @asynccontextmanager
