@@ -84,19 +84,26 @@ async def test_nodes_form_a_cluster_and_a_worker_goes_on_where_it_was(tmp_path: 
 
 
 async def steps(worker: Path, pod: dict[str, str], upto: int) -> list[int]:
-    """The steps that a worker begins, until it is killed in the one that is named."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, worker, env=os.environ | pod, stdout=asyncio.subprocess.PIPE
-    )
+    """The steps that a worker begins, until it is killed in the one that is named.
+
+    While the nodes elect a leader, a worker may end; like a Deployment, this starts another one.
+    """
     begun: list[int] = []
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            while not begun or begun[-1] < upto:
-                begun.append(int(await process.stdout.readline()))
-    finally:
-        process.kill()
-        await process.wait()
+    async with asyncio.timeout(PATIENCE):
+        while not begun or begun[-1] < upto:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, worker, env=os.environ | pod, stdout=asyncio.subprocess.PIPE
+            )
+            assert process.stdout is not None
+            try:
+                while line := await process.stdout.readline():
+                    begun.append(int(line))
+                    if begun[-1] >= upto:
+                        break
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
     return begun
 
 
