@@ -128,7 +128,7 @@ async def _latency(tasks: Any, stream: Any, events: int) -> tuple[float, float]:
             )
             saved = time.perf_counter()
             await waiting
-            seen = time.perf_counter()
-            behind.append(seen - saved)
-            from_call.append(seen - began)
+            arrived = time.perf_counter()
+            behind.append(arrived - saved)
+            from_call.append(arrived - began)
     return statistics.median(behind), statistics.median(from_call)
