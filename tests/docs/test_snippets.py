@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from benchmarks.__main__ import SCENARIOS
 
 from tests.cli.support import Run, run as run_command
 from tests.docs.markdown import ROOT, Block, Page, pages
@@ -131,6 +132,16 @@ def test_a_foldlog_command_exists_with_its_options(words: tuple[str, ...]) -> No
 def help_of(command: str) -> Run:
     """What a command says of itself."""
     return run_command(command, "--help")
+
+
+def test_every_scenario_of_a_benchmark_exists() -> None:
+    named = {
+        scenario
+        for page in PAGES
+        for given in re.findall(r"--only ([a-z_ -]+)", page.path.read_text("utf-8"))
+        for scenario in given.split()
+    }
+    assert {"saves", "langgraph"} <= named <= SCENARIOS.keys()
 
 
 @pytest.mark.parametrize("target", MAKE)

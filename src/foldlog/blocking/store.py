@@ -134,7 +134,8 @@ class Blocking(Generic[T]):
 class BlockingStore(OnThread, Blocking[Store]):
     """A store for code that blocks, made by `foldlog.blocking.connect`. Lives until `close`.
 
-    It has every method of `foldlog.Store`, with the same arguments, results and errors.
+    It has every method of `foldlog.Store`, with the same arguments, results and errors; `transact`
+    takes a plain function.
     """
 
     def __init__(self, thread: StoreThread) -> None:

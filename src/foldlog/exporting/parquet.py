@@ -14,7 +14,7 @@ from typing import Any, Final
 from foldlog.errors import ConfigurationError, LogCorrupt
 from foldlog.exporting.exporting import Exported, OnProgress, export_records
 from foldlog.exporting.lines import BlobLine
-from foldlog.exporting.part import told
+from foldlog.exporting.part import write_errors
 from foldlog.exporting.payloads import as_text
 from foldlog.exporting.reading import read
 from foldlog.opening import Store
@@ -83,7 +83,7 @@ async def export_parquet(
 def _convert(duckdb: Any, lines: Path, target: Path) -> None:
     work = target.with_name(f"{target.name}.part")
     part = work / "rows.parquet"
-    with told(target):
+    with write_errors(target):
         shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
         work.mkdir(mode=0o700)
         try:

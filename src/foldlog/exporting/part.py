@@ -56,7 +56,7 @@ class Part:
         self._zip: gzip.GzipFile | None = None
         self._unsynced = 0
         require_flock()
-        with told(target):
+        with write_errors(target):
             self._lock = LockFile(self._path)
         # Who had it meanwhile may have given the file its name.
         if not self._lock.try_lock() or not self._is_locked():
@@ -65,7 +65,7 @@ class Part:
 
     def resume(self, asked: dict[str, str | None]) -> Progress | None:
         """Return how far an earlier process came with the same question; None: begin anew."""
-        with told(self._target):
+        with write_errors(self._target):
             try:
                 found = msgspec.json.decode(self._state.read_bytes(), type=Progress)
                 age = time.time() - self._state.stat().st_mtime
@@ -83,14 +83,14 @@ class Part:
 
     def begin(self, header: Header) -> None:
         """Begin anew, with the header."""
-        with told(self._target):
+        with write_errors(self._target):
             self._state.unlink(missing_ok=True)
             self._open(0)
             self.write(encode_line(header))
 
     def write(self, data: bytes) -> None:
         """Write some lines."""
-        with told(self._target):
+        with write_errors(self._target):
             self._digest.update(data)
             self._unsynced += len(data)
             assert self._file is not None, "begin or resume first"
@@ -110,7 +110,7 @@ class Part:
 
     def sync(self, progress: Progress) -> Progress:
         """Have what was written survive a crash; return the progress with its size."""
-        with told(self._target):
+        with write_errors(self._target):
             size = self._flush()
             found = msgspec.structs.replace(progress, size=size)
             temporary = self._state.with_suffix(".new")
@@ -123,7 +123,7 @@ class Part:
 
     def finish(self) -> None:
         """Give the whole file its name."""
-        with told(self._target):
+        with write_errors(self._target):
             self._flush()
             self._path.replace(self._target)
             self._state.unlink(missing_ok=True)
@@ -166,7 +166,7 @@ def _private(path: Path, flags: int) -> IO[bytes]:
 
 
 @contextmanager
-def told(target: Path) -> Iterator[None]:
+def write_errors(target: Path) -> Iterator[None]:
     """Raise ConfigurationError where a file cannot be written."""
     try:
         yield

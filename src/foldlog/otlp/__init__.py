@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 PORT: Final = 4318
-"""Where OTLP/HTTP is expected, unless an exporter is told otherwise."""
+"""Where OTLP/HTTP is expected, by default."""
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 

@@ -149,8 +149,8 @@ class Receiver:
         silent = [id for id, named in by_trace.items() if not named and id not in known]
         for id, history in zip(silent, await self._views(kinds.events, silent), strict=True):
             payloads = (each.payload for each in history)  # of anything that a hook has made
-            told = (each.get("session_id") for each in payloads if isinstance(each, dict))
-            known[id] = frozenset(each for each in told if isinstance(each, str) and each)
+            said = (each.get("session_id") for each in payloads if isinstance(each, dict))
+            known[id] = frozenset(each for each in said if isinstance(each, str) and each)
         found: dict[str, frozenset[str]] = {}
         moved: list[str] = []
         for id, named in by_trace.items():

@@ -40,16 +40,16 @@ async def watch(
         for key, version in present:
             if (held := await keys.version(scope, key, version)) is not None:
                 yield await keys.revision(key, held)
-    told: OrderedDict[str, None] = OrderedDict()
+    yielded: OrderedDict[str, None] = OrderedDict()
     async with aclosing(_changes(keys, scope, after)) as changes:
         async for changed, envelope in changes:
             if found is not None and envelope.position <= found.position:
                 continue
-            if not changed.startswith(prefix) or envelope.id in told:
+            if not changed.startswith(prefix) or envelope.id in yielded:
                 continue
-            told[envelope.id] = None
-            if len(told) > _IDS_REMEMBERED:
-                told.popitem(last=False)
+            yielded[envelope.id] = None
+            if len(yielded) > _IDS_REMEMBERED:
+                yielded.popitem(last=False)
             # It may have been cleared meanwhile.
             if (held := await keys.version(scope, changed, envelope.id)) is not None:
                 yield await keys.revision(changed, held)

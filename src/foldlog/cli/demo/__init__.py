@@ -58,12 +58,12 @@ async def demo(
             await serve(store, browser=browser, announce=lambda url: announce(target, url))
         return passed
 
-    with _told_by_the_demo():
+    with _without_connection_log():
         return 0 if await perform(target, file or demo_transcript(), stage, conclude) else 1
 
 
 @contextmanager
-def _told_by_the_demo() -> Iterator[None]:
+def _without_connection_log() -> Iterator[None]:
     """Log no lost connection: the demo kills the server itself, and says so."""
     logger = logging.getLogger("foldlog.connection")
     level = logger.level

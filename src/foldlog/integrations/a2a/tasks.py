@@ -41,7 +41,7 @@ class _Waits(Exception):
 
 
 class _Tasks(OnLog):
-    """Tasks, whoever asks for them."""
+    """What both task stores share."""
 
     async def list(
         self, params: pb.ListTasksRequest, context: ServerCallContext
@@ -124,10 +124,10 @@ class _Tasks(OnLog):
             raise PayloadError("task", f"{shown(task)} is no Task of A2A")
         key, index, owner = self._key(task.id), self._list(context), self._owner_of(context)
         about = task.context_id, _state(task.status.state), _nanoseconds(task.status, "timestamp")
-        told = None if event is None else json_of(proto_utils.to_stream_response(event))
-        if told == {}:
+        response = None if event is None else json_of(proto_utils.to_stream_response(event))
+        if response == {}:
             raise PayloadError("event", f"{shown(event)} is no event of A2A")
-        whole = self._redacted(key, Saved(0, owner, *about, [0, json_of(task)], told))
+        whole = self._redacted(key, Saved(0, owner, *about, [0, json_of(task)], response))
         body = (whole.change or [None])[-1]
         before, is_joint = "", about[1] in _WAITING
 

@@ -1,4 +1,4 @@
-// What was said in a run, whoever recorded it: messages of every framework, message events,
+// What was said in a run, by any recorder: messages of every framework, message events,
 // updates, steering, and what waits.
 
 import { parsedJson } from "../render/content.js";
