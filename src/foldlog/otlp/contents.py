@@ -1,4 +1,4 @@
-"""What models were told and answered, in one form, whichever convention a span follows.
+"""What models were asked and answered, in one form, whichever convention a span follows.
 
 The form is that of OpenTelemetry's current conventions: a message is `{"role", "parts"}`, a part
 `{"type": "text", "content"}`, `{"type": "tool_call", "id", "name", "arguments"}` or
@@ -93,11 +93,11 @@ def _listed(value: Any) -> Any:
 def conversation(
     taker: Taker, events: tuple[SpanEvent, ...]
 ) -> tuple[list[Message], list[Message], tuple[SpanEvent, ...]]:
-    """Return what a model was told, what it answered, and the events that tell of neither.
+    """Return what a model was asked, what it answered, and the events that tell of neither.
 
     The first convention that tells anything counts; what the others repeat is left out.
     """
-    told = [
+    inputs = [
         _messages(taker.first("gen_ai.input.messages")),
         [
             *map(message, taker.items("gen_ai.prompt.")),
@@ -124,7 +124,7 @@ def conversation(
         else:
             of_events[0].extend(found[0])
             of_events[1].extend(found[1])
-    first = next(filter(None, (*told, of_events[0])), [])
+    first = next(filter(None, (*inputs, of_events[0])), [])
     return first, next(filter(None, (*answered, of_events[1])), []), tuple(rest)
 
 
@@ -133,8 +133,8 @@ def _of_event(event: SpanEvent) -> tuple[list[Message], list[Message]] | None:
     given = event.attributes
     match event.name:
         case "gen_ai.client.inference.operation.details":
-            told = _messages(given.get("gen_ai.input.messages"))
-            return told, _messages(given.get("gen_ai.output.messages"), "assistant")
+            inputs = _messages(given.get("gen_ai.input.messages"))
+            return inputs, _messages(given.get("gen_ai.output.messages"), "assistant")
         case "gen_ai.content.prompt":
             return _messages(given.get("gen_ai.prompt")), []
         case "gen_ai.content.completion":

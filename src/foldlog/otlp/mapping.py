@@ -50,7 +50,7 @@ _OPERATIONS: Final = {
 """What other conventions call operations, by the attribute that says so."""
 
 _WHOLES: Final = frozenset({"invoke_agent", "invoke_workflow", "create_agent", "task", "plan"})
-"""What other spans are inside of. A remote agent's (client) span is not: nothing else is told."""
+"""What other spans are inside of. A remote agent's (client) span is not: nothing else says so."""
 
 _SESSIONS: Final = (
     "gen_ai.conversation.id",
@@ -162,11 +162,11 @@ def mapped(span: Span) -> Mapped:
     if does is None:
         kind, where = "otel.span", span.name
     else:
-        told, rest = _told(does, taker, span.events)
-        payload |= {"operation": does} | told
+        details, rest = _details(does, taker, span.events)
+        payload |= {"operation": does} | details
         kind = f"gen_ai.{does}"
         names = ("tool", "agent", "model") if does in _WHOLES else ("tool", "model", "agent")
-        where = next(filter(None, map(told.get, names)), span.name)
+        where = next(filter(None, map(details.get, names)), span.name)
     payload["events"] = plain_events(span, rest)
     payload["attributes"] = taker.rest
     event = StoredEvent(
@@ -202,13 +202,13 @@ def _error(span: Span, taker: Taker) -> dict[str, Any] | None:
     return {"type": type_ or raised.get("exception.type") or "error", "message": said}
 
 
-def _told(
+def _details(
     does: str, taker: Taker, events: tuple[SpanEvent, ...]
 ) -> tuple[dict[str, Any], tuple[SpanEvent, ...]]:
     """What the attributes of a span of generative AI say, and the events that are left."""
     taker.first("gen_ai.operation.name", *_OPERATIONS)
     entity = taker.text("traceloop.entity.name")
-    told, answered, rest = conversation(taker, events)
+    inputs, answered, rest = conversation(taker, events)
     given = parsed(taker.first("traceloop.entity.input", "input.value"))
     made = parsed(taker.first("traceloop.entity.output", "output.value"))
     found: dict[str, Any] = {name: taker.text(*names) for name, names in _NAMES.items()}
@@ -231,11 +231,11 @@ def _told(
         }
     elif does in _WHOLES:
         found["agent"] = found["agent"] or entity
-        told = told or ([message(given)] if given is not None else [])
+        inputs = inputs or ([message(given)] if given is not None else [])
         answered = answered or ([message(made, "assistant")] if made is not None else [])
-    elif not told and not answered:
+    elif not inputs and not answered:
         found |= {"arguments": given, "result": made}
-    return found | {"input": told, "output": answered}, rest
+    return found | {"input": inputs, "output": answered}, rest
 
 
 def _usage(taker: Taker) -> dict[str, float]:
