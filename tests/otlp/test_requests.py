@@ -134,7 +134,7 @@ DEEP = 200_000 // 20
         (JS, b"[]"),
         (JS, b'{"resourceSpans": 5}'),
         (JS, b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "-1"}]}]}]}'),
-        (JS, b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"endTimeUnixNano": "1e9"}]}]}]}'),
+        (JS, b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"endTimeUnixNano": "1.5"}]}]}]}'),
         (JS, b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "\\ud800"}]}]}]}'),
         (
             JS,
