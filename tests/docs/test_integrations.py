@@ -31,6 +31,12 @@ def test_the_versions_are_those_that_the_tests_run_with(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ROWS)
+def test_a_frameworks_page_names_the_same_versions(package: str) -> None:
+    tested, module = ROWS[package]
+    assert f"Tested with `{package}` {tested}" in PAGE.with_name(f"{module}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("package", ROWS)
 def test_the_oldest_version_is_where_the_range_of_the_extra_begins(package: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [
