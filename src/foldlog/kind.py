@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
@@ -161,17 +162,31 @@ class Fold(Generic[S]):
     early_snapshots: bool = False
 
 
-class RecordType(NamedTuple):
+class RecordType:
     """One type of a kind's records.
 
-    `schema` is its struct. `content` are the values that `redact=` sees; `is_redacted` says that
-    they are redacted before the record is made. `open_fields` hold values of any kind.
+    `schema` is its struct; `is_redacted` says that its content is redacted before the record is
+    made. Fields are looked at when first asked for: a program uses few of all types.
     """
 
-    schema: type[msgspec.Struct]
-    content: tuple[str, ...]
-    is_redacted: bool
-    open_fields: tuple[str, ...]
+    def __init__(self, schema: type[msgspec.Struct], redacted: tuple[str, ...] | None) -> None:
+        self.schema = schema
+        self.is_redacted: bool = redacted is not None
+        self._redacted = redacted
+
+    @cached_property
+    def content(self) -> tuple[str, ...]:
+        """The values that `redact=` sees."""
+        return self._fields_with(_is_content) if self._redacted is None else self._redacted
+
+    @cached_property
+    def open_fields(self) -> tuple[str, ...]:
+        """The fields that hold values of any kind."""
+        return self._fields_with(_holds_anything)
+
+    def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
+        fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
+        return tuple(field.name for field in fields if predicate(field.type))
 
 
 class Kind(Generic[S]):
@@ -365,12 +380,7 @@ def _record_type(
         raise ConfigurationError(f"a record's type is like task.saved, not {type_!r:.80}")
     if not (isinstance(schema, type) and issubclass(schema, msgspec.Struct)):
         raise ConfigurationError(f"{type_}: its records are msgspec structs, not {schema!r:.80}")
-    fields = cast(StructType, msgspec.inspect.type_info(schema)).fields
-    content = redacted
-    if content is None:
-        content = tuple(field.name for field in fields if _is_content(field.type))
-    open_fields = tuple(field.name for field in fields if _holds_anything(field.type))
-    return RecordType(schema, content, redacted is not None, open_fields)
+    return RecordType(schema, redacted)
 
 
 def _is_content(found: Type) -> bool:

@@ -17,7 +17,7 @@ def main() -> None:
     import io
     import sys
 
-    gc.set_threshold(50_000, 20, 50)  # imports make much that stays, and nothing to collect
+    gc.set_threshold(200_000, 20, 50)  # imports make much that stays, and nothing to collect
 
     from foldlog.cli.app import app
 

@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -22,6 +22,7 @@ from foldlog.cli.options import Target
 from foldlog.errors import FoldlogError
 
 BROKEN_PIPE = 141  # 128 and the number of the signal, as shells have it
+_SHARED: Final = list(inspect.signature(Target, eval_str=True).parameters.values())
 
 
 def command(
@@ -32,12 +33,11 @@ def command(
     `body` returns its exit code; None is 0.
     """
     own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
-    shared = list(inspect.signature(Target, eval_str=True).parameters.values())
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + _SHARED
 
     @functools.wraps(body)
     def run(**values: Any) -> None:
-        target = Target(**{each.name: values.pop(each.name) for each in shared})
+        target = Target(**{each.name: values.pop(each.name) for each in _SHARED})
         raise typer.Exit(_exit_code(body(target, **values)))
 
     # What Typer reads to build the command line.
