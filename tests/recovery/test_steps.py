@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import dataclass
 
 import pytest
 
@@ -280,19 +281,39 @@ async def test_a_bus_that_fails_before_a_step_leaves_it_to_be_done(
     assert steps.called == ["a"]
 
 
-async def test_what_is_not_an_async_function_is_refused_with_what_to_do(
-    store: foldlog.Store,
-) -> None:
+async def test_what_is_no_function_is_refused_with_what_to_do(store: foldlog.Store) -> None:
     async with store.recovery.execution("s") as run:
         coroutine = async_seven()
-        with pytest.raises(
-            foldlog.ConfigurationError, match="takes the async function and its arguments"
-        ):
-            await run.run("called", coroutine)  # type: ignore[arg-type]
+        with pytest.raises(foldlog.ConfigurationError, match="takes the function and its"):
+            await run.run("called", coroutine)  # type: ignore[call-overload]
         coroutine.close()
-        with pytest.raises(foldlog.ConfigurationError, match="returned int and cannot be awaited"):
-            await run.run("plain", int, "7")  # type: ignore[arg-type]
         assert await run.run("made", lambda: async_seven()) == 7
+
+
+async def test_a_plain_function_is_a_step_as_an_async_one_is(store: foldlog.Store) -> None:
+    booked: list[str] = []
+
+    def book(flight: str) -> Booking:
+        booked.append(flight)
+        if len(booked) == 1:
+            raise ConnectionError("the airline does not answer")
+        return Booking(flight)
+
+    async def attempt() -> Booking:
+        async with store.recovery.execution("s") as run:
+            return await run.run("book", book, "SK 4035")
+
+    with pytest.raises(ConnectionError):
+        await attempt()
+    assert [await attempt(), await attempt()] == [Booking("SK 4035")] * 2
+    assert booked == ["SK 4035"] * 2
+    async with store.recovery.execution("t") as run:
+        assert await run.run("in a thread", asyncio.to_thread, len, "Oslo") == 4
+
+
+@dataclass
+class Booking:
+    flight: str
 
 
 async def async_seven() -> int:

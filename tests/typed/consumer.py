@@ -19,6 +19,15 @@ class Cost(msgspec.Struct):
 costs = foldlog.Kind("costs", keys=("trip",), records={"cost.added": Cost}, fold=foldlog.every)
 
 
+async def search(city: str) -> list[str]:
+    """A step."""
+    return [city]
+
+
+async def rest() -> None:
+    """A step without a result."""
+
+
 async def main() -> None:
     """Use each part of the public surface once."""
     async with foldlog.connect("nats://localhost:4222", kinds=[costs]) as store:
@@ -44,6 +53,9 @@ async def main() -> None:
             assert_type(past, foldlog.Past)
         async with store.recovery.execution("run") as run:
             assert_type(run, recovery.Execution)
+            assert_type(await run.run("search", search, "Oslo"), list[str])
+            assert_type(await run.run("count", len, "Oslo"), int)
+            await run.run("rest", rest)
         revision = await store.scoped.entry(scoped.Scope.session("trip"), "key")
         assert_type(revision, scoped.Revision | None)
 

@@ -9,6 +9,7 @@ from foldlog.recovery.artifacts import ArtifactBackend, Garbage
 from foldlog.recovery.backend import StateBackend
 from foldlog.recovery.errors import (
     ExecutionPaused,
+    ExecutionTakenOver,
     IncompatibleState,
     ResultMissing,
     StepUnknown,
@@ -42,6 +43,7 @@ __all__ = [
     "ExecutionEvent",
     "ExecutionPaused",
     "ExecutionStatus",
+    "ExecutionTakenOver",
     "Garbage",
     "IncompatibleState",
     "Migrations",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.errors import FoldlogError
+from foldlog.errors import AppendConflict, AppendFailed, FoldlogError
 
 
 class IncompatibleState(FoldlogError):
@@ -30,8 +30,32 @@ class ExecutionPaused(FoldlogError):
     request: Any
 
     def __init__(self, state_id: str, address: str, request: Any) -> None:
-        super().__init__(f"execution {state_id!r:.80} waits for an answer at {address!r:.80}")
+        super().__init__(f"execution {state_id!r:.80} waits for an answer to {address!r:.80}")
         self.state_id, self.address, self.request = state_id, address, request
+
+
+class ExecutionTakenOver(AppendConflict):
+    """Another process entered the execution, or deleted it: this one records nothing more.
+
+    `owner` is the new owner's name, by default its host and process id; "" if the execution was
+    deleted.
+    """
+
+    state_id: str
+    owner: str
+
+    def __init__(self, state_id: str, owner: str) -> None:
+        event = f"was taken over by {owner:.80}" if owner else "was deleted"
+        AppendFailed.__init__(
+            self,
+            f"execution {state_id!r:.80} {event}: this process records nothing more and runs no "
+            "further step; let one process at a time run it",
+        )
+        self.subject, self.expected, self.actual = state_id, 0, None
+        self.state_id, self.owner = state_id, owner
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class StepUnknown(FoldlogError):
@@ -47,10 +71,14 @@ class StepUnknown(FoldlogError):
     error: str
 
     def __init__(self, state_id: str, address: str, attempt: int, error: str = "") -> None:
-        ended = f"its result could not be recorded ({error})" if error else "its end is not known"
+        ended = (
+            f"its result could not be recorded ({error})"
+            if error
+            else "its end is not on record: its process died, or still runs it"
+        )
         super().__init__(
-            f"step {address!r:.80} of execution {state_id!r:.80} began (attempt {attempt}) and "
-            f"{ended}: call confirm(address, result) if it had its effect, else retract(address)"
+            f"step {address!r:.80} of execution {state_id!r:.80} began, and {ended}. If it had its "
+            f"effect, call confirm({address!r:.80}, result), else retract({address!r:.80})"
         )
         self.state_id, self.address = state_id, address
         self.attempt, self.error = attempt, error

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Literal, Protocol, Self, TypeVar, cast
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import msgspec
 
 from foldlog import codec
 from foldlog.errors import ConfigurationError
 from foldlog.recovery.artifacts import ArtifactBackend
-from foldlog.recovery.errors import ExecutionPaused, StepUnknown, consists_of
+from foldlog.recovery.errors import ExecutionPaused, ExecutionTakenOver, StepUnknown, consists_of
 from foldlog.recovery.models import (
     EventBus,
     EventType,
@@ -53,11 +53,11 @@ class Executions(Protocol):
 class Execution:
     """One execution of a pipeline, made by `store.recovery.execution` and entered by `async with`.
 
-    Entering takes it over: the next record of its previous owner raises AppendConflict, and is not
-    appended. Leaving records how it ended: COMPLETED, or FAILED if an exception other than
-    ExecutionPaused propagates. An execution that is cancelled, or ends with its process, stays
-    RUNNING until another owner takes it over. An Execution is entered once; its steps may run side
-    by side. `await` enters it, too; then `close` leaves it.
+    Entering takes it over: the next record of its previous owner raises ExecutionTakenOver, an
+    AppendConflict, and is not appended. Leaving records how it ended: COMPLETED, or FAILED if an
+    exception other than ExecutionPaused propagates. An execution that is cancelled, or ends with
+    its process, stays RUNNING until another owner takes it over. An Execution is entered once; its
+    steps may run side by side. `await` enters it, too; then `close` leaves it.
     """
 
     def __init__(self, tenure: Tenure, steps: Stepping, resume_from: str | None) -> None:
@@ -195,7 +195,9 @@ class Execution:
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             await self.close()
-        elif isinstance(error, Exception) and not consists_of(error, ExecutionPaused):
+        elif isinstance(error, Exception) and not consists_of(
+            error, ExecutionPaused, ExecutionTakenOver
+        ):
             await self.close(StateStatus.FAILED)
         self._phase = "left"
 
@@ -207,7 +209,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -253,6 +255,7 @@ class Execution:
         data = await self._steps.data(step)
         return data if returns is None else self._steps.load(step, data, type_codec(returns))
 
+    @overload
     async def run(
         self,
         address: str,
@@ -264,7 +267,34 @@ class Execution:
         repeatable: bool = False,
         returns: Any = None,
         **kwargs: Any,
-    ) -> T:
+    ) -> T: ...
+
+    @overload
+    async def run(
+        self,
+        address: str,
+        step: Callable[..., T],
+        /,
+        *args: Any,
+        event_type: str = EventType.STEP,
+        artifact: bool = False,
+        repeatable: bool = False,
+        returns: Any = None,
+        **kwargs: Any,
+    ) -> T: ...
+
+    async def run(
+        self,
+        address: str,
+        step: Callable[..., Any],
+        /,
+        *args: Any,
+        event_type: str = EventType.STEP,
+        artifact: bool = False,
+        repeatable: bool = False,
+        returns: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run a step once: call it and record its result, or return the recorded result.
 
             flights = await run.run("search", search, "Oslo", limit=3)
@@ -277,7 +307,8 @@ class Execution:
         Args:
             address: the step's name, the same in every run: "plan", "plan::search::2". In one run,
                 every step has a different one.
-            step: the coroutine function to call.
+            step: the function to call, plain or async. A plain one holds up the event loop until it
+                returns; `run("search", asyncio.to_thread, search, "Oslo")` calls it in a thread.
             args, kwargs: passed to the step. Bind arguments that have the name of an option of this
                 method: `functools.partial(search, artifact=...)`.
             event_type: an `EventType`, or another text.
@@ -288,7 +319,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -311,7 +342,7 @@ class Execution:
         checked_id(address, "address")
         if not callable(step):
             raise ConfigurationError(
-                f"step {address!r:.80} is {type(step).__name__}: run() takes the async function "
+                f"step {address!r:.80} is {type(step).__name__}: run() takes the function "
                 "and its arguments, as in run('search', search, 'Oslo')"
             )
         self._check_entered()
@@ -319,7 +350,7 @@ class Execution:
         decision = decide(recorded, self._mode)
         if recorded is not None and decision is Decision.REUSE:
             declared = _declared(step, returns) if recorded.type else None
-            return cast(T, await self._steps.reuse(recorded, declared))
+            return await self._steps.reuse(recorded, declared)
         with self._steps.using(address):
             if decision is Decision.UNKNOWN:
                 # This process may not know how its own append ended: ask the log.
@@ -327,20 +358,15 @@ class Execution:
                 decision = decide(recorded, self._mode, repeatable=repeatable)
             if recorded is not None and decision is Decision.REUSE:
                 declared = _declared(step, returns) if recorded.type else None
-                return cast(T, await self._steps.replay(recorded, declared))
+                return await self._steps.replay(recorded, declared)
             if recorded is not None and decision is Decision.UNKNOWN:
                 raise StepUnknown(self.state_id, address, recorded.attempt, recorded.error)
             is_opaque = artifact and self._steps.artifacts.codec == "pickle"
             declared = None if is_opaque else _declared(step, returns)
 
-            async def call() -> T:
+            async def call() -> Any:
                 made = step(*args, **kwargs)
-                if not inspect.isawaitable(made):
-                    raise ConfigurationError(
-                        f"step {address!r:.80} returned {type(made).__name__} and cannot be "
-                        "awaited: run() takes an async function"
-                    )
-                return await made
+                return await made if inspect.isawaitable(made) else made
 
             work = Work(address, str(event_type), artifact, is_opaque, declared)
             if self._mode is ReplayMode.VALIDATION:
@@ -362,7 +388,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -402,7 +428,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -422,7 +448,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -460,7 +486,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
@@ -485,7 +511,7 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: another owner has taken over the execution.
+            ExecutionTakenOver: another process has entered the execution, or deleted it.
             AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.

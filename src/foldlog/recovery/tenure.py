@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendConflict, ConfigurationError, RedactionFailed
+from foldlog.errors import ConfigurationError, RedactionFailed
+from foldlog.recovery.errors import ExecutionTakenOver
 from foldlog.recovery.migrations import Migrations
 from foldlog.recovery.models import SCHEMA_VERSION, StateMetadata, StateSnapshot, StateStatus
 from foldlog.recovery.questions import begun
@@ -52,7 +53,6 @@ class Tenure:
         self._metadata = metadata
         self._version = version
         self._state = State()
-        self._head = 0
         self._turn = asyncio.Lock()
 
     @property
@@ -79,7 +79,7 @@ class Tenure:
                 raise ConfigurationError(
                     f"execution {self.state_id!r:.80} has no step {resume_from!r:.80} on record"
                 )
-            self._adopt(state, head)
+            self._adopt(state)
             begins: list[msgspec.Struct] = [
                 Owned(state.epoch + 1, self._owner, secrets.token_hex(8))
             ]
@@ -105,7 +105,7 @@ class Tenure:
                 f"there is no execution {self.state_id!r:.80}: store.recovery.list_states() lists "
                 "those there are"
             )
-        self._adopt(state, 0)
+        self._adopt(state)
 
     async def refreshed(self, address: str) -> Step | None:
         """Return a step as the log has it now: an append may have come through after all."""
@@ -130,17 +130,19 @@ class Tenure:
                 and this returns False.
 
         Raises:
-            AppendConflict: another owner has taken over. Nothing was appended.
+            ExecutionTakenOver: another owner has taken over. Nothing was appended.
             PayloadError, RedactionFailed: the checkpoint cannot be saved. Nothing was appended.
             Others as `write_state`.
         """
         async with self._turn:
             drafts = _drafts(*records)
             checkpoint = None if status is None else self._value(status)
+            successor: str | None = None
 
             def decide(state: State, head: int) -> Writing | None:
-                self._check_owner(state, head)
-                if when is not None and not when(state):
+                nonlocal successor
+                successor = None if state.tenure == self._state.tenure else state.owner
+                if successor is not None or (when is not None and not when(state)):
                     return None
                 value = checkpoint if saved is None else saved(state)
                 if value is None:
@@ -149,6 +151,8 @@ class Tenure:
                 return Writing([*drafts, *saving(state, value)], listing(state, value), asked)
 
             written = await write_state(self._store, self.state_id, decide, in_atomic="refuse")
+            if successor is not None:
+                raise ExecutionTakenOver(self.state_id, successor)
             if written:
                 self._fold(records, drafts)
             return written
@@ -169,7 +173,7 @@ class Tenure:
         for record, draft in zip(records, drafts, strict=True):
             self._state = states.applied(self._state, record, draft.ts)
 
-    def _adopt(self, state: State, head: int) -> None:
+    def _adopt(self, state: State) -> None:
         snapshot = restored(self.state_id, State(state.value))
         if snapshot is None:
             snapshot = self._new()
@@ -177,13 +181,6 @@ class Tenure:
             snapshot = self._migrations.migrate(snapshot)
         self.snapshot = _held(snapshot)
         self._state = replace(state, value=None, steps=dict(state.steps))
-        self._head = head
-
-    def _check_owner(self, state: State, head: int) -> None:
-        if state.tenure != self._state.tenure:
-            subject = self._store.subject(states.kind, self.state_id)
-            raise AppendConflict(subject.name, self._head, head)
-        self._head = head
 
     def _new(self) -> StateSnapshot:
         """The snapshot of a new execution, at the version of this program."""
