@@ -42,38 +42,32 @@ class StoreClosed(FoldlogError):
 class InvalidId(FoldlogError, ValueError):
     """An id that is empty, not a string, or cannot be written as UTF-8."""
 
-    field: str
-    value: object
-
     def __init__(self, field: str, value: object, reason: str) -> None:
         super().__init__(f"{field} {shown(value)} is refused: {reason}")
-        self.field, self.value = field, value
+        self.field = field
+        self.value = value
 
 
 class PayloadError(FoldlogError, ValueError):
     """A value that the log cannot hold exactly. `path` names where it stands in the payload."""
 
-    path: str
-    reason: str
-
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path, self.reason = path, reason
+        self.path = path
+        self.reason = reason
 
 
 class PayloadTooLarge(FoldlogError, ValueError):
     """An envelope that exceeds what one message of the server may hold. Sizes in bytes."""
-
-    what: str
-    size: int
-    limit: int
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(
             f"{what} takes {size} bytes; the server accepts {limit} a message: save it in parts, "
             "or in store.artifact_store"
         )
-        self.what, self.size, self.limit = what, size, limit
+        self.what = what
+        self.size = size
+        self.limit = limit
 
 
 class SteeringValidationError(FoldlogError, ValueError):
@@ -91,53 +85,45 @@ class RedactionFailed(FoldlogError):
     the hook raised is the cause.
     """
 
-    kind: str
-    method: str
-    reason: str
-
     def __init__(self, kind: str, method: str, reason: str) -> None:
         super().__init__(f"{method}: redact= for {kind}: {reason}; nothing was saved")
-        self.kind, self.method, self.reason = kind, method, reason
+        self.kind = kind
+        self.method = method
+        self.reason = reason
 
 
 class MissingCapability(FoldlogError, TypeError):
     """A store lacks methods that a feature needs."""
 
-    feature: str
-    missing: list[str]
-
     def __init__(self, feature: str, missing: Sequence[str]) -> None:
         super().__init__(f"feature {feature!r} needs methods the store lacks: {', '.join(missing)}")
-        self.feature, self.missing = feature, list(missing)
+        self.feature = feature
+        self.missing: list[str] = list(missing)
 
 
 class ArtifactTooLarge(FoldlogError, ValueError):
     """One artifact exceeds the retention's `max_artifact_bytes`. Sizes in bytes."""
-
-    size: int
-    limit: int
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
             f"the artifact takes {size} bytes; the retention allows {limit}: "
             "connect(retention=ArtifactRetentionConfig(max_artifact_bytes=...)) allows more"
         )
-        self.size, self.limit = size, limit
+        self.size = size
+        self.limit = limit
 
 
 class ArtifactLimitExceeded(FoldlogError):
     """A session's or trace's artifact budget is spent and the clean-up strategy may not evict."""
-
-    scope: str
-    limit: str
-    allowed: int
 
     def __init__(self, scope: str, limit: str, allowed: int) -> None:
         super().__init__(
             f"{scope} would exceed {limit}={allowed} and nothing may be evicted: delete some, or "
             f"connect(retention=ArtifactRetentionConfig({limit}=...)) allows more"
         )
-        self.scope, self.limit, self.allowed = scope, limit, allowed
+        self.scope = scope
+        self.limit = limit
+        self.allowed = allowed
 
 
 # --- appends: the three outcomes --------------------------------------------------------------
@@ -157,32 +143,27 @@ class AppendConflict(AppendFailed):
     `actual` is None where the server did not say.
     """
 
-    subject: str
-    expected: int
-    actual: int | None
-
     def __init__(self, subject: str, expected: int, actual: int | None) -> None:
         found = "it has moved on" if actual is None else f"it ends at {actual}"
         super().__init__(
             f"{subject} was expected to end at sequence {expected}, {found}: read it again, and "
             "decide anew"
         )
-        self.subject, self.expected, self.actual = subject, expected, actual
+        self.subject = subject
+        self.expected = expected
+        self.actual = actual
 
 
 class AlreadyAnswered(AppendConflict):
     """Somebody else answered what waited: nothing was stored. `decision` is what was decided."""
 
-    id: str
-    decision: str
-    subject: str
-    expected: int
-    actual: int | None
-
     def __init__(self, id: str, decision: str) -> None:
         AppendFailed.__init__(self, f"{id} was answered before: {decision}")
-        self.subject, self.expected, self.actual = id, 0, None
-        self.id, self.decision = id, decision
+        self.subject = id
+        self.expected = 0
+        self.actual = None
+        self.id = id
+        self.decision = decision
 
     def __str__(self) -> str:
         return self.reason
@@ -199,13 +180,11 @@ class NotWaiting(FoldlogError, LookupError):
 class WaitingExpired(FoldlogError):
     """What waited has expired, and takes no answer. `until` is when, in Unix seconds."""
 
-    id: str
-    until: float
-
     def __init__(self, id: str, until: float) -> None:
         when = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
         super().__init__(f"{id} expired at {when}: it has to be asked again")
-        self.id, self.until = id, until
+        self.id = id
+        self.until = until
 
 
 class AppendUnknown(FoldlogError):
@@ -214,14 +193,12 @@ class AppendUnknown(FoldlogError):
     `ids` are the envelope ids concerned. Saving the same again is safe: it takes effect once.
     """
 
-    ids: list[str]
-    reason: str
-
     def __init__(self, ids: Sequence[str], reason: str) -> None:
         super().__init__(
             f"outcome unknown for {len(ids)} envelope(s): {reason}; saving the same again is safe"
         )
-        self.ids, self.reason = list(ids), reason
+        self.ids: list[str] = list(ids)
+        self.reason = reason
 
 
 # --- the log ----------------------------------------------------------------------------------
@@ -246,16 +223,14 @@ class LogRewound(FoldlogError):
     as it is now.
     """
 
-    stream: str
-    sequence: int
-    reason: str
-
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(
             f"{stream} no longer holds sequence {sequence}: {reason}; "
             "it was restored, replaced or cut short, and store.rebuild() accepts it as it is"
         )
-        self.stream, self.sequence, self.reason = stream, sequence, reason
+        self.stream = stream
+        self.sequence = sequence
+        self.reason = reason
 
 
 class ReadOnlyStore(FoldlogError):
@@ -272,23 +247,19 @@ class ReadOnlyStore(FoldlogError):
 class UnknownMoment(FoldlogError, ValueError):
     """The log has no such moment, or several; `moment` is what was asked for."""
 
-    moment: str
-    reason: str
-
     def __init__(self, moment: str, reason: str) -> None:
         super().__init__(f"there is no moment {moment!r:.80}: {reason}")
-        self.moment, self.reason = moment, reason
+        self.moment = moment
+        self.reason = reason
 
 
 class PastErased(FoldlogError):
     """What was there at the moment asked for has been removed from the log since."""
 
-    what: str
-    reason: str
-
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} as it was is gone: {reason}")
-        self.what, self.reason = what, reason
+        self.what = what
+        self.reason = reason
 
 
 class SessionExists(FoldlogError, ValueError):
@@ -302,27 +273,23 @@ class SessionExists(FoldlogError, ValueError):
 class SessionHasForks(FoldlogError):
     """A session cannot be removed while others share its past. `forks` are their ids."""
 
-    session_id: str
-    forks: list[str]
-
     def __init__(self, session_id: str, forks: Sequence[str]) -> None:
         super().__init__(
             f"session {session_id!r:.80} is shared by its forks, which have to be removed first: "
             + ", ".join(f"{fork!r:.80}" for fork in forks)
         )
-        self.session_id, self.forks = session_id, list(forks)
+        self.session_id = session_id
+        self.forks: list[str] = list(forks)
 
 
 class LogCorrupt(FoldlogError):
     """A message of the log cannot be read as what it should be."""
 
-    stream: str
-    sequence: int
-    reason: str
-
     def __init__(self, stream: str, sequence: int, reason: str) -> None:
         super().__init__(f"{stream} at sequence {sequence}: {reason}")
-        self.stream, self.sequence, self.reason = stream, sequence, reason
+        self.stream = stream
+        self.sequence = sequence
+        self.reason = reason
 
 
 class MissingUpcaster(LogCorrupt):
@@ -331,11 +298,6 @@ class MissingUpcaster(LogCorrupt):
     `type` is the envelope's; it stands at `sequence` and `index`.
     """
 
-    type: str
-    version: int
-    index: int
-    newest: int
-
     def __init__(self, type: str, version: int, sequence: int, index: int, newest: int) -> None:
         what = (
             "is newer than this program knows: upgrade it"
@@ -343,7 +305,10 @@ class MissingUpcaster(LogCorrupt):
             else "has no upcaster: register one with @foldlog.upcaster"
         )
         super().__init__(type, sequence, f"envelope {index}: version {version} {what}")
-        self.type, self.version, self.index, self.newest = type, version, index, newest
+        self.type = type
+        self.version = version
+        self.index = index
+        self.newest = newest
 
 
 class UnsupportedServer(FoldlogError):
@@ -364,12 +329,10 @@ class BundleRefused(FoldlogError, ValueError):
     `what` names the file, the key or the session.
     """
 
-    what: str
-    reason: str
-
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what}: {reason}")
-        self.what, self.reason = what, reason
+        self.what = what
+        self.reason = reason
 
 
 def shown(value: object) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import foldlog
@@ -124,12 +123,7 @@ class Opened(Generic[T]):
             self._thread.close()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._thread is not None:
             self._thread.close()
 
@@ -141,12 +135,7 @@ class Opened(Generic[T]):
             await self._store.close()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         if self._store is not None:
             await self._store.close()
 

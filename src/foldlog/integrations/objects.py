@@ -44,15 +44,13 @@ class Unreadable(FoldlogError, ValueError):
     the framework raised.
     """
 
-    what: str
-    reason: str
-
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(
             f"{what} cannot be read: {reason}; redact= has replaced it, or another version of the "
             "framework has written it"
         )
-        self.what, self.reason = what, reason
+        self.what = what
+        self.reason = reason
 
 
 def read_as(

@@ -10,28 +10,24 @@ from foldlog.errors import AppendConflict, AppendFailed, FoldlogError
 class IncompatibleState(FoldlogError):
     """A snapshot of another schema version, from which no migration leads to today's."""
 
-    state_id: str
-    version: str
-    current: str
-
     def __init__(self, state_id: str, version: str, current: str) -> None:
         super().__init__(
             f"state {state_id!r:.80} is of version {version}; this program reads {current}, and no "
             "migration leads there"
         )
-        self.state_id, self.version, self.current = state_id, version, current
+        self.state_id = state_id
+        self.version = version
+        self.current = current
 
 
 class ExecutionPaused(FoldlogError):
     """The execution waits for an answer: `StateBackend.answer(state_id, address, value)`."""
 
-    state_id: str
-    address: str
-    request: Any
-
     def __init__(self, state_id: str, address: str, request: Any) -> None:
         super().__init__(f"execution {state_id!r:.80} waits for an answer to {address!r:.80}")
-        self.state_id, self.address, self.request = state_id, address, request
+        self.state_id = state_id
+        self.address = address
+        self.request = request
 
 
 class ExecutionTakenOver(AppendConflict):
@@ -41,9 +37,6 @@ class ExecutionTakenOver(AppendConflict):
     deleted.
     """
 
-    state_id: str
-    owner: str
-
     def __init__(self, state_id: str, owner: str) -> None:
         event = f"was taken over by {owner:.80}" if owner else "was deleted"
         AppendFailed.__init__(
@@ -51,8 +44,11 @@ class ExecutionTakenOver(AppendConflict):
             f"execution {state_id!r:.80} {event}: this process records nothing more and runs no "
             "further step; let one process at a time run it",
         )
-        self.subject, self.expected, self.actual = state_id, 0, None
-        self.state_id, self.owner = state_id, owner
+        self.subject = state_id
+        self.expected = 0
+        self.actual: int | None = None
+        self.state_id = state_id
+        self.owner = owner
 
     def __str__(self) -> str:
         return self.reason
@@ -65,11 +61,6 @@ class StepUnknown(FoldlogError):
     `error` is the type of the error that prevented the recording; "" if the step never ended.
     """
 
-    state_id: str
-    address: str
-    attempt: int
-    error: str
-
     def __init__(self, state_id: str, address: str, attempt: int, error: str = "") -> None:
         ended = (
             f"its result could not be recorded ({error})"
@@ -80,8 +71,10 @@ class StepUnknown(FoldlogError):
             f"step {address!r:.80} of execution {state_id!r:.80} began, and {ended}. If it had its "
             f"effect, call confirm({address!r:.80}, result), else retract({address!r:.80})"
         )
-        self.state_id, self.address = state_id, address
-        self.attempt, self.error = attempt, error
+        self.state_id = state_id
+        self.address = address
+        self.attempt = attempt
+        self.error = error
 
 
 class UnreadableResult(FoldlogError):
@@ -91,34 +84,29 @@ class UnreadableResult(FoldlogError):
     of the type that it has.
     """
 
-    state_id: str
-    address: str
-    type: str
-    reason: str
-
     def __init__(self, state_id: str, address: str, type: str, reason: str) -> None:
         super().__init__(
             f"step {address!r:.80} of execution {state_id!r:.80} is done, and its result is on "
             f"record as {type:.80}, but {reason}: annotate the step with what it returns, or call "
             "run(..., returns=...)"
         )
-        self.state_id, self.address = state_id, address
-        self.type, self.reason = type, reason
+        self.state_id = state_id
+        self.address = address
+        self.type = type
+        self.reason = reason
 
 
 class ResultMissing(FoldlogError):
     """The result of a step was an artifact, and that was deleted."""
-
-    state_id: str
-    address: str
-    artifact_id: str
 
     def __init__(self, state_id: str, address: str, artifact_id: str) -> None:
         super().__init__(
             f"the result of step {address!r:.80} of execution {state_id!r:.80} was artifact "
             f"{artifact_id}, which is gone"
         )
-        self.state_id, self.address, self.artifact_id = state_id, address, artifact_id
+        self.state_id = state_id
+        self.address = address
+        self.artifact_id = artifact_id
 
 
 def consists_of(error: BaseException, *kinds: type[BaseException]) -> bool:

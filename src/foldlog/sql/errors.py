@@ -15,9 +15,6 @@ class SqlError(FoldlogError):
 class UnknownTable(SqlError):
     """The query names a table that is not there. `tables` are those that are."""
 
-    name: str
-    tables: tuple[str, ...]
-
     def __init__(self, name: str, tables: Sequence[str]) -> None:
         if name.lower() in tables:
             super().__init__(f"table {name} is not read for a text in a function: name it outside")
@@ -25,7 +22,8 @@ class UnknownTable(SqlError):
             near = get_close_matches(name.lower(), tables, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             super().__init__(f"no table {name!r:.80}{hint}; there are {', '.join(tables)}")
-        self.name, self.tables = name, tuple(tables)
+        self.name = name
+        self.tables: tuple[str, ...] = tuple(tables)
 
 
 class SqlTimeout(SqlError):

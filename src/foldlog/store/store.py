@@ -10,7 +10,6 @@ import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self
 
 from foldlog.errors import ConfigurationError
@@ -190,10 +189,5 @@ class BaseStore(
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from types import TracebackType
 from typing import Final, Self, cast
 
 from foldlog.errors import FoldlogError, LogTimeout
@@ -60,12 +59,7 @@ class Observer:
                 self._tasks.append(self._group.create_task(self._follow(items)))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         for task in self._tasks:
             task.cancel()
         await self._group.__aexit__(None, None, None)

@@ -8,7 +8,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final
 
 from foldlog.errors import ConfigurationError, FoldlogError, StoreClosed
@@ -119,12 +119,7 @@ class Holding:
             await asyncio.wait([giving_up], timeout=2 * _GIVE_UP_SECONDS)
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._forget()
         await self._access.acall(self._end)
 
@@ -139,12 +134,7 @@ class Holding:
                 self._access.call(self._give_up)
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._forget()
         self._access.call(self._end)
 
