@@ -51,15 +51,12 @@ class Projection(Protocol[S]):
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:
         """None if no envelope replaces anything."""
-        ...
 
     def initial(self) -> S:
         """The state before the first envelope."""
-        ...
 
     def apply(self, state: S, envelope: Recorded, /) -> S:
         """The state after `envelope`. It may change and return the state that it is given."""
-        ...
 
 
 class EqualByBytes:

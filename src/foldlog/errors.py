@@ -161,7 +161,7 @@ class AlreadyAnswered(AppendConflict):
         AppendFailed.__init__(self, f"{id} was answered before: {decision}")
         self.subject = id
         self.expected = 0
-        self.actual = None
+        self.actual: int | None = None
         self.id = id
         self.decision = decision
 

@@ -24,12 +24,10 @@ class AgentAddress(Protocol):
     @property
     def type(self) -> str:
         """Which kind of agent it is."""
-        ...
 
     @property
     def key(self) -> str:
         """Which agent of that kind."""
-        ...
 
 
 Scope = str | AgentAddress

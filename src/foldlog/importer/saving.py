@@ -37,11 +37,9 @@ class ImportTarget(
 
     async def load_history(self, trace_id: str) -> Sequence[StoredEvent]:
         """Return the events of the trace `trace_id`."""
-        ...
 
     async def save_events(self, events: Iterable[StoredEvent]) -> None:
         """Save `events` in order. An event that cannot be held is refused before any is saved."""
-        ...
 
 
 class TraceTaken(FoldlogError):

@@ -44,11 +44,9 @@ class Access(Protocol):
         Args:
             until_closed: it may wait for ever, and ends when the store closes.
         """
-        ...
 
     def call(self, use: Use[T], *, until_closed: bool = False) -> T:
         """As `acall`, for code that blocks."""
-        ...
 
 
 def access_to(store: AnyStore) -> Access:

@@ -128,20 +128,16 @@ class Log(Protocol):
     @property
     def namespace(self) -> Namespace:
         """The subjects that it may hold."""
-        ...
 
     @property
     def epoch(self) -> int:
         """Grows whenever pushes may have been missed: a lost connection, a dropped message."""
-        ...
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         """Call `notify` whenever `epoch` has grown."""
-        ...
 
     def known(self, shard: int) -> int:
         """Return the highest sequence of a shard that this process has seen; 0 for none."""
-        ...
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """Append, and return the sequence at which each append's last envelope stands.
@@ -156,7 +152,6 @@ class Log(Protocol):
             AppendFailed, LogUnavailable: not committed.
             AppendUnknown: not settled in time.
         """
-        ...
 
     async def restore(
         self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
@@ -169,7 +164,6 @@ class Log(Protocol):
             AppendConflict: the shard does not end at `after`. Nothing was appended.
             PayloadTooLarge, AppendFailed, LogUnavailable, AppendUnknown: as `append`.
         """
-        ...
 
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
@@ -184,7 +178,6 @@ class Log(Protocol):
             LogCorrupt: a message is no record, or the shard has lost records.
             LogRewound: the shard ends earlier than it did. So until `accept`.
         """
-        ...
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -193,7 +186,6 @@ class Log(Protocol):
 
         Errors as `read`. With `upto`, an unreadable record may be passed over.
         """
-        ...
 
     def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
         """Yield pages of the last record of each subject of a branch, undecoded: a hint.
@@ -201,7 +193,6 @@ class Log(Protocol):
         Some may be missing or outdated: `last` decides. A subject may come twice, the newer record
         later. Errors as `read`.
         """
-        ...
 
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
@@ -219,7 +210,6 @@ class Log(Protocol):
             LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan
                 after that sequence passes it over.
         """
-        ...
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None
@@ -231,22 +221,18 @@ class Log(Protocol):
         Raises:
             LogCorrupt: the keys of a hashed subject cannot be read.
         """
-        ...
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
         """Return the message at a sequence; None if there is none, or none any more."""
-        ...
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         """Return a sequence that ends what a shard had stored by that time; 0 for nothing.
 
         By the log's clock, the whole microsecond included. No record need stand there.
         """
-        ...
 
     async def heads(self) -> list[int]:
         """Return the last sequence of each shard, as its leader says it."""
-        ...
 
     async def barrier(self, shard: int) -> None:
         """Return when a majority of the shard's replicas has confirmed its leader.
@@ -254,14 +240,12 @@ class Log(Protocol):
         A strong read that begins then sees all that was acked before the call, even where a
         deposed leader still believes that it leads.
         """
-        ...
 
     async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
         """Call `on_record` for records stored from now on, until the returned function is awaited.
 
         `on_record` must not block and must not raise.
         """
-        ...
 
     async def purge(
         self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
@@ -280,7 +264,6 @@ class Log(Protocol):
             ConfigurationError: `which` names more than one branch, or the server denies deletes.
                 Nothing was removed.
         """
-        ...
 
     async def check(self) -> list[Loss]:
         """Return what the log has lost of what it is known to have held: an error a shard.
@@ -288,19 +271,15 @@ class Log(Protocol):
         The log checks that itself when it opens, and before the first read or append after its
         connection was lost; `read`, `last` and `append` raise what it finds.
         """
-        ...
 
     async def accept(self) -> None:
         """Take the log as it is from now on: a shard that lost anything is a new incarnation."""
-        ...
 
     async def info(self) -> LogInfo:
         """Return what the server and the shards look like now, to be shown.
 
         Without a leader any replica answers, and may lag: `heads` is what to decide on.
         """
-        ...
 
     async def close(self) -> None:
         """Let go of the log. Idempotent."""
-        ...

@@ -20,12 +20,10 @@ class Side(Protocol):
     @property
     def name(self) -> str:
         """Its name, for messages."""
-        ...
 
     @property
     def max_bytes(self) -> int:
         """How many bytes a subject may hold."""
-        ...
 
     async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> bool:
         """Store each message whose subject holds nothing; return whether that was all of them.
@@ -36,7 +34,6 @@ class Side(Protocol):
         Raises:
             AppendFailed, ConfigurationError: refused. LogUnavailable: some may be stored.
         """
-        ...
 
     async def get(
         self, subjects: Sequence[str], *, patience: float | None = None
@@ -46,19 +43,15 @@ class Side(Protocol):
         `patience`: seconds, for what the caller can do without. If nobody answers in that time,
         the next calls raise LogUnavailable at once.
         """
-        ...
 
     async def last(self, subject: str) -> Stored | None:
         """Return what the leader has under a subject, or None."""
-        ...
 
     async def subjects(self, matching: str) -> Collection[str]:
         """Return the subjects that match a filter and hold something. For operators."""
-        ...
 
     async def purge(self, matching: str, *, overwrite: bool = True) -> None:
         """Remove what matches a filter, as `Log.purge` does; fine if nothing does."""
-        ...
 
 
 class MemorySide:

@@ -253,7 +253,6 @@ class Closing(Protocol):
 
     async def close(self) -> None:
         """Let calls under way end, and let go of everything."""
-        ...
 
 
 C = TypeVar("C", bound=Closing)

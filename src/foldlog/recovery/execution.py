@@ -39,15 +39,12 @@ class Executions(Protocol):
 
     async def exists(self, state_id: str) -> bool:
         """Return whether there is such a state."""
-        ...
 
     async def save_state(self, snapshot: StateSnapshot) -> bool:
         """Make this the snapshot of its state."""
-        ...
 
     def execution(self, *args: Any, **options: Any) -> Execution:
         """Return an execution to be entered."""
-        ...
 
 
 class Execution:

@@ -237,7 +237,6 @@ class EventBus(Protocol):
 
     def publish(self, event: ExecutionEvent) -> Awaitable[None] | None:
         """Receive `event`, or return an awaitable that does. What it raises, the step raises."""
-        ...
 
 
 def _parsed(version: str) -> tuple[int, int] | None:

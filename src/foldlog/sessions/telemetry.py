@@ -82,7 +82,6 @@ class TaskTelemetrySink(Protocol):
 
     async def emit(self, event: TaskTelemetryEvent) -> None:
         """Receive `event`. A session waits for this call before it makes the next one."""
-        ...
 
 
 class NoOpTaskTelemetrySink:

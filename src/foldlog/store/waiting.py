@@ -95,11 +95,9 @@ class Source(Protocol):
 
     async def look(self, ref: Ref) -> Waiting | None:
         """What waits there now, strongly consistent; None, if it does not, or has expired."""
-        ...
 
     async def answer(self, ref: Ref, answer: Any) -> Answered:
         """Decide about it, once. Errors as `Inbox.answer`."""
-        ...
 
 
 class Inbox(Primitives):

@@ -22,6 +22,8 @@ practice to keep those promises. To leave one out, set it to None in your subcla
 
 from __future__ import annotations
 
+from pkgutil import iter_modules
+
 from foldlog.errors import ConfigurationError
 
 try:
@@ -30,27 +32,7 @@ except ModuleNotFoundError as _error:
     raise ConfigurationError("pytest is not installed: pip install 'foldlog[testing]'") from _error
 
 # Before they are imported: their plain asserts then explain themselves when they fail.
-pytest.register_assert_rewrite(
-    *(
-        f"foldlog.testing.{module}"
-        for module in (
-            "aliases",
-            "artifacts",
-            "bindings",
-            "cursors",
-            "events",
-            "memory",
-            "payloads",
-            "pauses",
-            "planner_events",
-            "retention",
-            "steering",
-            "tasks",
-            "trajectories",
-            "updates",
-        )
-    )
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{each.name}" for each in iter_modules(__path__)))
 
 from foldlog.testing.aliases import AliasesContract  # noqa: E402 - see above
 from foldlog.testing.artifacts import ArtifactsContract, SessionArtifactsContract  # noqa: E402

@@ -29,28 +29,23 @@ class Reach(Protocol):
     @property
     def degraded(self) -> Counter[str]:
         """What the store itself has counted, also when it is closed."""
-        ...
 
     async def read(self, call: Call[T]) -> T:
         """Do what reads, when the writes begun before it have ended."""
-        ...
 
     async def write(self, call: Call[T], report: Report) -> T:
         """Do what writes, in the order in which writes were begun, even if the caller is
         cancelled meanwhile. `report` hears of a failure then.
         """
-        ...
 
     def begin(self, call: Call[None], report: Report) -> None:
         """Begin a write that nobody waits for; `report` hears of its failure."""
-        ...
 
     def at_once(self, call: Call[None], report: Report) -> Awaitable[None]:
         """Do what must be done before the caller goes on, whether or not it awaits.
 
         Raises what `report` does not swallow.
         """
-        ...
 
     async def close(self) -> None:
         """Let go of the store. Idempotent; every later call raises StoreClosed.
@@ -58,7 +53,6 @@ class Reach(Protocol):
         Writes come to their end first, and so does an attempt to open the store that they wait
         for. Where only reads wait for it, it is given up, and they raise StoreClosed.
         """
-        ...
 
 
 class Line:
