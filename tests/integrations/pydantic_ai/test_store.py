@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pydantic_ai import BinaryContent
@@ -23,6 +25,7 @@ import foldlog
 from foldlog.errors import InvalidId, PayloadError, RedactionFailed
 from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.pydantic_ai import FoldlogConversationStore, follow
+from foldlog.views.view import View
 from foldlog_projections.conversations import Saved, kind
 from tests.integrations.killing import dying_at
 from tests.integrations.pydantic_ai.agents import make_agent
@@ -135,6 +138,43 @@ async def test_what_was_refused_leaves_nothing_behind() -> None:
     with pytest.raises(ConversationConflict):
         await conversations.delete_record("trip", expected_revision="old")
     assert [each.conversation_id for each in await conversations.list_conversations()] == ["trip"]
+
+
+async def test_a_save_reads_memory_alone() -> None:
+    store, sources = foldlog.memory_store(), []
+    conversations, conversation = FoldlogConversationStore(store), trip("a")
+    await conversations.save(conversation)
+    store.hot_views.on_read = lambda name, source: sources.append(source)
+    conversation.messages += said("b")
+    await conversations.save(conversation)
+    assert {*sources} == {"hit"}
+
+
+async def test_memory_that_is_behind_makes_no_conflict_and_hides_none(
+    store: foldlog.Store, embedded_path: Path, namespace: str
+) -> None:
+    async with foldlog.connect(path=embedded_path, namespace=namespace) as other:
+        ours, theirs = FoldlogConversationStore(store), FoldlogConversationStore(other)
+        conversation = trip("a")
+        await ours.save(conversation)
+        behind = await theirs.load("trip")
+        assert behind is not None
+        behind.messages += said("never")
+        with patch.object(View, "hint"):  # pushes are lost: memory stays where it is
+            conversation.messages += said("b")
+            await ours.save(conversation)
+            with pytest.raises(ConversationConflict):
+                await theirs.save(behind)
+            conversation.messages += said("c")
+            await ours.save(conversation)
+            with pytest.raises(ConversationConflict):
+                await theirs.save(trip("never"))
+            conversation.messages += said("d")
+            await ours.save(conversation)
+            sent = deepcopy(conversation)
+            sent.messages += said("e")
+            await theirs.save(sent)
+        assert texts(await ours.load("trip")) == ["a", "b", "c", "d", "e"]
 
 
 async def test_a_follower_sees_no_save_that_was_refused() -> None:

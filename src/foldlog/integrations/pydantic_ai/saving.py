@@ -79,16 +79,9 @@ async def write_one(
         asks: the conversation's record, if it waits for a person from now on.
     """
 
-    def waits(found: Conversation) -> bool:
-        # Where another revision is in memory, what is expected may wait, too.
-        known = found.revision == record.expected
-        return not known or (bool(found) and _waits(found.carried))
+    def is_plain(found: Conversation) -> bool:
+        return found.revision == record.expected and not (found and _waits(found.carried))
 
-    if asks is None and not await store.query(kind(id), waits):
-        await store.append(kind(id), record)
-        if await store.query(kind(id), lambda found: record.revision in found.void):
-            raise ConversationConflict(id)
-        return
     waited = False
 
     def first(found: Conversation) -> list[Saved | Deleted]:
@@ -97,6 +90,10 @@ async def write_one(
             raise ConversationConflict(id)
         waited = bool(found) and _waits(found.carried)
         return [record]
+
+    if asks is None and store.peek(kind(id), is_plain):
+        await store.decide(kind(id), first, copy=False)
+        return
 
     async def write() -> None:
         await store.decide(kind(id), first, copy=False)

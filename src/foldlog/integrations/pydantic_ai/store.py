@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from foldlog.integrations.objects import Unreadable
 from foldlog.integrations.pydantic_ai.saving import check_redacted, load, write_one
 from foldlog.opening import Store
 from foldlog.subjects import checked_id
+from foldlog.views import Consistency
 from foldlog_projections.conversations import Conversation, Deleted, Entry, Saved, kind
 
 T = TypeVar("T")
@@ -63,6 +65,7 @@ class FoldlogConversationStore(ConversationStore):
     def __init__(self, store: AnyStore) -> None:
         self._do = access_to(store).acall
         self._places: dict[str, str] = {}
+        self._consistency: Consistency = "strong"
 
     @classmethod
     def from_conn_string(
@@ -79,6 +82,30 @@ class FoldlogConversationStore(ConversationStore):
             LogUnavailable, UnsupportedServer, ServerStartFailed: there is no usable server.
         """
         return Opened(os.fspath(url_or_path), cls, options)
+
+    async def save(self, conversation: Any, *, scope: str | None = None) -> list[ConversationEntry]:
+        """Store a conversation, or that of a run's result, and its new messages.
+
+        This process's memory says what is new; the append takes effect only if memory was right.
+        Otherwise the log says it.
+
+        Args:
+            scope: whose the conversation is. None: as it was saved before.
+
+        Returns:
+            The entries that were new, in order.
+
+        Raises:
+            ConversationConflict: the log has another revision, or the conversation another scope.
+        """
+        remembering = copy(self)
+        remembering._consistency = "session"
+        entries: list[ConversationEntry]
+        try:
+            entries = await ConversationStore.save(remembering, conversation, scope=scope)
+        except ConversationConflict:
+            entries = await super().save(conversation, scope=scope)
+        return entries
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None. InvalidId: the id is empty."""
@@ -186,7 +213,7 @@ class FoldlogConversationStore(ConversationStore):
         return None
 
     async def _record(self, store: Store, id: str) -> ConversationRecord | None:
-        found = await _read(store, id, lambda found: (found.record, found.carried))
+        found = await self._read_state(store, id, lambda found: (found.record, found.carried))
         if not found[0]:
             return None
         first, carried = map(codec.decode, found)
@@ -213,11 +240,14 @@ class FoldlogConversationStore(ConversationStore):
             return [*found.upto(head, limit)][::-1]
 
         with suppress(KeyError):  # it is not remembered, or no longer there
-            return await _read(store, self._places[head], read)
+            return await self._read_state(store, self._places[head], read)
         for key in await store.keys(kind):
-            if await _read(store, key.keys[0], lambda found: head in found.entries):
-                return await _read(store, key.keys[0], read)
+            if await self._read_state(store, key.keys[0], lambda found: head in found.entries):
+                return await self._read_state(store, key.keys[0], read)
         raise KeyError(head)
+
+    async def _read_state(self, store: Store, id: str, question: Callable[[Conversation], T]) -> T:
+        return await store.query(kind(id), question, consistency=self._consistency)
 
 
 def _dump(adapter: Any, value: Any) -> Any:
@@ -226,7 +256,3 @@ def _dump(adapter: Any, value: Any) -> Any:
         return adapter.dump_python(value, mode="json")
     except ValueError as error:
         raise PayloadError("conversation", str(error)) from error
-
-
-async def _read(store: Store, id: str, question: Callable[[Conversation], T]) -> T:
-    return await store.query(kind(id), question, consistency="strong")
