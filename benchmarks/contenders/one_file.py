@@ -47,6 +47,9 @@ class Database:
     def rows(self, statement: str, *arguments: Any) -> Awaitable[list[Any]]:
         return self.do(lambda database: database.execute(statement, arguments).fetchall())
 
+    def run(self, statement: str, *arguments: Any) -> Awaitable[None]:
+        return self.write(lambda database: database.execute(statement, arguments))
+
     def write(self, use: Callable[[sqlite3.Connection], object]) -> Awaitable[None]:
         """Do it in one transaction."""
 

@@ -71,6 +71,11 @@ class Postgres:
         self._pool: Any  # asyncpg.Pool, which is only here where asyncpg is
 
     @property
+    def pool(self) -> Any:
+        """Its connections, which look in a schema of their own."""
+        return self._pool
+
+    @property
     def where(self) -> str:
         """What another process attaches by."""
         return f"{self._schema} {self._dsn}"
