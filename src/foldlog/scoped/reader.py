@@ -88,9 +88,8 @@ class ScopedReader:
             key: the key.
             at: as of then: a position, of `history`, `watch` or `store.position()`, or a datetime
                 with a time zone, by the log's clock. What had expired by then is None.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -163,9 +162,8 @@ class ScopedReader:
         Args:
             scope: the scope.
             prefix: how the keys begin.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -221,9 +219,8 @@ class ScopedReader:
             limit: how many at most.
             options: what is to be found: a least score, a kind, a tier, and how far along links.
             mode: "text", "semantic" or "both"; by default both where there is an embedder.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
             on_progress: called with how many values are in the index, and of how many.
 
         Raises:
@@ -261,9 +258,8 @@ class ScopedReader:
             from_key: where to begin.
             relation: only along such links; None along any.
             max_depth: how many steps at most.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -289,9 +285,8 @@ class ScopedReader:
         Args:
             scope: the scope.
             from_key: the key.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.

@@ -69,9 +69,8 @@ class Session(SessionTasks):
         """Return the session as of now: a copy, which stays as it is.
 
         Args:
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
@@ -115,9 +114,8 @@ class Session(SessionTasks):
         That is `store.load_history("session:<id>")`.
 
         Args:
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.

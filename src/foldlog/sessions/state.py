@@ -73,9 +73,8 @@ class SessionState:
         Args:
             session_id: the session.
             store: the store.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.

@@ -49,9 +49,8 @@ class SessionTasks(SessionWriter):
 
         Args:
             status: only tasks with this status. None: all.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.

@@ -56,9 +56,8 @@ class Bindings(Ownership):
 
         Args:
             trace_id: whose bindings.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -76,9 +75,8 @@ class Bindings(Ownership):
 
         Args:
             router_session_id: the session of the router; [] for an unknown one.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -109,9 +107,8 @@ class Bindings(Ownership):
             remote_skill: which of its skills.
             tenant_id: must be the binding's, None included.
             user_id: must be the binding's, None included.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.

@@ -72,9 +72,8 @@ class Feedbacks(Primitives):
 
         Args:
             trace_id: the trace.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.

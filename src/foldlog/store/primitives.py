@@ -202,9 +202,8 @@ class Primitives(Decisions):
         Args:
             key: `kind(*keys)`; or a kind's name, followed by its keys.
             keys: the keys, where `key` is a name.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -232,9 +231,8 @@ class Primitives(Decisions):
             key: the view: `kind(*keys)`.
             question: called once with the fold's state. It changes nothing, and returns nothing
                 that the fold changes later. What it raises is raised.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -271,9 +269,8 @@ class Primitives(Decisions):
 
         Args:
             keys: the views: `kind(*keys)` each.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
@@ -307,9 +304,8 @@ class Primitives(Decisions):
                 or with `newest_first` at the newest.
             limit: how many records at most; below 1, none.
             newest_first: read from the newest record to the oldest.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.

@@ -80,9 +80,8 @@ class Updates(Primitives):
                 loses nothing. None, or an id that the session has not seen: the last `limit`
                 updates.
             limit: how many updates at most; below 1, none.
-            consistency: how fresh the answer is: "eventual", "session" (has this store's own
-                writes), "strong" (has every acked write) or "linearizable" (a majority confirms
-                it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
+                (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
             InvalidId: an id is empty.
