@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from foldlog.testing.base import Contract, Reopen
 from foldlog.testing.exact import plain, same, scribble
@@ -14,7 +15,104 @@ from foldlog.testing.values import JSON_VALUES, nested
 GLOBAL_TRACE = "__global__"
 
 
-class StateStoreContract(Contract):
+class TraceEventsContract(Contract):
+    """What is so of runtime events and of planner events."""
+
+    async def test_saving_an_event_twice_keeps_one(self, store: Any) -> None:
+        """SHOULD, Idempotency Requirements; required test 4 lets a store keep both."""
+        for _ in range(3):
+            await self._save(store, self._event())
+        assert await self._history(store) == [plain(self._event())]
+
+    async def test_saving_an_event_again_after_a_restart_keeps_one(
+        self, store: Any, restart: Reopen
+    ) -> None:
+        """SHOULD, Idempotency Requirements: retries come from restarted processes too."""
+        await self._save(store, self._event())
+        again = await restart()
+        await self._save(again, self._event())
+        assert len(await self._history(again)) == 1
+        assert len(await self._history(await restart())) == 1
+
+    async def test_two_stores_saving_one_event_keep_one(self, store: Any, beside: Reopen) -> None:
+        """SHOULD, Idempotency Requirements: in whichever process the retry runs."""
+        stores = (store, await beside())
+        await self.at_once(self._save(stores[n % 2], self._event()) for n in range(64))
+        assert len(await self._history(await beside())) == 1
+
+    async def test_events_that_differ_in_any_field_are_different(self, store: Any) -> None:
+        """MUST, sections 1 and 11: only a duplicate *of the same event* may be dropped."""
+        for number, fields in enumerate(self._variants, start=1):
+            await self._save(store, self._event(**fields))
+            assert len(await self._history(store)) == number, fields
+
+    async def test_concurrent_writers_lose_nothing(self, store: Any) -> None:
+        """Beyond: what was awaited without an error is there."""
+        events = [self._event(ts=float(n), node_name=f"n{n}") for n in range(300)]
+        await self.at_once(self._save(store, event) for event in events)
+        assert sorted(await self._history(store), key=itemgetter("ts")) == [
+            plain(event) for event in events
+        ]
+
+    async def test_two_stores_writing_lose_nothing(self, store: Any, beside: Reopen) -> None:
+        """Beyond: in two processes, and everybody who comes later agrees on the order."""
+        stores = (store, await beside())
+        events = [self._event(ts=float(n), node_name=f"n{n}") for n in range(200)]
+        await self.at_once(self._save(stores[n % 2], event) for n, event in enumerate(events))
+        listed = await self._history(await beside())
+        assert sorted(listed, key=itemgetter("ts")) == [plain(event) for event in events]
+        assert await self._history(await beside()) == listed
+
+    async def test_traces_do_not_see_each_other(self, store: Any) -> None:
+        """MUST, sections 2 and 11: the events *for a trace*."""
+        for ts, trace_id in enumerate(("one", "two")):
+            await self._save(store, self._event(trace_id, float(ts)), trace_id)
+        assert await self._history(store, "one") == [plain(self._event("one", 0.0))]
+        assert await self._history(store, "two") == [plain(self._event("two", 1.0))]
+
+    async def test_hostile_traces_never_collide(self, store: Any) -> None:
+        """Beyond: an id is data, never a pattern, a path or a piece of a query."""
+        for number, trace_id in enumerate(self.hostile_ids):
+            await self._save(store, self._event(trace_id, float(number)), trace_id)
+        for number, trace_id in enumerate(self.hostile_ids):
+            saved = plain(self._event(trace_id, float(number)))
+            assert await self._history(store, trace_id) == [saved], trace_id
+
+    async def test_what_was_saved_may_be_changed_afterwards(self, store: Any) -> None:
+        """Beyond: the log holds what was true when it was saved."""
+        content: dict[str, Any] = {self._content: {"list": [1, 2], "dict": {"a": 1}}}
+        event = self._event(**content)
+        saved = plain(event)
+        await self._save(store, event)
+        scribble(event)
+        assert await self._history(store) == [saved]
+
+    async def test_what_was_loaded_may_be_changed(self, store: Any) -> None:
+        """Beyond: one reader cannot rewrite another's history."""
+        content: dict[str, Any] = {self._content: {"list": [1, 2]}}
+        event = self._event(**content)
+        saved = plain(event)
+        await self._save(store, event)
+        scribble(await self._load(store, "trace"))
+        assert await self._history(store) == [saved]
+
+    _content: ClassVar[str]
+    _variants: ClassVar[Sequence[dict[str, Any]]]
+
+    def _event(self, trace_id: str | None = "trace", ts: float = 1.0, **fields: Any) -> Any:
+        raise NotImplementedError
+
+    async def _save(self, store: Any, event: Any, trace_id: str = "trace") -> None:
+        raise NotImplementedError
+
+    async def _load(self, store: Any, trace_id: str) -> Sequence[Any]:
+        raise NotImplementedError
+
+    async def _history(self, store: Any, trace_id: str = "trace") -> list[Any]:
+        return [plain(event) for event in await self._load(store, trace_id)]
+
+
+class StateStoreContract(TraceEventsContract):
     """What the StateStore specification 2.11 requires of every store."""
 
     async def test_the_required_methods_are_there(self, store: Any) -> None:
@@ -73,74 +171,16 @@ class StateStoreContract(Contract):
             await store.save_event(self.build.event())
         assert plain(self.build.event()) in await self._history(store)
 
-    async def test_saving_an_event_twice_keeps_one(self, store: Any) -> None:
-        """SHOULD, Idempotency Requirements; required test 4 lets a store keep both."""
-        for _ in range(3):
-            await store.save_event(self.build.event())
-        assert await self._history(store) == [plain(self.build.event())]
-
-    async def test_saving_an_event_again_after_a_restart_keeps_one(
-        self, store: Any, restart: Reopen
-    ) -> None:
-        """SHOULD, Idempotency Requirements: retries come from restarted processes too."""
-        await store.save_event(self.build.event())
-        again = await restart()
-        await again.save_event(self.build.event())
-        assert len(await self._history(again)) == 1
-        assert len(await self._history(await restart())) == 1
-
     async def test_concurrent_saves_of_one_event_keep_one(self, store: Any) -> None:
         """SHOULD, Idempotency Requirements: a retry may overtake its original."""
         await self.at_once(store.save_event(self.build.event()) for _ in range(64))
         assert len(await self._history(store)) == 1
-
-    async def test_two_stores_saving_one_event_keep_one(self, store: Any, beside: Reopen) -> None:
-        """SHOULD, Idempotency Requirements: in whichever process the retry runs."""
-        other = await beside()
-        await self.at_once(
-            s.save_event(self.build.event()) for _ in range(32) for s in (store, other)
-        )
-        assert len(await self._history(await beside())) == 1
-
-    async def test_events_that_differ_in_any_field_are_different(self, store: Any) -> None:
-        """MUST, section 1: only a duplicate *of the same event* may be dropped."""
-        event = self.build.event
-        variants = [
-            event(),
-            event(kind="node_error"),
-            event(node_name="other"),
-            event(node_name=None),
-            event(node_id="other"),
-            event(node_id=None),
-            event(payload={"n": 1}),
-            event(payload={"n": 1.0}),
-            event(payload={"n": True}),
-            event(payload={"n": "1"}),
-            event(payload={"n": [1]}),
-            event(payload={"n": None}),
-        ]
-        for number, variant in enumerate(variants, start=1):
-            await store.save_event(variant)
-            assert len(await self._history(store)) == number, variant
 
     async def test_the_order_of_payload_keys_makes_no_other_event(self, store: Any) -> None:
         """SHOULD, Database Schema: the fingerprint is one of canonical JSON, with sorted keys."""
         await store.save_event(self.build.event(payload={"a": 1, "b": {"c": 2, "d": 3}}))
         await store.save_event(self.build.event(payload={"b": {"d": 3, "c": 2}, "a": 1}))
         assert len(await self._history(store)) == 1
-
-    async def test_concurrent_writers_lose_nothing(self, store: Any) -> None:
-        """Beyond: what was awaited without an error is there."""
-        events = [self.build.event(ts=float(n), node_name=f"n{n}") for n in range(300)]
-        await self.at_once(map(store.save_event, events))
-        assert await self._history(store) == [plain(event) for event in events]
-
-    async def test_two_stores_writing_lose_nothing(self, store: Any, beside: Reopen) -> None:
-        """Beyond: the same, in two processes."""
-        stores = (store, await beside())
-        events = [self.build.event(ts=float(n), node_name=f"n{n}") for n in range(200)]
-        await self.at_once(stores[n % 2].save_event(event) for n, event in enumerate(events))
-        assert await self._history(await beside()) == [plain(event) for event in events]
 
     async def test_each_concurrent_writer_finds_its_events_in_order(self, store: Any) -> None:
         """SHOULD, Ordering Guarantees: at equal timestamps too, among other writers."""
@@ -203,25 +243,6 @@ class StateStoreContract(Contract):
         await store.save_event(saved)
         assert await self._history(store) == [plain(saved)]
 
-    async def test_traces_do_not_see_each_other(self, store: Any) -> None:
-        """MUST, section 2: the events *for a trace*."""
-        await store.save_event(self.build.event("one"))
-        await store.save_event(self.build.event("two"))
-        assert await self._history(store, "one") == [plain(self.build.event("one"))]
-        assert await self._history(store, "two") == [plain(self.build.event("two"))]
-
-    async def test_hostile_traces_never_collide(self, store: Any) -> None:
-        """Beyond: an id is data, never a pattern, a path or a piece of a query."""
-        for number, trace_id in enumerate(self.hostile_ids):
-            await store.save_event(self.build.event(trace_id, float(number)))
-        confused = [
-            trace_id
-            for number, trace_id in enumerate(self.hostile_ids)
-            if await self._history(store, trace_id)
-            != [plain(self.build.event(trace_id, float(number)))]
-        ]
-        assert confused == []
-
     async def test_hostile_text_in_every_field_is_data(self, store: Any) -> None:
         """Beyond: the same for what an event holds."""
         events = [
@@ -231,22 +252,6 @@ class StateStoreContract(Contract):
         for event in events:
             await store.save_event(event)
         assert await self._history(store) == [plain(event) for event in events]
-
-    async def test_what_was_saved_may_be_changed_afterwards(self, store: Any) -> None:
-        """Beyond: the log holds what was true when it was saved."""
-        event = self.build.event(payload={"list": [1, 2], "dict": {"a": 1}})
-        saved = plain(event)
-        await store.save_event(event)
-        scribble(event)
-        assert await self._history(store) == [saved]
-
-    async def test_what_was_loaded_may_be_changed(self, store: Any) -> None:
-        """Beyond: one reader cannot rewrite another's history."""
-        event = self.build.event(payload={"list": [1, 2]})
-        saved = plain(event)
-        await store.save_event(event)
-        scribble(await store.load_history("trace"))
-        assert await self._history(store) == [saved]
 
     async def test_saving_a_remote_binding_again_does_not_fail(self, store: Any) -> None:
         """MUST, section 3; required test 5. What is kept: `BindingsContract`."""
@@ -267,8 +272,24 @@ class StateStoreContract(Contract):
             await store.save_event(self.build.event(ts=5.0, node_name=name))
         return names
 
-    async def _history(self, store: Any, trace_id: str = "trace") -> list[Any]:
-        return [plain(event) for event in await store.load_history(trace_id)]
+    _content = "payload"
+    _variants = (
+        {},
+        {"kind": "node_error"},
+        *({name: value} for name in ("node_name", "node_id") for value in ("other", None)),
+        *({"payload": {"n": value}} for value in (1, 1.0, True, "1", [1], None)),
+    )
+
+    def _event(self, trace_id: str | None = "trace", ts: float = 1.0, **fields: Any) -> Any:
+        return self.build.event(trace_id, ts, **fields)
+
+    async def _save(self, store: Any, event: Any, trace_id: str = "trace") -> None:
+        await store.save_event(event)
+
+    async def _load(self, store: Any, trace_id: str) -> Sequence[Any]:
+        history: Sequence[Any] = await store.load_history(trace_id)
+        assert sorted(times := [event.ts for event in history]) == times
+        return history
 
     async def _names(self, store: Any) -> list[str]:
         return [event.node_name for event in await store.load_history("trace")]
