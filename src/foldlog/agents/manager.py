@@ -75,9 +75,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ShareRefused: a token does not open what the turn updates. Nothing was stored.
         """
         return TurnStateContext(self._ledger, scope_text(scope), consistency, expected, label)
@@ -102,9 +101,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ShareRefused: a token does not open what the turn updates. Nothing was stored.
         """
         if attempts is not None and attempts < 1:
@@ -139,8 +137,7 @@ class AgentStates(Generic[R]):
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
@@ -155,9 +152,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ShareRefused: the token is read-only, unknown, revoked or expired.
         """
         async with self.turn(scope, consistency="strong") as ctx:
@@ -178,9 +174,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
 
         async def body(ctx: TurnStateContext) -> None:
@@ -195,8 +190,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             IncompatibleAgentState: another model or version wrote the state.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await self.turn(RUNTIME_SCOPE).get(_RUNTIME_KEY, self._runtime_state_type)
 
@@ -210,9 +204,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
 
         async def body(ctx: TurnStateContext) -> None:
@@ -225,8 +218,7 @@ class AgentStates(Generic[R]):
         """Return the scopes that have had state, the runtime's included.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await self._ledger.scopes()
 
@@ -287,8 +279,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         text = scope_text(scope)
         async with aclosing(self._ledger.commits(text)) as commits:
@@ -311,8 +302,7 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId: the scope is empty.
             IncompatibleAgentState: another model or version wrote the state.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         text = scope_text(scope)
         entries: Mapping[str, Entry]
@@ -337,8 +327,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         first, last = await self._at(scope_text(scope), old, new)
         keys = {
@@ -361,8 +350,7 @@ class AgentStates(Generic[R]):
         model says `state_exportable = False`, comes with an empty state.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         dump = {}
         moment = await self._ledger.moment()
@@ -385,9 +373,8 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         states = imported(state, self._ledger.redaction)
         writes = []

@@ -79,8 +79,7 @@ class LogStateRepository:
         """Return the names of the managers whose agents have had state, sorted.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return [key.keys[0] for key in await self._journal.keys(agentlist.kind)]
 

@@ -96,8 +96,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             StateAbsent: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.
@@ -161,8 +160,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             TurnEnded: the turn has ended.
         """
         address = await self._address(key)
@@ -176,8 +174,7 @@ class TurnStateContext:
         """Return the keys under which the agent has state, as the turn sees it.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             TurnEnded: the turn has ended.
         """
         keys = dict.fromkeys((await self._load(self.scope)).entries)
@@ -199,8 +196,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             TurnEnded: the turn has ended.
         """
         address = await self._address(key)
@@ -253,9 +249,8 @@ class TurnStateContext:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendConflict: somebody has changed the scope since it was read. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ShareRefused: a token does not open this, or no longer. Nothing was stored.
             TurnEnded: the turn has ended.
         """
@@ -383,8 +378,7 @@ class TypedStateContext(Generic[T]):
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             StateAbsent: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.

@@ -156,8 +156,7 @@ async def export_lines(
 
     Raises:
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
-        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-        StoreClosed: the store is closed.
+        LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
     """
     header = await _header(store, session_id, since, until)
     digest, records, blobs = hashlib.sha256(), 0, 0

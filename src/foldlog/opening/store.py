@@ -185,8 +185,7 @@ class Store(Inbox, BaseStore):
             PayloadError: an argument is of the wrong type.
             ConfigurationError: DuckDB is not installed.
             UnknownMoment: `at` names no moment.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
 
         Examples:
             >>> await store.save_memory_state("acme:ann:trip", {"seat": "aisle"})
@@ -308,7 +307,6 @@ class Past(Store):
 
         Raises:
             UnknownMoment: there is no such moment.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return (await self._moment()).position

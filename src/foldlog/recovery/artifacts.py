@@ -94,9 +94,8 @@ class ArtifactBackend:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         encoded = self._encoded("add_artifact", artifact)
         await self._save(encoded.artifact_id, encoded)
@@ -112,9 +111,8 @@ class ArtifactBackend:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         checked_id(artifact_id, "artifact_id")
         await self._save(artifact_id, self._encoded("save_artifact", artifact, artifact_id))
@@ -209,8 +207,7 @@ class ArtifactBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         named = await self._named(artifact_id)
         if named is None:
@@ -222,8 +219,7 @@ class ArtifactBackend:
         """Return the ids of all artifacts, sorted. It is for operators: it reads each of them.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         keys = await self._store.keys(stateartifacts.kind)
         return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
@@ -237,8 +233,7 @@ class ArtifactBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         named = await self._named(artifact_id)
         if named is None:

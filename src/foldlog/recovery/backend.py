@@ -82,9 +82,8 @@ class StateBackend:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             LogCorrupt: the log cannot be read. Nothing was stored.
         """
         return await self._save(snapshot, "StateBackend.save_state", session_id, existing=False)
@@ -99,9 +98,8 @@ class StateBackend:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             LogCorrupt: the log cannot be read. Nothing was stored.
         """
         return await self._save(snapshot, "StateBackend.update_state", None, existing=True)
@@ -116,8 +114,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         snapshot = restored(state_id, await read_state(self._store, state_id))
         if snapshot is None or self._migrations is None:
@@ -133,8 +130,7 @@ class StateBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return (await read_state(self._store, state_id)).value is not None
 
@@ -150,8 +146,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         state = await read_state(self._store, state_id)
         return [event_of(step) for step in state.steps.values()]
@@ -168,8 +163,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         advances = self._store.advances(states.kind(state_id))
         async with aclosing(advances):
@@ -201,8 +195,7 @@ class StateBackend:
         Raises:
             PayloadError: the limit is negative.
             IncompatibleState: a state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         if limit < 0:
             raise PayloadError("limit", f"{limit} is negative")
@@ -324,9 +317,8 @@ class StateBackend:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             LogCorrupt: the log cannot be read. Nothing was stored.
         """
         return await self._questions.settle(

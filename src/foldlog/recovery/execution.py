@@ -89,8 +89,7 @@ class Execution:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             ConfigurationError: options that exclude each other.
         """
         if not await state_backend.exists(state_id):
@@ -128,9 +127,8 @@ class Execution:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ConfigurationError: options that exclude each other.
         """
         if replay_mode is not ReplayMode.VALIDATION:
@@ -243,8 +241,7 @@ class Execution:
         Raises:
             ResultMissing: the result was an artifact that was deleted.
             UnreadableResult: the result is not of that type.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         step = self._tenure.steps.get(address)
         if step is None or not is_done(step):

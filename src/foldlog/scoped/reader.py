@@ -93,8 +93,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             UnknownMoment, PastErased: there is no such moment, or the value was removed since.
             PayloadError: an argument is of the wrong type.
         """
@@ -115,8 +114,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: an argument is of the wrong type.
         """
         options = checked_options(options)
@@ -146,8 +144,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: an argument is of the wrong type.
         """
         held, payload = await self._keys.present(scope, key)
@@ -167,8 +164,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         prefix = _text(prefix, "prefix")
@@ -188,8 +184,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: an argument is of the wrong type.
             SearchFailed: the scope's index cannot be stored on this machine.
             EmbedderFailed: the embedder raised.
@@ -225,8 +220,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: an argument is of the wrong type.
             ConfigurationError: the mode needs an embedder, or that needs a package.
             EmbedderFailed: the embedder raised, or gave no vectors.
@@ -263,8 +257,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
@@ -290,8 +283,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked_id(from_key, "from_key")
@@ -314,8 +306,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: an argument is of the wrong type.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -340,8 +331,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked = checked_scope(scope), _text(prefix, "prefix"), since

@@ -111,9 +111,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             VersionConflict: the key is not at that version. Nothing was written.
 
         Examples:
@@ -153,9 +152,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             VersionConflict: the key is not at that version. Nothing was written.
         """
         options = checked_options(options)
@@ -207,9 +205,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         hints = StoreOptions() if options is None else options
         if not isinstance(values, Mapping):
@@ -233,9 +230,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ConfigurationError: the scopes do not share a shard. Nothing was written.
         """
         checked = [_checked(self._redaction, effect) for effect in effects]
@@ -281,9 +277,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             VersionConflict: the key is not at that version. Nothing was deleted.
         """
         change = records.deleted(key)
@@ -310,9 +305,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         link = _redacted(self._redaction, "ScopedStore.link", scope, checked_link(link))
         await self._keys.append([(scope, records.linked(link))])
@@ -328,9 +322,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         change = records.unlinked(from_key, to_key, relation)
         await self._keys.append([(scope, change)])
@@ -345,9 +338,8 @@ class ScopedStore(ScopedReader):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             LogCorrupt, SearchFailed: the keys cannot be listed. Nothing was deleted.
         """
         scope = session if isinstance(session, Scope) else Scope.session(session)

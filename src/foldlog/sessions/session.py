@@ -73,8 +73,7 @@ class Session(SessionTasks):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return (await self._read(consistency)).copy()
 
@@ -82,8 +81,7 @@ class Session(SessionTasks):
         """Read the session as of now. `store.session` has done it.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         await self._read("strong")
 
@@ -118,8 +116,7 @@ class Session(SessionTasks):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await self._store.load_history(
             SESSION_PREFIX + self.session_id, consistency=consistency
@@ -186,9 +183,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         parts = {"llm_context": llm_context, "tool_context": tool_context, "memory": memory}
         given: dict[str, Any] = {
@@ -226,9 +222,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             MergeRefused: `background_results` in the context is no list.
         """
         strategy = MergeStrategy(strategy)
@@ -252,9 +247,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             MergeRefused: `background_results` in the context is no list. The patch still waits.
         """
         chosen = MergeStrategy(strategy or MergeStrategy.APPEND)
@@ -272,9 +266,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return await self._write(lambda made: context.reject(made, patch_id))
 
@@ -294,9 +287,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             SteeringValidationError: the payload breaks a rule of its type.
             UnknownTask, IllegalTransition: there is no such task, or its status does not allow it.
             MergeRefused: the patch cannot be merged.
@@ -345,9 +337,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
         return await self._steer(task_id, SteeringEventType.CANCEL, reason=reason)
@@ -363,9 +354,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
         """
         return await self._steer(task_id, SteeringEventType.PAUSE, reason=reason)
@@ -381,9 +371,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it is not paused.
         """
         return await self._steer(task_id, SteeringEventType.RESUME, reason=reason)
@@ -399,9 +388,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
         return await self._steer(task_id, SteeringEventType.PRIORITIZE, priority=priority)
@@ -436,9 +424,8 @@ class Session(SessionTasks):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return await self._write(
             lambda made: steering.acknowledge(made, event.event_id, self.worker)
@@ -466,8 +453,7 @@ class Session(SessionTasks):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             MemoryKeyMissing: the tool context lacks a part of the key.
             ConfigurationError: rolling summaries need a summarizer.
         """

@@ -53,8 +53,7 @@ class SessionTasks(SessionWriter):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         found = (await self._read(consistency)).tasks
         return [task for task in found if status is None or task.status is status]
@@ -102,9 +101,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             IllegalTransition: its parent was cancelled, and the task would be cancelled with it.
             UnknownGroup, GroupSealed: it cannot join the group.
         """
@@ -147,9 +145,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not wait.
 
         Examples:
@@ -172,9 +169,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         started: str | None = None
 
@@ -206,9 +202,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
             MergeRefused: `background_results` in the context is no list.
         """
@@ -240,9 +235,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it has ended.
         """
         error = self._redacted_field("fail_task", task_id, error=error)
@@ -279,9 +273,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
         """
         update = StateUpdate.model_construct(
@@ -322,9 +315,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         id = new_id("group_id", group_id)
         strategy = MergeStrategy(merge_strategy)
@@ -342,9 +334,8 @@ class SessionTasks(SessionWriter):
         Raises:
             InvalidId, PayloadError, RedactionFailed: the input was refused.
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             UnknownGroup: there is none of that id.
         """
         await self._write(lambda made: groups.seal(made, group_id))

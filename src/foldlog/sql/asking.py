@@ -78,8 +78,7 @@ async def ask(
         SqlError: DuckDB refuses the query; its message names the place.
         PayloadError: an argument is of the wrong type.
         ConfigurationError: DuckDB is not installed.
-        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-        StoreClosed: the store is closed.
+        LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
     """
     if not isinstance(query, str) or not query.strip():
         raise PayloadError("query", f"{shown(query)} is no query")

@@ -241,8 +241,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         found = await self._find(artifact_id)
         return reference(found.held.saved) if found is not None else None
@@ -256,8 +255,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await self._find(artifact_id) is not None
 
@@ -295,8 +293,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         if scope is not None and scope.session_id is not None:
             sessions = [session_keys(scope)]

@@ -35,9 +35,8 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         record = BINDINGS.record(binding)
         saved = bindings.kind(record.trace_id)
@@ -61,8 +60,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(bindings.kind, trace_id, consistency=consistency)
         return [_binding(bound) for bound in folded.state.values()]
@@ -80,8 +78,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         return await self._resolve_routes(list(folded.state), router_session_id, consistency)
@@ -112,8 +109,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         newest_first = sorted(folded.state, key=folded.state.__getitem__, reverse=True)
@@ -137,9 +133,8 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         # Without a look at what there is, which may still wait in the spool: see the fold.
         ended = Key(context_id, checked_id(task_id, "task_id"))

@@ -94,9 +94,8 @@ class Decisions(Core):
             AppendConflict: the block decided on something, and others wrote to it since. Nothing
                 was stored: run the block again, or use `transact`.
             ConfigurationError: what was saved lives on several shards. Nothing was stored.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> async with store.atomic():
@@ -134,9 +133,8 @@ class Decisions(Core):
         Raises:
             AppendConflict: others wrote all the time. Nothing was stored.
             ConfigurationError: what was saved lives on several shards. Nothing was stored.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         if open_block(self) is not None:
             return await body()

@@ -68,9 +68,8 @@ class Events(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         record, key = PLANNER_EVENTS.record(event), planner.kind(trace_id)
         await self.append_drafts(self.drafts("save_planner_event", key, record, ts=record.ts))
@@ -88,8 +87,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(planner.kind, trace_id, consistency=consistency)
         return PLANNER_EVENTS.restore_all(folded.state)
@@ -110,9 +108,8 @@ class Events(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> event = foldlog.StoredEvent(
@@ -152,9 +149,8 @@ class Events(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         by_subject: dict[Subject, list[Draft]] = defaultdict(list)
         with drafting("events"):
@@ -180,8 +176,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         async with aclosing(self.follow(events.kind, trace_id, since_id=None)) as items:
             async for item in items:
@@ -236,8 +231,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
 
         Examples:
             >>> await store.load_history("unknown")

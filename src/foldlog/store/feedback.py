@@ -53,9 +53,8 @@ class Feedbacks(Primitives):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             PayloadError: neither a score nor a comment is given.
         """
         if score is None and comment is None:
@@ -77,8 +76,7 @@ class Feedbacks(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(kind, trace_id, consistency=consistency)
         return [self._feedback(trace_id, self._item(kind(trace_id), each)) for each in folded.state]

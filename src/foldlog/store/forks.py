@@ -87,9 +87,8 @@ class Forks(Ownership):
             SessionExists: `into` was used before.
             ConfigurationError: `into` is on another shard; the message names an id that is not.
             InvalidId: an id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: the fork may have been made; a fork `into` a new id is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> await store.save_memory_state("acme:ann:trip", {"n": 1})

@@ -27,9 +27,8 @@ class Memory(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         of = memory.kind(key)
         saved = self.drafts("save_memory_state", of, MemorySaved(mapping(state, "state")))
@@ -48,8 +47,7 @@ class Memory(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         folded = await self.read(memory.kind, key, consistency=consistency)
         saved = folded.state

@@ -38,9 +38,8 @@ class Messages(Primitives):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             AppendConflict: the conversation has another version; `expected` and `actual` say which.
         """
         key = kind(session_id)
@@ -79,8 +78,7 @@ class Messages(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: `limit` is no integer, or `after` no string.
         """
         checked_cursor(after, "after")
@@ -108,11 +106,9 @@ class Messages(Primitives):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: other writers changed the view until the time was up. Nothing was
-                stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendConflict: others wrote to the view until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         popped: list[Message] = []
 
@@ -136,11 +132,9 @@ class Messages(Primitives):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: other writers changed the view until the time was up. Nothing was
-                stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendConflict: others wrote to the view until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
 
         def clear(found: Conversations) -> Sequence[msgspec.Struct]:

@@ -38,9 +38,8 @@ class Pauses(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> await store.save_planner_state("token-1", {"step": 3})
@@ -69,9 +68,8 @@ class Pauses(Ownership):
 
         Raises:
             InvalidId: the token is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             AppendUnknown: this call may have consumed the pause.
-            StoreClosed: the store is closed.
         """
         if self.past is not None:
             pause: Pause = (await self.read(pauses.kind, token, consistency="strong")).state

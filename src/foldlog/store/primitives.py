@@ -80,10 +80,9 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
             ConfigurationError: the store does not know the kind.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> class Cost(msgspec.Struct):
@@ -153,11 +152,9 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendConflict: other writers changed the view until the time was up. Nothing was
-                stored.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendConflict: others wrote to the view until the time was up. Nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             ConfigurationError: the store does not know the kind, or the views are on several
                 shards.
 
@@ -207,8 +204,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             ConfigurationError: the store has no kind of that name.
 
         Examples:
@@ -236,8 +232,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             ConfigurationError: the store does not know the kind.
         """
         folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
@@ -274,8 +269,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             ConfigurationError: the store does not know a kind.
         """
         found: list[Any] = []
@@ -309,8 +303,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: `after` is no cursor, or `limit` no integer.
             ConfigurationError: the store does not know the kind.
 
@@ -384,8 +377,7 @@ class Primitives(Decisions):
             prefix: only views whose keys begin with these.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         subjects = await self.forked_log.subjects(kind.family)
         wanted = tuple(prefix)
@@ -403,8 +395,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: `after` is no string.
             ConfigurationError: the store does not know the kind.
         """
@@ -426,8 +417,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return watching.advances(self.hot_views, key.kind, self._subject(key))
 

@@ -92,8 +92,7 @@ class Records(Removal):
             ConfigurationError: the store has no such kind.
             InvalidId: the session id is empty.
             PayloadError: a position is of another number of shards.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         log = self.forked_log
         families = None if kinds is None else {self.kind(name).family for name in kinds}

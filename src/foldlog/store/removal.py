@@ -245,8 +245,7 @@ class Removal(Ownership):
         It is for operators: its cost grows with the number of views.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return sorted(await self.list_session_sizes())
 
@@ -258,8 +257,7 @@ class Removal(Ownership):
         number that grows says that something was saved. Its cost grows with the number of views.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         subjects = await self.forked_log.subjects()
         cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}

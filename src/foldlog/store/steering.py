@@ -46,9 +46,8 @@ class Steering(Primitives):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             SteeringValidationError: the store has `strict_steering`, and the payload breaks a rule
                 of its type. Nothing was stored.
 
@@ -91,8 +90,7 @@ class Steering(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: `limit` is no integer, or a cursor no string.
         """
         asked = page(since_id=since_id, limit=limit, task_id=task_id)
@@ -113,8 +111,7 @@ class Steering(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: a cursor is no string.
 
         Examples:

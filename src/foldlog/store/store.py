@@ -82,8 +82,7 @@ class BaseStore(
         """Return where the log ends now. Everything acked to anybody before is at or before it.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         return await head(self.forked_log)
 

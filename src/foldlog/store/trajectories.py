@@ -33,9 +33,8 @@ class Trajectories(Ownership):
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         method = "save_trajectory"
         key = trajectories.kind(session_id, checked_id(trace_id, "trace_id"))
@@ -64,8 +63,7 @@ class Trajectories(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         listed, latest = await asyncio.gather(
             self.read(traces.kind, session_id, consistency=consistency),
@@ -110,8 +108,7 @@ class Trajectories(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
             PayloadError: `limit` is no integer.
         """
         folded = await self.read(traces.kind, session_id, consistency=consistency)

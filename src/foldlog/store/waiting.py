@@ -121,8 +121,7 @@ class Inbox(Primitives):
 
         Raises:
             InvalidId, PayloadError: `after` is no id of an item, or `limit` no integer.
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
 
         Examples:
             >>> await store.save_planner_state("t1", {"reason": "approve"}, session_id="trip")
@@ -185,9 +184,8 @@ class Inbox(Primitives):
             NotWaiting: nothing of that id ever waited, or its session was removed.
             InvalidId, PayloadError, RedactionFailed: the id or the answer was refused.
             MergeRefused: the context has changed since the patch was proposed.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: the answer may have been stored; answering again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:
             >>> await store.save_planner_state("t1", {"reason": "approve"}, session_id="trip")

@@ -82,8 +82,7 @@ class ShortTermMemory:
         """Load what was saved last. An attempt that is due is made.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-            StoreClosed: the store is closed.
+            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
         """
         # Strongly: the next save would undo a save of another worker that this one has not seen.
         saved = await self._store.load_memory_state(self.key, consistency="strong")
@@ -102,9 +101,8 @@ class ShortTermMemory:
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable: nothing was stored.
+            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
             MemoryBudgetExceeded: the memory is full, and its policy is "error". It is unchanged.
         """
         if self._config.strategy == "none":
