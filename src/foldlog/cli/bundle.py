@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.moments import At, moment
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
@@ -43,9 +43,7 @@ Response = Annotated[
 @command
 async def bundle(
     target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
+    session: SessionId,
     output: Out = None,
     at: At = None,
     sign: Sign = None,

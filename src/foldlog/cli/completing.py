@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -36,6 +36,10 @@ def session_ids(ctx: typer.Context, incomplete: str) -> list[str]:
         return await store.sessions()
 
     return _offered(ctx, incomplete, ask)
+
+
+SessionId = Annotated[str, typer.Argument(help="The session's id.", autocompletion=session_ids)]
+"""The argument of the commands that are about one session."""
 
 
 def trace_ids(ctx: typer.Context, incomplete: str) -> list[str]:

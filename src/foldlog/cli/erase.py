@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @command
 async def erase(
     target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
+    session: SessionId,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
     """Remove a session, and show that it is gone.

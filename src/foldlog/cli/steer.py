@@ -11,6 +11,7 @@ import typer
 import foldlog
 from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json
 
@@ -29,9 +30,7 @@ class Source(StrEnum):
 @command
 async def steer(
     target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
+    session: SessionId,
     task: Annotated[str, typer.Argument(help="The task's id.", autocompletion=completing.task_ids)],
     type: Annotated[
         str,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, printable, table
 
@@ -20,12 +18,7 @@ _COLOURS: Final = {"COMPLETE": "green", "FAILED": "red", "CANCELLED": "yellow", 
 
 
 @command
-async def tasks(
-    target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
-) -> None:
+async def tasks(target: Target, session: SessionId) -> None:
     """Show a session's tasks, and where each stands."""
     from foldlog.cli.ids import check_session
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
 from foldlog.cli.output import print_json, print_names
 
@@ -15,9 +15,7 @@ from foldlog.cli.output import print_json, print_names
 @command
 async def traces(
     target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
+    session: SessionId,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
 ) -> None:
     """List a session's traces, the newest first.

@@ -9,6 +9,7 @@ import typer
 
 from foldlog.cli import completing
 from foldlog.cli.command import command
+from foldlog.cli.completing import SessionId
 from foldlog.cli.lines import update_line
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json
@@ -17,9 +18,7 @@ from foldlog.cli.output import console, print_json
 @command
 async def updates(
     target: Target,
-    session: Annotated[
-        str, typer.Argument(help="The session's id.", autocompletion=completing.session_ids)
-    ],
+    session: SessionId,
     task: Annotated[
         str | None,
         typer.Option(
