@@ -35,6 +35,23 @@ def test_import_reads_standard_input(cli: Cli, name: str, as_lines: bool) -> Non
     assert json.loads(stdout)["conversations"] == 6
 
 
+def test_an_export_goes_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
+    """`-` is standard output and standard input; a command that needs a file says so."""
+    cli.start_task("s", "t")
+    with cli.start("export", "-o", "-") as exporting:
+        sent, stderr = exporting.communicate(timeout=PATIENCE)
+    assert (exporting.returncode, stderr) == (0, "")
+    for command in ("import", "restore"):
+        path = tmp_path / command
+        with start(command, "-", "--json", "--path", path) as reading:
+            stdout, stderr = reading.communicate(sent, timeout=PATIENCE)
+        assert (reading.returncode, stderr) == (0, "")
+        assert json.loads(stdout)["records"] == json.loads(sent.splitlines()[-1])["records"]
+    for args in (["backup", "-"], ["bundle", "s", "-o", "-"]):
+        assert cli(*args).code == 2
+    assert not Path("-").exists()
+
+
 def test_ctrl_c_while_the_program_is_still_loading(tmp_path: Path) -> None:
     """No traceback, whatever is being imported: here what the command line is made of."""
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

@@ -12,6 +12,7 @@ from foldlog.cli.completing import SessionId
 from foldlog.cli.moments import At, moment
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
+from foldlog.cli.standard import DASH
 
 if TYPE_CHECKING:
     from foldlog.bundles import Bundle, BundleReport
@@ -55,6 +56,8 @@ async def bundle(
     from foldlog.cli.ids import check_recorded
     from foldlog.subjects import escape
 
+    if output == DASH:
+        raise typer.BadParameter("-o -: a bundle is one file: name it")
     path = output or Path(f"{escape(session, 'session')}.bundle.zip")
     if timestamp is not None:
         if at is not None or sign is not None or request_timestamp is not None:

@@ -17,12 +17,14 @@ from foldlog.cli.moments import MOMENT_HELP, moment
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json
 from foldlog.cli.progress import progress_bar
+from foldlog.cli.standard import DASH, readable
 
 if TYPE_CHECKING:
     from foldlog.exporting import Exported, ExportProgress, RestoreProgress
     from foldlog.opening import Store
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Compressed if its name ends in .gz.")]
+Input = Annotated[Path, typer.Argument(metavar="FILE", help="The file; - is standard input.")]
 
 
 class Format(StrEnum):
@@ -41,7 +43,7 @@ async def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to; compressed if it ends in .gz.",
+            help="Where to; compressed if it ends in .gz; - is standard output.",
             show_default="standard output",
         ),
     ] = None,
@@ -76,6 +78,7 @@ async def export(
         "since": None if since is None else moment(since),
         "until": None if until is None else moment(until),
     }
+    output = None if output == DASH else output
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("--format parquet: name a file by --output")
     async with target.connect() as store:
@@ -97,6 +100,11 @@ async def backup(target: Target, file: File) -> None:
     """
     from foldlog.exporting import check
 
+    if file == DASH:
+        raise typer.BadParameter(
+            "a backup is a file, which is read back: name one; `foldlog export` writes to "
+            "standard output"
+        )
     async with target.connect() as store:
         made = await _exported(store, file)
     await asyncio.to_thread(check, file)
@@ -104,9 +112,10 @@ async def backup(target: Target, file: File) -> None:
 
 
 @command
-async def restore(target: Target, file: File) -> None:
+async def restore(target: Target, file: Input) -> None:
     """Bring a backup or an export into an empty namespace."""
-    await restored(target, file)
+    with readable(file) as path:
+        await restored(target, path)
 
 
 async def restored(target: Target, file: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +14,11 @@ from foldlog.cli.export import restored
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable, table
 from foldlog.cli.progress import progress_bar
+from foldlog.cli.standard import readable
 from foldlog.errors import ImportFailed
 
 if TYPE_CHECKING:
     from foldlog.importer import ImportProgress, ImportReport
-
-_DASH: Final = Path("-")
-_STANDARD_INPUT: Final = Path("/dev/stdin")
 
 
 @command
@@ -37,10 +36,15 @@ async def import_(
 
     Importing the same again appends nothing.
     """
+    with ExitStack() as inputs:
+        paths = [inputs.enter_context(readable(file)) for file in files]
+        return await _import(target, paths, prefix)
+
+
+async def _import(target: Target, paths: list[Path], prefix: str) -> int:
     from foldlog.exporting import is_export
     from foldlog.importer import import_conversations
 
-    paths = [_STANDARD_INPUT if file == _DASH else file for file in files]
     if any(map(is_export, paths)):
         if len(paths) > 1 or prefix:
             raise typer.BadParameter("an export is imported alone, and without --prefix")
