@@ -155,15 +155,20 @@ class AppendConflict(AppendFailed):
 
 
 class AlreadyAnswered(AppendConflict):
-    """Somebody else answered what waited: nothing was stored. `decision` is what was decided."""
+    """Somebody else answered what waited: nothing was stored.
 
-    def __init__(self, id: str, decision: str) -> None:
-        AppendFailed.__init__(self, f"{id} was answered before: {decision}")
+    `decision` is what was decided, and `answer` what a question was answered with, as it is stored.
+    """
+
+    def __init__(self, id: str, decision: str, answer: Any = None) -> None:
+        given = f" {shown(answer)}" if decision == "answered" else ""
+        AppendFailed.__init__(self, f"{id} was answered before: {decision}{given}")
         self.subject = id
         self.expected = 0
         self.actual: int | None = None
         self.id = id
         self.decision = decision
+        self.answer = answer
 
     def __str__(self) -> str:
         return self.reason

@@ -301,6 +301,7 @@ def test_a_question_is_answered_from_a_shell(cli: Cli, args: list[str], answer: 
     assert asyncio.run(cli.asked("run", "seat")) is None
     [item] = cli("waiting", "--json").document
     assert cli("answer", item["id"], *args, "--json").document["decision"] == "answered"
+    assert f"was answered before: answered {answer!r}\n" in cli("answer", item["id"], *args).stderr
     assert asyncio.run(cli.asked("run", "seat")) == answer
 
 

@@ -286,6 +286,7 @@ async def test_what_was_decided_by_another_door_waits_no_more(store: foldlog.Sto
         with pytest.raises(foldlog.AlreadyAnswered) as refused:
             await store.answer(items[WaitingKind(kind)].id)
         assert refused.value.decision == decision
+        assert refused.value.answer == ("yes" if kind == "question" else None)
 
 
 async def test_what_has_expired_says_so(

@@ -95,7 +95,12 @@ async def test_an_answer_is_given_once_and_redacted(store: foldlog.Store) -> Non
     with pytest.raises(foldlog.FoldlogError):
         async with asked as run:
             await run.ask("which", f"card {SECRET}?")
+    [item] = await store.waiting()
     assert await store.recovery.answer("e", "which", SECRET) is True
+    with pytest.raises(foldlog.AlreadyAnswered) as late:
+        await store.answer(item.id, SECRET)
+    assert late.value.answer == MASK
+    assert SECRET not in str(late.value)
     assert await store.recovery.answer("e", "which", SECRET) is False
     async with store.recovery.execution("e") as run:
         assert await run.ask("which") == MASK

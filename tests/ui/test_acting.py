@@ -116,8 +116,11 @@ async def test_a_question_gets_whatever_it_is_answered(
         await ask()
     async with client_of(store) as client:
         [item] = (await client.get("/api/waiting?session=s")).json()["waiting"]
-        await client.post("/api/answer", json={"id": item["id"], "answer": {"seat": "aisle"}})
+        given = {"id": item["id"], "answer": {"seat": "aisle"}, "session": "s"}
+        await client.post("/api/answer", json=given)
     assert await ask() == {"seat": "aisle"}
+    [noted] = [e for e in await store.load_history("session:s") if e.kind == "ui.answered"]
+    assert (noted.payload["decision"], noted.payload["answer"]) == ("answered", {"seat": "aisle"})
 
 
 VALID: dict[str, dict[str, Any]] = {

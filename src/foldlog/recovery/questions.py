@@ -57,7 +57,7 @@ class Questions:
             if step is None or _waits_as(state_id, step) != ref:
                 raise NotWaiting(ref.id)
             if step.phase != "waiting":
-                raise AlreadyAnswered(ref.id, "answered")
+                raise AlreadyAnswered(ref.id, "answered", codec.decode(step.result))
             return True
 
         await self.settle(state_id, address, answer, agrees)

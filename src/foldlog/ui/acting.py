@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from foldlog.errors import ConfigurationError
-from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent
+from foldlog.models import Answered, SteeringEvent, SteeringEventType, StoredEvent, WaitingKind
 from foldlog.opening import Store
 from foldlog.steering import validate_steering_event
 from foldlog.ui import asked
@@ -45,6 +45,8 @@ class Acting:
             answered = await self._store.answer(id, given)
             if session is not None:
                 said = {"id": id, "decision": answered.decision, "by": user}
+                if answered.kind is WaitingKind.QUESTION:
+                    said["answer"] = given
                 await self._note(session, "ui.answered", said)
             return answered
 
