@@ -91,6 +91,15 @@ def test_every_marker_is_known_and_outputs_follow_python() -> None:
     assert len(OUTPUTS) == sum(block.marker == "output" for block in BLOCKS)
 
 
+def test_the_readme_and_the_site_begin_with_the_same_program() -> None:
+    [readme, site] = [
+        next(block.text for block in page.blocks if block.language == "python")
+        for page in PAGES
+        if page.path in (ROOT / "README.md", ROOT / "docs/index.md")
+    ]
+    assert readme == site
+
+
 def test_the_readme_installs_runs_a_program_and_ends_with_its_two_commands() -> None:
     [readme] = [page for page in PAGES if page.path == ROOT / "README.md"]
     first, last = readme.blocks[0], readme.blocks[-1]

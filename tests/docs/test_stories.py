@@ -88,3 +88,24 @@ async def test_a_story_works_page_by_page(story: str, tmp_path: Path) -> None:
                 terminal.variables["FOLDLOG_URL"] = ",".join(cluster.urls)
             if block.marker in ("file", "shell", "cluster"):
                 await asyncio.to_thread(terminal.follow, block)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", TUTORIAL[1:3], ids=lambda page: page.stem)
+def test_a_model_that_changes_its_mind_after_a_kill_books_no_second_flight(
+    page: Path, tmp_path: Path
+) -> None:
+    terminal = Terminal(tmp_path)
+    for block in [*read(TUTORIAL[1]).blocks, *read(page).blocks]:
+        if block.marker == "file":
+            terminal.follow(block)
+    if page == TUTORIAL[2]:  # it asks first
+        terminal.run("python agent.py")
+        terminal.run("foldlog waiting")
+        terminal.run("foldlog answer QUESTION approve")
+    assert "Killed" in terminal.run("CRASH=book python agent.py")
+    agent = tmp_path / "agent.py"
+    agent.write_text(agent.read_text("utf-8").replace('"flight 7', '"flight 9'), "utf-8")
+    assert "flight 9" in agent.read_text("utf-8")
+    assert terminal.run("python agent.py") == "Flight 7 to Oslo is booked.\n"
+    assert (tmp_path / "world.txt").read_text("utf-8").count("book flight") == 1
