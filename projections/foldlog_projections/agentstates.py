@@ -146,7 +146,7 @@ def _key_and_form(change: Change) -> tuple[str, bool]:
 
 def _keep(state: AgentState) -> bytes:
     for entry in state.entries.values():
-        _ = entry.raw  # put together, so that no deltas are kept
+        _ = entry.raw  # put together, so that no deltas stay
     return _encode(state)
 
 

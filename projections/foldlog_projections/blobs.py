@@ -27,7 +27,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Claim(NamedTuple):
-    """Whoever needs a content: the view that refers to it, and the id by which it does."""
+    """A need for a content: the view that refers to it, and the id by which it does."""
 
     family: str
     keys: tuple[str, ...]

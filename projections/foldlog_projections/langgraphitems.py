@@ -56,7 +56,7 @@ class Swept(msgspec.Struct, frozen=True):
 class Embedded(msgspec.Struct, frozen=True):
     """`langgraph.embedded`: vectors of one put of a key, 32-bit floats of length 1.
 
-    `put` is that record's id. `model` names what made the vectors, and of which paths.
+    `put` is that record's id. `model` names what made the vectors, and the paths that it read.
     """
 
     key: str
@@ -167,5 +167,5 @@ def path_of(labels: Sequence[str]) -> str:
 
 
 def labels_of(path: str) -> list[str]:
-    """The labels of which `path_of` makes a path."""
+    """The labels that `path_of` has made the path from."""
     return [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]

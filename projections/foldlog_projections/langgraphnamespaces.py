@@ -1,6 +1,6 @@
 """Which namespaces a LangGraph store has ever had items in: a tree of their labels.
 
-A namespace stays when its last item goes; whoever lists them looks whether there are items.
+A namespace stays when its last item goes; a listing looks whether there are items.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """A write as the fold has it: of which task, at which place in the graph."""
+    """A write as the fold has it: its task, and its place in the graph."""
 
     task: str
     path: str

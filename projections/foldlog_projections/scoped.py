@@ -1,7 +1,7 @@
 """The keys of a scope: what was written or deleted last of each, and how keys are linked.
 
-A key's subject is the truth about the key. Whoever needs to know all keys of a scope folds all of
-its subjects, in order, into an index of their own: `foldlog.scoped.index`.
+A key's subject is the truth about the key. To know all keys of a scope, fold all of its
+subjects, in order, into an index: `foldlog.scoped.index`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Intended(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True, omit_defaults=True):
     """`step.done`: it happened, and gave this; a large result is an artifact. Time in seconds.
 
-    `type` says of which type a result is that only the caller's own type reads back.
+    `type` names the type of a result that only the caller's own type reads back.
     """
 
     address: str

@@ -212,7 +212,7 @@ class Thread:
 
     @classmethod
     def restore(cls, kept: bytes) -> Thread:
-        """The thread of which `keep` made the bytes."""
+        """The thread that `keep` has made the bytes from."""
         found, thread = _decode(kept), cls()
         thread._spaces.take(found.newest)
         thread._kept, thread._valued = found.records, _places_in(found.valued)
@@ -231,7 +231,7 @@ class Thread:
 
     @classmethod
     def after_clearing(cls, remains: bytes) -> Thread:
-        """The thread of which a clearing has left that."""
+        """The thread after a clearing that has left that."""
         left, thread = _decode_remains(remains), cls()
         thread.gone, thread.hold = _places_in(left.gone), left.hold
         return thread

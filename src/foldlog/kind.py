@@ -1,4 +1,4 @@
-"""Kinds: what is kept, under which keys, whose it is, and how its records fold into a view.
+"""Kinds: the records of a view, its keys, its owner, and how the records fold into it.
 
 A kind is declared once. The registry, clearing and erasing, forks, redaction, the spool,
 snapshots, `diff` and telemetry derive what they need from the declaration:

@@ -222,7 +222,7 @@ class _Needs:
 
 
 class _Allows(_Needs):
-    """The field is absent, None, or has the form."""
+    """The field is missing, None, or has the form."""
 
     def __str__(self) -> str:
         return f"{self._names[0]!r} must be {self._form}"

@@ -145,7 +145,7 @@ class Namespace:
         return f"{PREFIX.upper()}_{self._token}_snapshots"
 
     def mark(self, shard: int) -> str:
-        """Where the shard's high-water mark is kept, among the snapshots."""
+        """Where the shard's high-water mark is, among the snapshots."""
         return f"{SNAPSHOT_PREFIX}.mark.{PREFIX}.{self._token}.{shard}"
 
     def barrier(self, shard: int) -> str:

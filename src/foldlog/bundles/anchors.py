@@ -88,7 +88,7 @@ def timestamp_request(manifest: bytes) -> bytes:
 
 
 def check_imprint(manifest: bytes, response: bytes) -> None:
-    """Return if an authority's answer is a time stamp on that manifest, whoever made it.
+    """Return if an authority's answer is a time stamp on that manifest, by any authority.
 
     Raises:
         BadAnchor: it is not. ConfigurationError: `foldlog[bundle]` is not installed.

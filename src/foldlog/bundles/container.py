@@ -1,4 +1,4 @@
-"""The one form of a bundle's file: a ZIP of stored entries, of which every byte is determined.
+"""The one form of a bundle's file: a ZIP of stored entries, whose every byte is determined.
 
 No compression, no dates, no comments, nothing between entries: the same entries make the same file,
 and any other file is refused. So nothing hides from one reader that another shows, nothing unpacks

@@ -37,7 +37,7 @@ app: typer.Typer = typer.Typer(
     name="foldlog",
     help="The place where AI agents keep their state: one append-only log, folded into views.",
     no_args_is_help=True,
-    # An unexpected error is a bug: whoever reports it needs Python's own traceback.
+    # An unexpected error is a bug: a report of it needs Python's own traceback.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -99,7 +99,7 @@ def _replicas(stream: StreamHealth, *, embedded: bool) -> Check:
         return Check(name, Verdict.WARN, "1: losing that server's disk loses the log")
     if stream.leader is None:
         return Check(name, Verdict.FAIL, f"{stream.replicas}, and no leader: writes have to wait")
-    return Check(name, Verdict.OK, f"{stream.replicas}, led by {stream.leader}")
+    return Check(name, Verdict.OK, f"{stream.replicas}; the leader is {stream.leader}")
 
 
 def _lag(stream: StreamHealth) -> Check:

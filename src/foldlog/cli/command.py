@@ -1,8 +1,8 @@
 """From a coroutine function to a command: the shared options, and one meaning per exit code.
 
 0: it worked. 1: it did not, and one line on standard error says why; or what was checked is not
-as it should be. 2: the command line makes no sense. 130: interrupted. 141: whoever read the output
-had enough.
+as it should be. 2: the command line makes no sense. 130: interrupted. 141: the reader of the
+output closed it.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _without_owner(value: Any, session_id: str) -> Any:
     return value
 
 
-# --- what a fork finds at its origin, and what is kept as bytes -----------------------------------
+# --- what a fork finds at its origin, and what is stored as bytes ---------------------------------
 
 
 async def _memory(store: Store, key: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130  # 128 and the number of the signal, as shells have it
 def exit_on_interrupt() -> None:
     """From now on, while nothing is there that would have to be cleaned up, just exit.
 
-    Where whoever started the program has it ignore Ctrl-C, it does.
+    A program that was started so that it ignores Ctrl-C goes on ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)

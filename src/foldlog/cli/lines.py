@@ -20,7 +20,7 @@ def event_line(event: StoredEvent) -> Text:
 
 
 def update_line(update: StateUpdate) -> Text:
-    """When, what, of which task, and the content."""
+    """The time, the kind, the task, and the content."""
     kind = str(update.update_type)
     return line(moment(update.created_at), kind, update.task_id, compact(update.content))
 

@@ -25,7 +25,7 @@ def print_json(document: object) -> None:
 
 
 def print_json_line(record: object) -> None:
-    """Print one line of JSON, at once: whoever reads a stream waits for it."""
+    """Print one line of JSON, at once: a reader of the stream waits for it."""
     print(_json(record), flush=True)  # noqa: T201 - standard output is the product
 
 

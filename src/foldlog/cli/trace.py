@@ -1,4 +1,4 @@
-"""What `history` and `replay` share: which events of which trace, and how fast they come."""
+"""What `history` and `replay` share: the choice of events, and how fast they come."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def as_text(payload: bytes) -> str | None:
 
 
 def from_json(text: bytes) -> bytes:
-    """Return the payload of which `as_json` made this. Raises one of NOT_JSON for other text."""
+    """Return the payload that `as_json` has turned into this. Raises one of NOT_JSON for others."""
     value = msgspec.json.decode(text)
     return _packing.encode(_unmarked(value) if b'"$' in text else value)
 

@@ -138,7 +138,7 @@ def _feed(digest: Any, record: LogRecord) -> None:
 
 
 def _batches(path: Path) -> Iterator[list[LogRecord] | BlobLine]:
-    """Yield what a file holds: records of one shard together, some at a time. Blocks."""
+    """Yield what a file holds: some records of one shard at a time. Blocks."""
     some, size = list[LogRecord](), 0
     for each in read(path):
         is_other = isinstance(each, BlobLine) or (some and each.shard != some[-1].shard)

@@ -1,4 +1,4 @@
-"""Import whole files: a bounded number of conversations at a time, each told apart and counted."""
+"""Import whole files: a bounded number of conversations at a time, each checked and counted."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # whoever reads it says why
+        return 0  # reading it raises the reason
 
 
 def _broken(item: Conversation, reason: str) -> BrokenLine:

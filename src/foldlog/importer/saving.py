@@ -131,7 +131,7 @@ def _missing_tasks(plan: ImportPlan, tasks: Sequence[TaskState]) -> list[TaskSta
 
 
 def _call(event: PlannerEvent) -> tuple[object, object]:
-    """Which call of which message: a planner event has no id."""
+    """The message and the call that name an event: a planner event has no id."""
     return event.extra.get("message"), event.extra.get("call")
 
 

@@ -1,8 +1,8 @@
 """What a framework's objects are in the log, and what becomes of them again.
 
-Objects as data, without pickle: classes are named, and only those that a reader was told of are
-made again. Decoding imports nothing. A body that is no longer what the framework can read, because
-`redact=` has replaced it or another version has written it, is `Unreadable`.
+Objects as data, without pickle: classes are named, and a reader makes objects of those classes only
+that it was given. Decoding imports nothing. A body that is no longer what the framework can read,
+because `redact=` has replaced it or another version has written it, is `Unreadable`.
 """
 
 from __future__ import annotations

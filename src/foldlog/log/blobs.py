@@ -21,7 +21,7 @@ _IN_FLIGHT: Final = 16
 """Chunks under way at once: the server syncs while the next ones arrive."""
 
 _GRACE: Final = 3600
-"""Seconds that a blob is kept beyond its TTL: clocks may differ by so much."""
+"""Seconds that a blob stays beyond its TTL: clocks may differ by so much."""
 
 _LONGEST: Final = 100 * 365 * 86_400
 """A TTL beyond a hundred years is none; the server counts nanoseconds and would overflow."""

@@ -116,7 +116,7 @@ class ForkedLog(Relay):
     def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch: ...
 
     def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch:
-        if isinstance(subject, Branch):  # of which every subject was forked
+        if isinstance(subject, Branch):  # each of its subjects was forked
             return self.namespace.branch(subject.family, *fork.keys[:-1])
         return self.namespace.subject(subject.family, *fork.keys)
 

@@ -14,7 +14,7 @@ MAX_BATCH_MESSAGES: Final = 1000
 """What nats-server accepts in one atomic batch."""
 
 OVERHEAD: Final = 512
-"""Bytes kept free in a message for its headers and the framing of its record."""
+"""Bytes of a message that are for its headers and the framing of its record."""
 
 RECORD_BYTES: Final = 256 * 1024
 """A record is closed at this size: small enough to page, large enough to cost nothing more."""
@@ -92,14 +92,14 @@ class Batch:
         """Take the appends in, all or none; return None if the batch is full.
 
         Returns, for each append, the indexes of the first and last record that hold it. Envelopes
-        for a subject share its latest record while it has room, which keeps their order.
+        for a subject share its latest record while it has space, which keeps their order.
         """
         if self.records and not self._has_room(sum(sizes), len(sizes)):
             return None
         return list(map(self._place, appends, sizes))
 
     def _has_room(self, size: int, appends: int) -> bool:
-        # Two neighbours that were not joined exceed one record together.
+        # Two neighbours that were not joined exceed one record in sum.
         most = 2 * (size // self.record_bytes) + appends
         return self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
 

@@ -1,4 +1,4 @@
-"""References to stored bytes, who may see them, and how long they are kept."""
+"""References to stored bytes, their readers, and how long they stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's task and the execution that does it, kept in step."""
+"""A session's task and the execution that does it: when one ends, so does the other."""
 
 from __future__ import annotations
 

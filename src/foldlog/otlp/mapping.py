@@ -115,7 +115,7 @@ class Mapped(NamedTuple):
 
 
 def refusal(span: Span) -> str | None:
-    """Why a span cannot be kept; None if it can."""
+    """Why a span cannot be saved; None if it can."""
     if not _TRACE_ID.fullmatch(span.trace_id):
         return "a span's trace id is 16 bytes, not all zero"
     if not _SPAN_ID.fullmatch(span.span_id):

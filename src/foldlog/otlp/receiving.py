@@ -29,7 +29,7 @@ _OURS: Final = "otlp:"
 """How the content of a listing begins that no trajectory has made."""
 
 _KNOWN: Final = 10_000
-"""Traces whose sessions are kept in memory. Of others the events tell."""
+"""Traces whose sessions stay in memory. The events of others name theirs."""
 
 _SHORT: Final = 1_000
 """Characters that a text of a span keeps which is too large as a whole."""
@@ -60,7 +60,7 @@ class Receiver:
         self._placing = asyncio.Lock()
 
     def map(self, spans: Iterable[Span]) -> tuple[list[Mapped], list[str]]:
-        """Return what is kept of spans, and why others are refused. Needs no event loop."""
+        """Return the spans to save, and why others are refused. Needs no event loop."""
         kept, refused = [], []
         for span in spans:
             if (reason := refusal(span)) is not None:

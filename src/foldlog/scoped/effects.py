@@ -1,6 +1,6 @@
 """Effects: changes of memory as data, so that who decides on them need not be who may write.
 
-The vocabulary is layer0's, of which these four concern memory.
+The vocabulary is layer0's: the four effects that concern memory.
 """
 
 from __future__ import annotations

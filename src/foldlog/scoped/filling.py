@@ -49,7 +49,7 @@ async def fill(
 
     Raises:
         LogUnavailable, LogCorrupt: some are lacking; what it has is right.
-        sqlite3.Error: it cannot be kept, or is damaged.
+        sqlite3.Error: it cannot be written, or is damaged.
     """
     left = await on(index, texts.untaken)
     total = len(left)

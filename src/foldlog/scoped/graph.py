@@ -36,7 +36,7 @@ def widened(edges: Edges, scores: Mapping[str, float], max_depth: int) -> dict[s
     """Scores of what the results link to, directly or not, as far as they have none themselves."""
     best, level = dict(scores), dict(scores)
     for _ in range(max_depth):
-        # All results walk together, and only on from where one came with more than any before:
+        # All results walk at once, and only on from where one came with more than any before:
         # many that lead to one hub do not each walk through all that the hub links to.
         following: dict[str, float] = {}
         for key, score in level.items():

@@ -37,7 +37,7 @@ _OPEN: Final = 128
 """Indexes open at a time, beside those that are in use."""
 
 _LARGE: Final = 1024
-"""Changes from which on the index of a scope is kept in a file, searched or not."""
+"""Changes from which on the index of a scope is in a file, searched or not."""
 
 _SCOPES_REMEMBERED: Final = 10_000
 
@@ -46,7 +46,7 @@ _CLOSING_SECONDS: Final = 1.0
 
 _REMADE: Final = (1, 11, 19, 26)
 """SQLite's codes for a database that is not what it should be: ERROR, CORRUPT, CONSTRAINT, NOTADB.
-The extended codes, of which FTS5 has one of its own, have them in their last byte.
+The extended codes, also FTS5's, have them in their last byte.
 """
 
 
@@ -162,12 +162,12 @@ class Indexes:
                 found = await use()
             await self._make_room()
         except (sqlite3.Error, OSError) as error:
-            raise SearchFailed(f"the index of a scope cannot be kept: {error}") from error
+            raise SearchFailed(f"the index of a scope cannot be written: {error}") from error
         return found
 
     def turn(self, scope: Scope, what: str = "read") -> asyncio.Lock:
-        """What whoever works on a scope's index holds: a search holds its own for all of its time,
-        and takes the readers' in turns with them. Keep it while waiting for it.
+        """The lock for work on a scope's index. A search holds one of its own for all of its time,
+        and takes the readers' in turns with them. Refer to it while you wait for it.
         """
         return self._turns.setdefault((scope, what), asyncio.Lock())
 
@@ -202,8 +202,8 @@ class Indexes:
         return opened.index
 
     def written(self, scope: Scope, changes: int) -> None:
-        """Note that this process has appended changes to a scope. The index of a large one is kept
-        up while it is written, so that the next process finds it made.
+        """Note that this process has appended changes to a scope. The index of a large one is
+        updated while it is written, so that the next process finds it made.
         """
         if self._place is None or self._closed:
             return

@@ -20,7 +20,7 @@ _KEY_WEIGHT: Final = 2.0
 _SNIPPET_TOKENS: Final = 16
 
 _ROWS: Final = 8000
-"""Documents in a statement, of which SQLite takes 32,766 values. FTS5 writes a piece of its index
+"""Documents in a statement, in which SQLite takes 32,766 values. FTS5 writes a piece of its index
 for each statement, and Python's lock is let go of for as long as one runs.
 """
 

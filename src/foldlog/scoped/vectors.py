@@ -25,7 +25,7 @@ _AT_ONCE: Final = 1024
 
 
 def name_of(embedder: Embedder) -> str:
-    """Under which name an embedder's vectors are kept."""
+    """The name under which an embedder's vectors are saved."""
     named = getattr(embedder, "name", None)
     if isinstance(named, str) and named:
         return named

@@ -1,4 +1,4 @@
-"""A session's context and the patches to it, merged at once or kept for a person. Pure.
+"""A session's context and the patches to it, merged at once or left for a person. Pure.
 
 Hash, divergence and strategies are those of the StateStore specification 2.11, "Context Versioning
 & Divergence Detection" and "Merge Strategies".

@@ -1,4 +1,4 @@
-"""What a session's writer decides: records to append together, and the telemetry of it. No I/O."""
+"""What a session's writer decides: the records of one append, and its telemetry. No I/O."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 DuckDB's own limits do not hold for what a function builds (`repeat('x', 3000000000)`), and a
 function that takes long cannot be interrupted. A process can: the system bounds its memory, lets it
-write no file, and whoever asked ends it when the time is over. It ends itself when whoever asked is
-gone.
+write no file, and the caller ends it when the time is over. It ends itself when the caller is gone.
 
 It imports little, and nothing that a query could reach.
 """
@@ -87,7 +86,7 @@ def _limit(max_bytes: int) -> None:
 
 
 def _read(stream: BinaryIO, into: Queue[Question]) -> None:
-    """Take what arrives. The pipe ends when whoever asked is gone: then nobody waits any more."""
+    """Take what arrives. The pipe ends when the caller is gone: then nobody waits any more."""
     decode = msgspec.msgpack.Decoder(Question).decode
     while len(header := stream.read(HEADER.size)) == HEADER.size:
         into.put(decode(stream.read(*HEADER.unpack(header))))

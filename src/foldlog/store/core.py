@@ -64,7 +64,7 @@ class _Overlay:
 
 @dataclass(slots=True)
 class Block:
-    """Drafts by subject: fewer messages, of which one append has 1,000.
+    """Drafts by subject: fewer messages, because one append has up to 1,000.
 
     `before` is appended first and by itself: it may live on other shards. `expected` has the views
     that the block decided on, `is_decided` says that it decided anything, `after` is called when

@@ -28,7 +28,7 @@ Measure = Callable[[str, Awaitable[Any]], Awaitable[Any]]
 """Awaits a call, by the method's name, and notes how it ended."""
 
 _is_inside: Final[ContextVar[bool]] = ContextVar("is_inside", default=False)
-"""Whether a public call is under way, of which this is a part."""
+"""Whether this is part of a public call that is under way."""
 
 
 def outside() -> Context:

@@ -110,7 +110,7 @@ class Ownership(Primitives):
 
     @property
     def session_kinds(self) -> list[Kind[Any]]:
-        """Internal: the kinds of which a session has one view, under its id alone."""
+        """Internal: the kinds with one view for each session, under its id alone."""
         return [kind for kind in self.kinds_of("session") if len(kind.keys) == 1]
 
     async def lineage_of(self, session_id: str, consistency: Consistency = "session") -> Lineage:

@@ -206,7 +206,7 @@ class Mapper(Generic[M, R]):
 
     Args:
         name: what the path of an error begins with where the object as a whole is at fault.
-        fields: those that are checked or converted. Every other value is kept as it is.
+        fields: those that are checked or converted. Every other value stays as it is.
     """
 
     def __init__(self, name: str, model: type[M], record: type[R], **fields: Field) -> None:

@@ -188,7 +188,7 @@ def to_evict(held: Sequence[Held], new: Saved, retention: ArtifactRetentionConfi
 
 
 def _limits(scope: Scope) -> list[_Limit]:
-    """The narrow ones first: what they evict makes room in the wide ones, too."""
+    """The narrow ones first: what they evict makes space in the wide ones, too."""
     session = f"session {scope.session_id!r}" if scope.session_id else "what belongs to no session"
     names = ("max_artifacts_per_session", "max_session_bytes")
     limits = [_Limit(name, session) for name in names]

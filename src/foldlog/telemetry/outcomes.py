@@ -1,4 +1,4 @@
-"""How a call ended, in one word of a small set: what metrics and spans are told apart by."""
+"""How a call ended, in one word of a small set: an attribute of metrics and spans."""
 
 from __future__ import annotations
 

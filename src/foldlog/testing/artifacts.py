@@ -1,4 +1,4 @@
-"""The `artifact_store`: bytes and large texts, kept apart from what a model sees."""
+"""The `artifact_store`: bytes and large texts that a model does not see."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ArtifactsContract(Contract):
         assert page.mime_type in ("text/html", None)
 
     async def test_any_size_is_held(self, store: Any) -> None:
-        """MUST, ArtifactRetentionConfig: up to 50 MB, of which this tries three."""
+        """MUST, ArtifactRetentionConfig: up to 50 MB; this tries three sizes."""
         for data in (b"", b"x", BIG):
             ref = await self._put(store, data)
             assert ref.size_bytes in (len(data), None)
@@ -212,7 +212,7 @@ class SessionArtifactsContract(Contract):
     async def test_two_stores_saving_the_same_content_make_one_artifact(
         self, store: Any, beside: Reopen
     ) -> None:
-        """SHOULD, ArtifactRef: whoever saved it."""
+        """SHOULD, ArtifactRef: from any process."""
         stores, scope = (store, await beside()), self.build.scope()
         refs = await self.at_once(
             stores[n % 2].artifact_store.put_bytes(b"same", scope=scope) for n in range(10)

@@ -118,7 +118,7 @@ class BindingsContract(Contract):
         assert (await store.find_binding(**QUERY)).task_id == "b"
 
     async def test_find_prefers_the_same_after_a_restart(self, store: Any, restart: Reopen) -> None:
-        """SHOULD, PenguiFlow 3.11: whoever routes next."""
+        """SHOULD, PenguiFlow 3.11: for the next router, too."""
         for name in ("a", "b", "c", "b"):
             await store.save_remote_binding(self.build.binding(name, **ROUTED))
         assert (await (await restart()).find_binding(**QUERY)).task_id == "b"

@@ -135,7 +135,7 @@ class CursorContract(Contract):
         assert await self.ids(store, since_id="id-9") == []
 
     async def test_a_page_is_the_first_after_its_cursor(self, store: Any) -> None:
-        """SHOULD, Ordering Guarantees: else whoever pages forward loses what lies between."""
+        """SHOULD, Ordering Guarantees: else paging forward loses items in between."""
         ids = await self.fill(store, 10)
         assert await self.ids(store, since_id="id-2", limit=3) == ids[3:6]
         assert await self.ids(store, since_id="id-8", limit=3) == ids[9:]
@@ -180,7 +180,7 @@ class CursorContract(Contract):
         assert await self.ids(store, task_id="task-1", since_id="id-1", limit=2) == ids[4::3][:2]
 
     async def test_a_cursor_counts_among_all_tasks(self, store: Any) -> None:
-        """SHOULD, Ordering Guarantees: one order, whoever's item the cursor is."""
+        """SHOULD, Ordering Guarantees: one order, for a cursor of any task."""
         ids = await self.fill(store, 12, tasks=3)
         # id-5 belongs to task-2; what follows it of task-0 is 6 and 9.
         assert await self.ids(store, task_id="task-0", since_id="id-5") == [ids[6], ids[9]]

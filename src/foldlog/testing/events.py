@@ -254,7 +254,7 @@ class StateStoreContract(TraceEventsContract):
         assert await self._history(store) == [plain(event) for event in events]
 
     async def test_saving_a_remote_binding_again_does_not_fail(self, store: Any) -> None:
-        """MUST, section 3; required test 5. What is kept: `BindingsContract`."""
+        """MUST, section 3; required test 5. What it stores: `BindingsContract`."""
         binding = self.models.RemoteBinding(
             trace_id="binding-test",
             context_id="ctx",

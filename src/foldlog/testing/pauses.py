@@ -88,7 +88,7 @@ class PlannerStateContract(Contract):
             assert await store.load_planner_state(token) == {"n": number}, token
 
     async def test_a_pause_survives_a_restart(self, store: Any, restart: Reopen) -> None:
-        """MUST, Consistency Model: whoever resumes runs elsewhere."""
+        """MUST, Consistency Model: another process resumes."""
         await store.save_planner_state("token", PAUSE)
         assert await (await restart()).load_planner_state("token") == PAUSE
 

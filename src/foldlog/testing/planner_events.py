@@ -1,4 +1,4 @@
-"""`save_planner_event` and `list_planner_events`: what a planner told while it ran."""
+"""`save_planner_event` and `list_planner_events`: what a planner reported while it ran."""
 
 from __future__ import annotations
 

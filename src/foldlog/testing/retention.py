@@ -53,7 +53,7 @@ class RetentionContract(Contract):
     async def test_none_evicts_nothing_and_refuses(
         self, open_with_retention: OpenWithRetention, limit: dict[str, int]
     ) -> None:
-        """SHOULD, ArtifactRetentionConfig: `cleanup_strategy="none"`; a deletion makes room."""
+        """SHOULD, ArtifactRetentionConfig: `cleanup_strategy="none"`; a deletion makes space."""
         artifacts = (await open_with_retention(**limit, cleanup_strategy="none")).artifact_store
         ids = await self._fill_and_read_first(artifacts)
         await self._refused(artifacts, b"d" * 10)
@@ -101,7 +101,7 @@ class RetentionContract(Contract):
     async def test_what_can_never_fit_evicts_nothing(
         self, open_with_retention: OpenWithRetention, limit: str, strategy: str
     ) -> None:
-        """Beyond: room that cannot be made is not looked for among what is kept."""
+        """Beyond: what evicting cannot make fit evicts nothing."""
         store = await open_with_retention(**{limit: 30}, cleanup_strategy=strategy)
         ids = await self._fill_and_read_first(store.artifact_store)
         await self._refused(store.artifact_store, b"x" * 31)
@@ -110,7 +110,7 @@ class RetentionContract(Contract):
     async def test_limits_hold_for_a_store_opened_later(
         self, open_with_retention: OpenWithRetention
     ) -> None:
-        """MUST, ArtifactRetentionConfig: what is there counts, whoever saved it."""
+        """MUST, ArtifactRetentionConfig: what is there counts, from any process."""
         limits = {"max_artifacts_per_session": 3, "cleanup_strategy": "fifo"}
         first = (await open_with_retention(**limits)).artifact_store
         ids = [await self._put(first, n) for n in (b"a", b"b", b"c")]

@@ -1,4 +1,4 @@
-"""`save_steering` and `list_steering`: interventions, kept in their sanitised form."""
+"""`save_steering` and `list_steering`: interventions, stored in their sanitised form."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SteeringContract(CursorContract):
         assert set(payload["text"][: MAX_STRING - 96]) == {"a"}
 
     async def test_a_wide_object_is_cut(self, store: Any) -> None:
-        """MUST, Size Limits: what comes first is kept."""
+        """MUST, Size Limits: what comes first stays."""
         payload = await self._stored(store, {"text": "x", **{f"k{n}": n for n in range(500)}})
         assert payload["text"] == "x"
         kept = {key for key in payload if key.startswith("k")}
@@ -92,7 +92,7 @@ class SteeringContract(CursorContract):
         assert MAX_KEYS - 4 <= len(kept) < MAX_KEYS + 1
 
     async def test_a_long_list_is_cut(self, store: Any) -> None:
-        """MUST, Size Limits: what comes first is kept."""
+        """MUST, Size Limits: what comes first stays."""
         payload = await self._stored(store, {"text": "x", "list": list(range(500))})
         numbers = [item for item in payload["list"] if isinstance(item, int)]
         assert numbers == list(range(MAX_LIST_ITEMS))
@@ -122,7 +122,7 @@ class SteeringContract(CursorContract):
         assert payload
 
     async def test_what_json_lacks_is_made_harmless(self, store: Any) -> None:
-        """MUST, Sanitization Process, step 1: what is kept is JSON."""
+        """MUST, Sanitization Process, step 1: what stays is JSON."""
         for number, value in enumerate(
             [object(), b"\xff", {1, 2}, float("nan"), 10**400, {1: "a"}]
         ):

@@ -1,6 +1,6 @@
 """The list of sessions: who runs, waits, failed or finished, and what was last heard of each.
 
-Summaries are kept, and made again for sessions that have grown. Where there are thousands, a
+It keeps summaries, and makes them again for sessions that have grown. With thousands of sessions, a
 request makes as many as its time allows, and says that some are missing.
 """
 

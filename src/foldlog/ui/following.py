@@ -140,7 +140,7 @@ class _Following:
                 self._wake.set()
 
     async def _end_when_cleared(self, key: Key[Any]) -> None:
-        """End once a view no longer begins as it did: who reconnects is told how it begins now."""
+        """End once a view no longer begins as it did: a reader that reconnects gets the new one."""
         first = None
         async with aclosing(self._store.advances(key)) as advances:
             async for _ in advances:

@@ -26,7 +26,7 @@ _EXPORT: Final = re.compile(
 )
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 _PICTURE_BYTES: Final = 4_000_000
-"""What all pictures of a file may have together."""
+"""The most that all pictures of a file may have in sum."""
 
 
 async def document(

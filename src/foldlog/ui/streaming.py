@@ -66,7 +66,7 @@ class EventStream(Response):
                 await _send(send, b"event: live\n" + message(None))
                 while (data := await _next(queue)) is not None:
                     if data is _STILL_HERE:
-                        await self._store.position()  # an idle reader is told if the log is away
+                        await self._store.position()  # shows an idle reader if the log is away
                     await _send(send, data)
             finally:
                 leaving.cancel()

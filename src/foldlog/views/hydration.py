@@ -55,7 +55,7 @@ class Hydration:
             view.known_head = view.applied
 
     async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
-        """Return the envelopes that `choose` wants, having loaded the pages that are absent."""
+        """Return the envelopes that `choose` wants, having loaded the missing pages."""
         while True:
             items = view.folded.state
             ordinals = choose(view.folded)

@@ -1,7 +1,7 @@
 """Folding every subject of a shard from the log, in one scan, within bounded memory.
 
 A scan brings the records of all subjects in the order of the log. Those of one subject are put
-aside and folded together, which is several times as fast as one by one. The log's counts say which
+aside and folded at once, which is several times as fast as one by one. The log's counts say which
 record of a subject is its last. Beyond `MAX_BYTES`, the subjects that came last are left to another
 scan.
 """
@@ -27,7 +27,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 """What records and folds in memory may take, by estimate."""
 
 _BATCH: Final = 128
-"""Records of a subject that are folded together."""
+"""Records of a subject that are folded at once."""
 
 _RECORD_BYTES: Final = 700
 _ID_BYTES: Final = 250

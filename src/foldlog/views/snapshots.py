@@ -89,7 +89,7 @@ class Snapshots:
         return None
 
     async def names(self, projection: Projection[Any]) -> set[str]:
-        """Return the names of the subjects of which a projection has snapshots.
+        """Return the names of the subjects with snapshots of a projection.
 
         For operators. Errors as `SnapshotStore.get`.
         """
@@ -198,7 +198,7 @@ class Snapshots:
             return
 
     async def _write(self, view: View[Any]) -> None:
-        """Write the snapshot of a view if it is due and can be kept."""
+        """Write the snapshot of a view if it is due and possible."""
         if not snapshot.is_keepable(view.projection):
             return
         try:
@@ -246,7 +246,7 @@ class Snapshots:
     async def _stands(self, made: Sealing, subject: Subject) -> bool:
         """Whether what was written is of what the log holds, and was not cleared before it came.
 
-        Whoever clears the subject after this removes the snapshot too.
+        A clearing of the subject after this removes the snapshot, too.
         """
         async with aclosing(self._log.read(subject, after=made.end.seq - 1)) as pages:
             async for records in pages:

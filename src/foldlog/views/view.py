@@ -1,4 +1,4 @@
-"""One view: a fold of one subject, kept as current as pushes and reads make it.
+"""One view: a fold of one subject, as current as pushes and reads make it.
 
 No I/O here. A view knows how far it has applied the log (`applied`) and how far it has heard the
 log to reach (`known_head`), from pushes and from the acks of this process's own appends.
@@ -36,7 +36,7 @@ EMPTY_BYTES: Final = 3800
 """What a view costs beside its envelopes (measured): its subscription, and what holds them."""
 
 _MOST_AHEAD_BYTES: Final = 1024 * 1024
-"""Pushes kept until the gap before them closes; beyond that the log is read again."""
+"""Pushes that wait until the gap before them closes; beyond that the log is read again."""
 
 _MOST_SEEN: Final = 64
 """Ids that a view of a last envelope remembers at most."""
@@ -226,7 +226,7 @@ class View(Fold[S]):
         self._held_bytes = other._held_bytes
 
     def fill(self, number: int, envelopes: list[Recorded]) -> None:
-        """Put in an absent page of a sequence."""
+        """Put in a missing page of a sequence."""
         items = self.folded.state
         assert isinstance(items, Items), "only a sequence has pages"
         items.fill(number, envelopes)

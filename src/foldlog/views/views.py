@@ -1,4 +1,4 @@
-"""The hot views of a namespace: hydrated on first read, kept live by pushes, evicted by bytes.
+"""The hot views of a namespace: hydrated on first read, updated by pushes, evicted by bytes.
 
 What a read promises (ADR 0003):
 - `linearizable`: `strong`, even while a deposed leader believes that it leads. Asks a majority.
@@ -110,7 +110,7 @@ class Views:
     each of `on_append` of each append.
 
     Args:
-        snapshots: where snapshots of long folds are kept. None: nowhere.
+        snapshots: where snapshots of long folds are. None: nowhere.
         loop: the event loop that alone may use the log; None where any may.
         max_hot_bytes: how much memory the hot views may take, by estimate; beyond it those used
             least recently go.
@@ -190,7 +190,7 @@ class Views:
     ) -> list[Recorded]:
         """Return the envelopes of a sequence that `choose` wants, and load no others.
 
-        `choose` looks at indexes alone: what is absent has its place in them.
+        `choose` looks at indexes alone: a missing page has its place in them.
         """
         view = self._hit(projection, subject, consistency)
         if view is None:

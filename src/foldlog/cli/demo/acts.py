@@ -170,7 +170,7 @@ async def _messages(store: Store, transcript: Transcript) -> list[dict[str, obje
 
 
 async def _held(store: Store, session: str) -> int:
-    """How many records a conversation has become, whoever saved them."""
+    """How many records a conversation has, from all processes."""
     lists: tuple[Sized, ...] = await asyncio.gather(
         store.load_history(session, consistency="strong"),
         store.list_steering(session, limit=_ALL, consistency="strong"),

@@ -1,4 +1,4 @@
-"""The importer's way to the store, with a book kept of what was acked."""
+"""The importer's way to the store, with a list of the acked saves."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def perform(target: Target, file: Path, stage: Stage, conclude: Conclude) 
         Others of `foldlog.errors`: the log cannot be used, so that nothing can be shown.
     """
     with _place(target) as place:
-        # A store that is kept may hold the same conversations already, and they are to go in now.
+        # A store of the user may hold the same conversations already, and they are to go in now.
         prefix = f"demo-{secrets.token_hex(3)}-" if place is target else ""
         transcript = read_transcript(file, prefix=prefix)
         async with AsyncExitStack() as stack:

@@ -35,7 +35,7 @@ class Transcript:
 
     @property
     def least_at_once(self) -> int:
-        """How many saves are under way together in any of the conversations, at least."""
+        """The least number of saves that are under way at once in a conversation."""
         return min(map(_at_once, self.plans))
 
     @property
@@ -51,7 +51,7 @@ class Transcript:
 
 
 def _at_once(plan: ImportPlan) -> int:
-    """How many saves the importer has under way together once the messages are in."""
+    """How many saves the importer has under way at once after the messages."""
     return len(plan.steering) + len(plan.updates) + len(plan.planner_events) + 1
 
 

@@ -14,8 +14,8 @@ from foldlog.integrations.autogen.installed import core
 class Post:
     """A message that was accepted. `to` are the agents that have not handled it, by id.
 
-    It goes to a topic, as its type and source, or to a recipient. A cancellation token is not kept:
-    whoever has the other end of it is gone with the process.
+    It goes to a topic, as its type and source, or to a recipient. A cancellation token is not
+    saved: its other end is gone with the process.
     """
 
     id: str
@@ -28,7 +28,7 @@ class Post:
 
 
 class Serializers:
-    """How a runtime's messages become bytes: as it was told, or as AutoGen does by itself."""
+    """How a runtime's messages become bytes: by the given serialiser, else by AutoGen's."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Any] = {}

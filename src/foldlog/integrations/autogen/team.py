@@ -276,7 +276,7 @@ class TeamCheckpoints(Checkpoints):
         await self._save_team(state, run, "began")
 
     async def _checkpoint(self, thread: Sequence[Any]) -> None:
-        # The response went to everybody at once; whoever still takes it in is waited for.
+        # The response went to all agents at once: wait until each has taken it in.
         await self._idle.wait()
         lengths = [*self._run["lengths"], len(thread)]
         try:

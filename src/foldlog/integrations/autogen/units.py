@@ -1,8 +1,8 @@
 """Which turns are stored together. Nothing is stored here.
 
 A turn is one agent's handling of one message. What it sends and waits for is part of it, and so
-are the agents that answer. Two turns that come to touch the same agent that way cannot be told
-apart in its state: they become one unit, which is complete when all of it is.
+are the agents that answer. Two turns that come to touch the same agent that way cannot be
+separated in its state: they become one unit, which is complete when all of it is.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _refuse(*_: Any, **__: Any) -> None:
 
 
 def _names(module: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The names of a module; without it, classes of which there can be no object."""
+    """The names of a module; without it, classes that have no instances."""
     try:
         found = import_module(module)
     except ModuleNotFoundError:

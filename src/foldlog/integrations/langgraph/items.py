@@ -105,8 +105,8 @@ class ItemLog:
     ) -> None:
         """Keep vectors of what was put: not where that was put again since, or removed.
 
-        Never part of an `atomic()` block. Whatever cannot be kept now is made again by the next
-        search: others' writes all the time, and a log that is away, are no error.
+        Never part of an `atomic()` block. The next search makes the vectors that cannot be saved
+        now: constant writes of others, and an unavailable log, are no error.
         """
         await asyncio.gather(
             *(self._embed(store, self.key_of(labels), each) for labels, each in records.items())

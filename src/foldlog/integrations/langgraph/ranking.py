@@ -86,7 +86,7 @@ class ByMeaning:
         return await asyncio.to_thread(vector_scores, vectors, vector, self._name)
 
     async def _vectors(self, store: Store, items: Sequence[Found]) -> list[tuple[bytes, ...]]:
-        """Return the items' vectors; those that are lacking are made, and kept."""
+        """Return the items' vectors; make and save the missing ones."""
         vectors = [each.entry.vectors for each in items]
         lacking = [
             number
@@ -121,7 +121,7 @@ class ByMeaning:
         return self._paths if entry.paths is None else entry.paths
 
     def _made_by(self, entry: Entry) -> str:
-        """What makes the vectors of an item: the embeddings, and of which parts."""
+        """What makes the vectors of an item: the embeddings, and the paths of its parts."""
         return "\n".join((self._name, *self._paths_of(entry)))
 
 
@@ -144,7 +144,7 @@ def _text_at(value: Any, path: str) -> Iterator[str]:
 
 
 def _model(embeddings: Embeddings) -> str:
-    """The name under which vectors are kept: they are never compared with another model's."""
+    """The name under which vectors are saved: they are never compared with another model's."""
     for name in ("model", "model_name", "model_id"):
         named = getattr(embeddings, name, None)
         if isinstance(named, str) and named:

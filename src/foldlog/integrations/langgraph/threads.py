@@ -1,7 +1,7 @@
 """Threads on a store: checkpoints as records, and records as checkpoints.
 
 All of it runs on the store's event loop. What is read comes from the view in memory; what is saved
-is one append, of which the fold then says whether it had an effect.
+is one append; then the fold says whether it had an effect.
 """
 
 from __future__ import annotations
@@ -363,7 +363,7 @@ class Threads:
         return found["values"], found.get("metadata", metadata)
 
     def _needed(self, thread: Thread, ns: str) -> tuple[str, ...]:
-        """The latest checkpoint, and those before it that its values are put together from."""
+        """The latest checkpoint, and those before it that hold pieces of its values."""
         space = thread.namespaces[ns]
         latest = at = space.checkpoints[space.ids[-1]]
         kept = [latest.id]

@@ -17,7 +17,7 @@ from foldlog.integrations.penguiflow.plain import callers_code, plain
 from foldlog.models import ArtifactRef, ArtifactScope
 
 _NO_SESSION: Final = "default"
-"""The session of what is kept without a scope, as in PenguiFlow's own session-aware store."""
+"""The session of artifacts without a scope, as in PenguiFlow's own session-aware store."""
 
 
 class PenguiFlowArtifactStore:
@@ -29,7 +29,7 @@ class PenguiFlowArtifactStore:
     """
 
     def __init__(self, owner: Adapter) -> None:
-        self._owner = owner  # which ends when nobody has it any more: whoever has this has it
+        self._owner = owner  # a reference: it closes when nobody refers to it any more
         self._reach = owner._reach
         self._failures = owner._failures
 

@@ -13,10 +13,10 @@ from foldlog.store.failures import failure_event, log_failure
 
 
 class Failures:
-    """The failures of one adapter of which no caller is told.
+    """The failures of one adapter that no caller sees.
 
     Args:
-        degrade: callers are told of none, see `Report.swallows`.
+        degrade: callers see none, as `Report.swallows` says.
     """
 
     def __init__(self, *, degrade: bool) -> None:

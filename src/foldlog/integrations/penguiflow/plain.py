@@ -46,7 +46,7 @@ def plain(value: Any, depth: int = MAX_DEPTH + 1) -> Any:
     if isinstance(value, tuple):
         return tuple(plain(item, depth - 1) for item in value)
     if isinstance(value, set | frozenset):
-        # A member may become a dict, of which there are no sets.
+        # A member may become a dict, which no set can hold.
         held = all(type(item) in _HELD for item in value)
         return value.copy() if held else [plain(item, depth - 1) for item in value]
     if isinstance(value, Enum):

@@ -344,7 +344,7 @@ def _sanitised(event: Any) -> Any:
 
 
 async def _connected(store: Store) -> None:
-    """Raise what kept the log from being reached, where the store only spools for it."""
+    """Raise the reason why the log cannot be reached, if the store only spools for it."""
     await store.log.info()
 
 

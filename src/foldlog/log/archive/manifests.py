@@ -28,7 +28,7 @@ from foldlog_projections.archive import ArchiveChanged, Segment
 T = TypeVar("T")
 
 ATTEMPTS: Final = 8
-"""So often a manifest may change under whoever asks, before that is an error."""
+"""How often a manifest may change during one read before that is an error."""
 
 _MISSING: Final = 3
 """So often a file may be gone that the newest manifest names: a cache may have dropped it."""
@@ -97,7 +97,7 @@ class Manifests:
         self._subjects = [manifest_subject(log, shard) for shard in shards]
 
     async def current(self, shard: int, *, fresh: bool = False) -> Manifest:
-        """Return a manifest of which no range was purged that it does not name.
+        """Return a manifest that names every range that was purged.
 
         Copies on this machine of what a newer manifest no longer names are erased. `fresh`: as it
         is now. Errors as `Log.last`.

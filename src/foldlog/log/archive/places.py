@@ -70,7 +70,7 @@ class Directory:
         with _answering(name):
             _sync(draft)
             draft.rename(target)
-            # Whoever made a directory may have died before its name was on the disk.
+            # The process that made a directory may have died before its name was on the disk.
             for each in (target.parent, self.root, self.root.parent):
                 _sync(each)
 
@@ -148,7 +148,7 @@ class Bucket:
         with draft.open("rb") as content, self._asked(name):
             try:
                 obstore.put(self._store, name, content)
-            except FileNotFoundError as error:  # of the draft it would be told by `open`
+            except FileNotFoundError as error:  # `open` has found the draft
                 raise LogUnavailable(f"the archive has no such bucket: {error}") from error
         self._cache.put(name, draft)
 

@@ -152,7 +152,7 @@ class MemoryState:
 
 
 def _given(saved: Any) -> dict[str, Any]:
-    """Saved fields by name; null counts as absent."""
+    """Saved fields by name; null counts as missing."""
     if not isinstance(saved, Mapping):
         raise TypeError(f"{saved!r:.80} is no mapping")
     return {name: value for name, value in saved.items() if value is not None}

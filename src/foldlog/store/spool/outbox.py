@@ -56,7 +56,7 @@ OnStored = Callable[[Sequence[Append], Sequence[int]], None]
 
 
 class Spooled(AppendUnknown):
-    """Kept on the local disk because of `cause`, and appended when the log is back.
+    """On the local disk because of `cause`, and appended when the log is back.
 
     Not committed yet: callers may treat it as an AppendUnknown.
     """
@@ -299,7 +299,7 @@ class Outbox:
         envelopes = sum(frame.envelopes for frame in refused)
         if refused:
             path = await self._spool.set_aside(refused)
-            _note_refused(f"the log refuses {envelopes} envelope(s): {reason}; kept in {path}")
+            _note_refused(f"the log refuses {envelopes} envelope(s): {reason}; they are in {path}")
         self._spool.done(chunk, dropped=dropped, refused=envelopes)
         _log.debug(
             "%d spooled saves appended (envelopes dropped: %d, refused: %d)",

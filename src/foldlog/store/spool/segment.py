@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("foldlog")
 
 
 class Drafts(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Envelopes for one subject. It is kept as family and keys: its shard is found when the log is.
+    """Envelopes for one subject, as family and keys: its shard is found when the log is.
 
     The namespace may have another number of shards then.
     """

@@ -107,9 +107,9 @@ class Spool:
             self._segments.extendleft(reversed(found))
 
     async def put(self, frames: Sequence[Frame]) -> list[str]:
-        """Write frames, in order and with one fsync; return for each why it was not kept, or "".
+        """Write frames, in order and with one fsync; return for each why it was dropped, or "".
 
-        What was kept is on the disk when this returns.
+        The others are on the disk when this returns.
         """
         async with self._disk:
             used = sum(segment.end for segment in self._segments if not segment.adopted)

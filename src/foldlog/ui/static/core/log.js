@@ -1,7 +1,7 @@
 // The records of a run in log order, and the state of every view at any moment of it.
 //
 // This is the one mechanism: live, past, shared and compared runs are all this fold. A moment is a
-// count of records. States share what did not change, so that one is kept every STRIDE records and
+// count of records. States share what did not change, so that one is stored every STRIDE records and
 // any other is at most STRIDE steps away.
 
 import { Admission, firstWhere } from "../folds/fold.js";

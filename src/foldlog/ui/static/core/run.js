@@ -74,7 +74,7 @@ export class Run {
     setTimeout(again, 2000);
   }
 
-  // Show the moment after so many records; from the last on, follow again only if told to.
+  // Show the moment after so many records; from the last on, follow again only if asked to.
   show(count) {
     this.moment.value = Math.max(0, Math.min(count, this.log.count.value));
   }

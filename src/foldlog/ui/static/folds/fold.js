@@ -2,7 +2,7 @@
 //
 // A fold is { initial(), apply(state, record, envelope), replaces?(record, type) }. States are
 // never changed: `apply` returns another one that shares what stayed, so that any moment can be
-// kept and shown again.
+// stored and shown again.
 
 // Remembers, for each view, which ids it has applied and how far each writer has come.
 export class Admission {
@@ -28,7 +28,7 @@ export class Admission {
 const GONE = Symbol("gone");
 
 // A map that is never changed: `put` and `without` return another one. All of them share one
-// history, of which each sees its part, so that a change costs the same however large the map is.
+// history, and each sees its part, so that a change costs the same however large the map is.
 export class Table {
   constructor(history = { changed: [], entries: [], newest: new Map() }, version = 0, size = 0) {
     Object.assign(this, { history, version, size });

@@ -126,7 +126,7 @@ function shareDialog(run) {
   dialog("Share", (close) => {
     const parts = ["all of it, up to now", ...(run.isNow.value ? [] : ["up to the moment that is shown", "from the moment that is shown on"])];
     const part = form({ enum: parts, title: "What" });
-    const about = html`<p>One HTML file with the run, that works offline and scrubs as this page does. Whoever has it can read all that is in it.</p>`;
+    const about = html`<p>One HTML file with the run, that works offline and scrubs as this page does. Everyone who has it can read all that is in it.</p>`;
     return submits(html`${about}${part.node}`, [["Save as a file"]], async () => {
       const place = parts.indexOf(part.value());
       const bounds = [{}, { until: position }, { after: position }][place];

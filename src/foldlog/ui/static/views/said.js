@@ -69,16 +69,16 @@ function unwrapped(value) {
 // others } or notes { envelope, title, inside, ... }. What has an `id` takes the place of what had it.
 export function conversation(run, states, count) {
   const { records, types } = run.log;
-  const told = { messages: types.has("message.added"), all: ["message.added", "conversation.saved", "event.message"].some((type) => types.has(type)) };
-  const toldAs = JSON.stringify(told);
+  const sources = { messages: types.has("message.added"), all: ["message.added", "conversation.saved", "event.message"].some((type) => types.has(type)) };
+  const sourcesKey = JSON.stringify(sources);
   const found = new Map();
   const names = new Map(); // of the tools that were called
   for (let place = 0; place < count; place++) {
     const envelope = records[place];
     envelope.count = place + 1;
-    if (envelope.toldAs !== toldAs) {
-      envelope.toldAs = toldAs;
-      envelope.said = list(saidBy(envelope, told));
+    if (envelope.sourcesKey !== sourcesKey) {
+      envelope.sourcesKey = sourcesKey;
+      envelope.said = list(saidBy(envelope, sources));
       for (const said of envelope.said) said.envelope = envelope;
     }
     for (const said of envelope.said) {
@@ -96,7 +96,7 @@ export function conversation(run, states, count) {
 
 const note = (group, title, inside, more) => ({ role: "note", group, title: String(title).toLowerCase().replace(/[_-]/g, " "), inside, ...more });
 
-function saidBy({ type, record, name }, told) {
+function saidBy({ type, record, name }, sources) {
   switch (type) {
     case "message.added": {
       const said = message(record.body, record.role, record.author);
@@ -117,11 +117,11 @@ function saidBy({ type, record, name }, told) {
     case "checkpoint.written":
       return record.writes.flatMap(written);
     case "event.saved":
-      if (record.payload?.mapping) return told.all ? [] : spanned(record.payload);
-      return told.messages || !record.kind.startsWith("message.") ? [] : message(record.payload, record.kind.slice(8));
+      if (record.payload?.mapping) return sources.all ? [] : spanned(record.payload);
+      return sources.messages || !record.kind.startsWith("message.") ? [] : message(record.payload, record.kind.slice(8));
     case "steering.saved": {
       const { by, ...payload } = record.payload;
-      if (record.event_type === "USER_MESSAGE") return told.all ? [] : message(payload.text, "user", by);
+      if (record.event_type === "USER_MESSAGE") return sources.all ? [] : message(payload.text, "user", by);
       return note("steering", record.event_type, payload, { by: by ?? record.source, task: record.task_id });
     }
     case "pause.saved": {
@@ -136,12 +136,12 @@ function saidBy({ type, record, name }, told) {
     case "artifact.saved":
       return { role: "note", artifact: record };
     case "update.saved":
-      return updated(record, told.all);
+      return updated(record, sources.all);
   }
   return [];
 }
 
-// A call of a model, as its span has it: what it was told since the answer before, and its answer.
+// A call of a model, as its span has it: its input since the answer before, and its answer.
 function spanned({ input, output, whole }) {
   const news = list(input).slice(list(input).findLastIndex((each) => each.role === "assistant") + 1);
   return whole ? [] : [...news, ...list(output)].map((each) => message(each));

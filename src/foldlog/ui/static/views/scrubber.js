@@ -82,7 +82,7 @@ function valueText(run) {
   return current ? `record ${run.count.value}, ${moment(current.recorded_at)}` : "before the first record";
 }
 
-// How many records of which group stand where, as columns.
+// The number of records of each group along the log, as columns.
 function draw(canvas, records) {
   const width = canvas.clientWidth;
   const height = canvas.clientHeight;
