@@ -231,8 +231,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: the scope is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._ledger.remove(scope_text(scope))
@@ -262,8 +261,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: the scope is empty.
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         text = scope_text(scope)
         async with aclosing(self._ledger.watch(text, since)) as commits:

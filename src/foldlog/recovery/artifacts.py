@@ -161,8 +161,7 @@ class ArtifactBackend:
 
         Raises:
             InvalidId: the id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still be there; deleting
-                again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         named = await self._named(artifact_id)
@@ -188,8 +187,7 @@ class ArtifactBackend:
             state_id: the state.
 
         Raises:
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; calling again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; call again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         with suppress(LogCorrupt):
@@ -254,8 +252,7 @@ class ArtifactBackend:
                 minutes nobody else may be saving.
 
         Raises:
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collecting
-                again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collect again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         # Contents first: what is stored from now on is not looked at, what was is referred to by

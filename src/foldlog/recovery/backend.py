@@ -227,8 +227,7 @@ class StateBackend:
 
         Raises:
             InvalidId: the id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may still be there; deleting
-                again is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return (await remove_state(self._store, state_id)).value is not None

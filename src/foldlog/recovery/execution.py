@@ -205,10 +205,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
         """
         try:
             await self.save_checkpoint(status)
@@ -314,10 +313,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
             StepUnknown: it began before, and its result is not recorded. It was not called.
             UnreadableResult: the recorded result is not of the declared type.
             ResultMissing: the recorded result was an artifact that was deleted.
@@ -383,10 +381,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
             ExecutionPaused: there is no answer yet.
             UnreadableResult: the answer is not of the declared type.
 
@@ -423,10 +420,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
 
         ConfigurationError also means that the outcome is not unknown, or that this is a VALIDATION.
         """
@@ -443,10 +439,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
 
         ConfigurationError also means that the outcome is not unknown, or that this is a VALIDATION.
         """
@@ -481,10 +476,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:
@@ -506,10 +500,9 @@ class Execution:
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             ExecutionTakenOver: another process has entered the execution, or deleted it.
-            AppendFailed, LogUnavailable, LogCorrupt: nothing was stored.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored.
             ConfigurationError: the execution is not entered, or was left.
-            StoreClosed: the store is closed.
         """
         self._check_entered()
         if self._mode is ReplayMode.VALIDATION:

@@ -134,8 +134,7 @@ class Session(SessionTasks):
             task_id: only those of this task.
 
         Raises:
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         return self._store.watch_updates(self.session_id, since_id, task_id)
 
@@ -148,8 +147,7 @@ class Session(SessionTasks):
         Raises:
             SessionHasForks: forks still share the session. Nothing was removed.
             ConfigurationError: the server denies deletes, or a spool file cannot be written.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for each in self._memories:
@@ -408,8 +406,7 @@ class Session(SessionTasks):
 
         Raises:
             UnknownTask: there is no such task.
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         take = self.acknowledge if acknowledge else None
         return steering.inbox(self._store, self.session_id, task_id, take)

@@ -350,8 +350,7 @@ class SessionTasks(SessionWriter):
 
         Raises:
             UnknownGroup: there is none of that id.
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         latest = await self._store.list_updates(self.session_id, limit=1, consistency="strong")
         since = latest[-1].update_id if latest else None

@@ -209,9 +209,8 @@ class Artifacts:
 
         Raises:
             InvalidId: the id is empty.
-            LogUnavailable: the log did not answer.
+            LogUnavailable, StoreClosed: the log did not answer, or is closed.
             LogCorrupt: the bytes are not whole, or not those that were saved.
-            StoreClosed: the store is closed.
         """
         return await self._bytes(artifact_id)
 
@@ -317,8 +316,7 @@ class Artifacts:
 
         Raises:
             InvalidId: the id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         keys = (checked_id(session_id, "session_id"),)
@@ -341,8 +339,7 @@ class Artifacts:
         """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
 
         Raises:
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for subject in await self._store.forked_log.subjects(artifacts.kind.name):

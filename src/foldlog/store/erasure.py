@@ -139,8 +139,7 @@ class Erasure(Removal):
             SessionHasForks: forks still share the session. Nothing was removed.
             ConfigurationError: the server denies deletes, or a spool file cannot be written. Some
                 may remain.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erasing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; erase again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
 
         Examples:

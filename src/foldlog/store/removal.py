@@ -99,8 +99,7 @@ class Removal(Ownership):
             ConfigurationError: the store does not know the kind; or `check` is given for a kind
                 with indexes or large objects.
             SessionHasForks: forks share the view. Nothing was deleted.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         self._subject(key)
@@ -183,8 +182,7 @@ class Removal(Ownership):
             SessionHasForks: forks still share the session. Nothing was removed.
             ConfigurationError: the server denies deletes, or a spool file cannot be written. Some
                 may remain.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         origin = await self.close_lineage(session_id)
@@ -219,8 +217,7 @@ class Removal(Ownership):
 
         Raises:
             ConfigurationError: the server denies deletes, or a spool file cannot be written.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self.settle()

@@ -150,8 +150,7 @@ class Inbox(Primitives):
             session_id: only what goes with that session. None: all sessions.
 
         Raises:
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         yielded = set[str]()
         lists = [self.subject(key.kind, *key.keys) for key in _lists(self)]

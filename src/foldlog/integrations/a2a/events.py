@@ -31,8 +31,7 @@ class FoldlogTaskEventStream(OnLog, cluster.TaskEventStream):
 
         Raises:
             TypeError: `after` is another store's.
-            LogCorrupt: the log cannot be read.
-            StoreClosed: the store is closed.
+            LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         seen, key = number_of(after), self._key(task_id)
         last = await self._store.query(key, lambda task: task.id if task.version == seen else None)

@@ -36,8 +36,7 @@ async def follow(store: Store, conversation_id: str) -> AsyncGenerator[Conversat
         conversation_id: the conversation.
 
     Raises:
-        LogCorrupt: the log cannot be read.
-        StoreClosed: the store is closed.
+        LogCorrupt, StoreClosed: the log cannot be read, or is closed.
     """
     revision: str | None = None
     async with aclosing(store.watch(kind(conversation_id))) as items:

@@ -141,8 +141,7 @@ class ShortTermMemory:
 
         Raises:
             SessionHasForks: forks share the memory. Nothing was deleted.
-            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; deleting again
-                is safe.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         async with self._turn:
