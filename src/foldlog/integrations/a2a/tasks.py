@@ -103,11 +103,9 @@ class _Tasks(OnLog):
         def find(task: AgentTask) -> tuple[Any, cluster.StoredTask | None]:
             if (saved := task.saved) is None or saved.owner != owner:
                 return None, None
-            version = cluster.TaskVersion(saved.version)
-            found = cluster.StoredTask(
-                parse(task.body, pb.Task(), f"task {shown(task_id)}"), version
-            )
-            return Listed(task_id, saved.context_id, saved.state, saved.at), found
+            body = parse(task.body, pb.Task(), f"task {shown(task_id)}")
+            place = Listed(task_id, saved.context_id, saved.state, saved.at)
+            return place, cluster.StoredTask(body, cluster.TaskVersion(saved.version))
 
         key = self._key(task_id)
         if listed is not None:
@@ -295,8 +293,7 @@ def _unlisted(gone: Sequence[Listed], listed: Mapping[str, Listed]) -> list[Unli
 
 
 def _state(number: int) -> str:
-    name: str = pb.TaskState.Name(number) if number in pb.TaskState.values() else str(number)
-    return name
+    return str(pb.TaskState.Name(number) if number in pb.TaskState.values() else number)
 
 
 def _nanoseconds(message: Any, field: str) -> int | None:
