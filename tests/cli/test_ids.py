@@ -196,11 +196,15 @@ def test_show_lists_what_every_part_of_the_store_holds(cli: Cli) -> None:
             async with store.recovery.execution("run", session_id="trip") as execution:
                 execution.storage["n"] = 1
                 await execution.save_checkpoint()
+                await execution.run("book", str, 7)
 
     asyncio.run(used())
     lines = cli("show", "trip").stdout.splitlines()
     assert "    context.llm_context.city: Oslo" in lines
     assert {"session", "states run", "scoped session hotel"} <= set(lines)
+    states = {line.split(":")[0].strip() for line in lines[lines.index("states run") + 1 :]}
+    assert {"status", "steps.book.phase", "steps.book.result"} <= states
+    assert not states & {"epoch", "tenure", "owner", "state_id", "steps.book.attempt"}
     assert cli("show", "trip", "--kind", "scoped", "--json").document.keys() == {"scoped"}
     assert "scoped custom:all seat" in cli("show").stdout
     assert "did you mean 'scoped'?" in cli("show", "trip", "--kind", "scope").stderr

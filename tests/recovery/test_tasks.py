@@ -42,6 +42,7 @@ async def test_a_task_pauses_and_completes_with_its_execution(
     assert await status(store) is TaskStatus.COMPLETE
     assert (await loaded(store, STATE)).status is StateStatus.COMPLETED
     assert await booking(store, steps) == "yes"  # replayed
+    assert {event.source for event in await store.list_steering("trip")} == {"system"}
     assert steps.called == ["search", "book"]
 
 

@@ -230,11 +230,30 @@ async def _checkpoints(store: Store, thread_id: str) -> Mapping[str, Any]:
     return await store.query(checkpoints.kind(thread_id), show)
 
 
+async def _states(store: Store, state_id: str) -> Mapping[str, Any]:
+    """An execution in the words of its program; left out is who ran it when."""
+    from foldlog_projections import states
+
+    state = _opened(states.kind, await store.view("states", state_id))
+    if state["value"] is None and not state["steps"]:
+        return {}
+    steps = {
+        name: {field: value for field, value in step.items() if field in _OF_A_STEP}
+        | ({"attempt": step["attempt"]} if step["attempt"] > 1 else {})
+        for name, step in state["steps"].items()
+    }
+    saved = {name: value for name, value in (state["value"] or {}).items() if name != "state_id"}
+    return {"": saved | {"steps": steps}}
+
+
+_OF_A_STEP: Final = ("phase", "request", "result", "artifact_id", "error", "message")
+
 _READERS: Final[dict[str, Callable[..., Awaitable[Mapping[str, Any]]]]] = {
     "agentstates": _agent,
     "artifacts": _artifacts,
     "checkpoints": _checkpoints,
     "events": _events,
     "memory": _memory,
+    "states": _states,
     "trajectory": _trajectory,
 }

@@ -55,4 +55,5 @@ async def show(
         for id, value in items.items():
             out.print(f"{name} {printable(id)}".rstrip(), style="bold", soft_wrap=True)
             for line in fields(value):
-                out.print(f"    {line}", soft_wrap=True)
+                if not line.endswith(f"_id: {id}"):  # the heading has it
+                    out.print(f"    {line}", soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from foldlog.models import TaskStatus
+from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.recovery import Execution, ExecutionPaused
 from foldlog.recovery.errors import consists_of
 from foldlog.sessions import IllegalTransition, Session
@@ -25,7 +25,7 @@ async def task_execution(
             case TaskStatus.PENDING:
                 await session.start_task(task_id)
             case TaskStatus.PAUSED:
-                await session.resume_task(task_id)
+                await _steer(session, task_id, SteeringEventType.RESUME)
             case TaskStatus.FAILED | TaskStatus.CANCELLED:
                 raise IllegalTransition(task_id, task.status, TaskStatus.RUNNING)
         try:
@@ -35,10 +35,26 @@ async def task_execution(
             await session.refresh()
             is_running = session.get_task(task_id).status is TaskStatus.RUNNING
             if is_running and consists_of(error, ExecutionPaused):
-                await session.pause_task(task_id, reason="waits for an answer")
+                await _steer(session, task_id, SteeringEventType.PAUSE, "waits for an answer")
             raise
         await session.refresh()
         if session.get_task(task_id).status is TaskStatus.PAUSED:
-            await session.resume_task(task_id)  # somebody paused what was about to end
+            # Somebody paused what was about to end.
+            await _steer(session, task_id, SteeringEventType.RESUME)
         if session.get_task(task_id).status not in FINAL:
             await session.complete_task(task_id)
+
+
+async def _steer(
+    session: Session, task_id: str, event_type: SteeringEventType, reason: str = ""
+) -> None:
+    """Pause or resume the task, on record as the library's doing and not a person's."""
+    await session.steer(
+        SteeringEvent(
+            session_id=session.session_id,
+            task_id=task_id,
+            event_type=event_type,
+            payload={"reason": reason} if reason else {},
+            source="system",
+        )
+    )
