@@ -18,7 +18,7 @@ from tests.exporting.history import LONG, write
 from tests.support.build import update
 from tests.support.stores import Backend, fresh_namespace
 
-NOT_ANCHORED = "not anchored: whoever wrote it could have written another"
+NOT_ANCHORED = "not anchored: its author could have written another"
 
 
 async def test_every_session_of_a_log_is_bundled(backend: Backend, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ class Verification:
                 self._found(where, f"it comes after sequence {place[1]} of shard {place[0]}")
             place = (line.shard, line.seq)
             if not 0 <= line.shard < len(reaches) or line.seq > reaches[line.shard]:
-                self._found(where, f"it is not before {says.position}, as of which the bundle is")
+                self._found(where, f"it is not before {says.position}, where the bundle ends")
             before = self._check_chain(where, line, before, number)
             self._check_record(where, line, tally)
 
@@ -257,7 +257,7 @@ class Verification:
             except anchors.BadAnchor as error:
                 self._found(anchors.TIMESTAMP, str(error))
         if not any(each.name in anchors.NAMES for each in entries):
-            self.notes.append("not anchored: whoever wrote it could have written another")
+            self.notes.append("not anchored: its author could have written another")
 
     def _anchor(
         self, entries: Sequence[Entry], name: str, wanted: bytes | None, option: str

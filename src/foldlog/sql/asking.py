@@ -1,4 +1,4 @@
-"""One query: DuckDB in a process of its own is asked, and told what the log says."""
+"""One query: a separate process runs DuckDB, and gets what the log says."""
 
 from __future__ import annotations
 

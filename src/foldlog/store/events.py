@@ -289,7 +289,7 @@ class Events(Ownership):
 
 
 def trace_of(event: StoredEvent | EventSaved) -> str:
-    """The trace under which an event is kept."""
+    """The trace under which an event is saved."""
     return GLOBAL_TRACE if event.trace_id is None else event.trace_id
 
 
