@@ -13,9 +13,10 @@ from foldlog_projections.folds import last
 class Segment(msgspec.Struct, frozen=True, array_like=True):
     """One file of records, sorted by subject and sequence.
 
-    It has what there was of the sequences from `first` to `last` and was not erased since.
-    `digest` is the SHA-256 of the file, `previous` that of the segment before it when it was
-    written. `raw_bytes` are the records' own, `latest` is the log's time of the newest, RFC 3339.
+    Segments with the same sequences, from `first` to `last`, are one *run*, cut by subject: each
+    has what there was of its subjects, from `low` to `high`, and was not erased since. `digest` is
+    the SHA-256 of the file, `previous` that of the segment before it when it was written.
+    `raw_bytes` are the records' own, `latest` is the log's time of the run's newest, RFC 3339.
     """
 
     name: str
@@ -26,7 +27,9 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
     latest: str
     digest: str
-    previous: str = ""
+    previous: str
+    low: str
+    high: str
 
 
 class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):

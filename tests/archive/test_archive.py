@@ -13,7 +13,7 @@ from obstore.store import LocalStore, from_url
 
 import foldlog
 from foldlog import ArchiveLimits, kinds
-from foldlog.log.archive import ArchivedLog, Archiver
+from foldlog.log.archive import ArchivedLog, Archiver, drafts
 from foldlog.log.archive.archiver import FAN, due_merge
 from foldlog.log.archive.places import Directory
 from foldlog.log.archive.segments import Rows
@@ -295,17 +295,46 @@ async def test_neighbours_are_merged_and_hold_the_same(place: Place) -> None:
     assert await store.query(kinds.updates("s"), len) == FAN + 2
 
 
+async def test_a_run_is_cut_by_subject_and_read_as_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "CUT", 1)  # a file ends where a group of 2,048 rows does
+    store = await place.open(archive_limits=LIMITS._replace(segment_bytes=2**30))
+    await fill(store, sessions=3, each=1_500)
+    await store.archive(everything=True)
+    low, middle, high = (await log_of(store).manifests.current(0, fresh=True)).segments
+    assert (low.first, low.last, low.latest) == (high.first, high.last, high.latest)
+    assert low.high == middle.low < middle.high == high.low
+    assert (middle.previous, high.previous) == (low.digest, middle.digest)
+    names = {f"s{s}": store.subject("updates", f"s{s}").name for s in range(3)}
+    first, second, third = sorted(names, key=names.__getitem__)
+    everything = [f"u{n}" for n in range(1_500)]
+    for session in names:
+        assert await ids(await place.open(), session) == everything
+    reader = await place.open()
+    assert sum([len(page) async for page in reader.log.scan(0)]) == 4_500
+    await reader.erase_session(second)
+    manifest = await log_of(store).manifests.current(0, fresh=True)
+    assert [each.records for each in manifest.segments] == [1_500, 1_096, 404]
+    obstore.delete(place.objects, manifest.segments[0].name)
+    (copies_of(store) / manifest.segments[0].name).unlink(missing_ok=True)
+    reader = await place.open()
+    assert await ids(reader, third) == everything  # without opening what cannot have it
+    with pytest.raises(foldlog.LogCorrupt, match="missing"):
+        await ids(reader, first)
+
+
 def test_what_is_merged() -> None:
     def segments(*sizes: int) -> list[Segment]:
-        return [Segment(f"{n}", n, n, 1, 1, size, "", "") for n, size in enumerate(sizes)]
+        return [Segment(f"{n}", n, n, 1, 1, size, *[""] * 5) for n, size in enumerate(sizes)]
 
     assert due_merge(segments(*[100] * (FAN - 1)), 10_000) is None
     assert due_merge(segments(*[100] * FAN), 10_000) == range(FAN)
     assert due_merge(segments(9_000, *[100] * FAN), 10_000) == range(1, FAN + 1)
-    assert due_merge(segments(*[100] * FAN), 799) == range(FAN - 1)
-    assert due_merge(segments(700, *[100] * FAN), 750) == range(1, FAN)
-    assert due_merge(segments(700, 700, *[100] * 3), 750) is None
-    assert due_merge(segments(*[100] * 4, 9_000, *[100] * 4), 100_000) is None
+    assert due_merge(segments(*[100] * FAN), 399) == range(FAN - 1)
+    assert due_merge(segments(700, *[100] * FAN), 350) == range(1, FAN)
+    assert due_merge(segments(700, 700, *[100] * (FAN - 1)), 750) is None
+    assert due_merge(segments(*[100] * (FAN - 1), 9_000, *[100] * (FAN - 1)), 100_000) is None
 
 
 async def test_logs_of_one_namespace_may_share_a_place(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from foldlog.subjects import Branch, Subject, matching
 from foldlog_projections import archive
 
 _PAGE: Final = 1_000
-_WINDOW: Final = 32 * 1024 * 1024
+_WINDOW: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 8
 
 
@@ -250,7 +250,8 @@ def _window(manifest: Manifest, after: int) -> int:
     """The end of a range of sequences after one that fits in memory, however its records lie."""
     for segment in manifest.segments:
         if segment.last > after:
-            windows = segment.raw_bytes // _WINDOW + 1
+            run = (each.raw_bytes for each in manifest.segments if each.last == segment.last)
+            windows = sum(run) // _WINDOW + 1
             width = (segment.last - segment.first) // windows + 1
             return min(max(after, segment.first - 1) + width, segment.last)
     return manifest.until

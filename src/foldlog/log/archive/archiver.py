@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from itertools import accumulate, groupby, takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,8 +30,8 @@ _EVERY: Final = 30.0
 _HELD: Final = 60.0
 """Seconds for which an archiver holds a shard; each change of the manifest renews them."""
 
-FAN: Final = 8
-"""So many neighbours of about one size become one segment."""
+FAN: Final = 4
+"""So many neighbours of about one size become one run: a session lies in few files."""
 
 
 class ArchiveLimits(NamedTuple):
@@ -40,15 +41,14 @@ class ArchiveLimits(NamedTuple):
         hot_bytes: bytes that stay in the log, which the server reads in blocks of 8 MB; writers
             wait for the blocks that one read loads.
         hot_seconds: the age in seconds of the oldest record; None: any age.
-        segment_bytes: bytes that go into one segment.
-        largest: segments of this many bytes are not merged any further, so that erasing from one
-            stays cheap.
+        segment_bytes: bytes that are archived at once, as one run of segments.
+        largest: runs of this many bytes are not merged any further: merging copies all of them.
     """
 
     hot_bytes: int = 16 * 1024 * 1024
     hot_seconds: float | None = None
     segment_bytes: int = 32 * 1024 * 1024
-    largest: int = 256 * 1024 * 1024
+    largest: int = 512 * 1024 * 1024
 
 
 class Archived(NamedTuple):
@@ -170,10 +170,8 @@ class Archiver:
                         break
             previous = manifest.segments[-1].digest if manifest.segments else ""
             made = await log.segments.keep(*into, draft, first, last, previous)
-        if made is not None:
-            _tell("segment", shard, made, began)
-        segments = (*manifest.segments, *([made] if made else []))
-        return await self._change(shard, manifest, segments, last)
+        _tell("archived", shard, made, began)
+        return await self._change(shard, manifest, (*manifest.segments, *made), last)
 
     async def _merge(self, shard: int, manifest: Manifest, run: range) -> Manifest:
         log, segments, began = self._log, manifest.segments, time.monotonic()
@@ -184,9 +182,8 @@ class Archiver:
             await log.segments.copy(old, draft, [])
             span = old[0].first, old[-1].last
             made = await log.segments.keep(*into, draft, *span, previous)
-        if made is not None:
-            _tell(f"{len(old)} segments merged", shard, made, began)
-        merged = (*segments[: run.start], *([made] if made else []), *segments[run.stop :])
+        _tell(f"{len(old)} segments merged", shard, made, began)
+        merged = (*segments[: run.start], *made, *segments[run.stop :])
         return await self._change(shard, manifest, merged, manifest.until)
 
     async def _change(
@@ -228,35 +225,35 @@ class Archiving:
 
 
 def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
-    """Return which neighbours are to become one segment; None if none are.
+    """Return which neighbours are to become one run; None if none are.
 
-    The oldest FAN of one size class, or as many as come to `largest` before that.
+    The oldest FAN runs of one size class, or as many as come to `largest` before that.
     """
-    for start, first in enumerate(segments):
-        total, stop = 0, start
-        while stop < min(len(segments), start + FAN):
-            if _size_class(segments[stop]) != _size_class(first):
-                break
-            if total + segments[stop].size_bytes > largest:
-                if stop - start > 1:
-                    return range(start, stop)
-                break
-            total += segments[stop].size_bytes
-            stop += 1
-        if stop - start == FAN:
-            return range(start, stop)
+    runs = [list(run) for _, run in groupby(segments, key=lambda each: each.last)]
+    sizes = [sum(each.size_bytes for each in run) for run in runs]
+    for start in range(len(sizes)):
+        alike = _of_one_class(sizes[start : start + FAN])
+        fitting = sum(total <= largest for total in accumulate(alike))
+        if fitting == FAN or 1 < fitting < len(alike):
+            before, after = (sum(map(len, runs[:end])) for end in (start, start + fitting))
+            return range(before, after)
     return None
 
 
-def _size_class(segment: Segment) -> int:
-    return max(segment.size_bytes, 1).bit_length() // 3  # FAN is 2 ** 3
+def _of_one_class(sizes: Sequence[int]) -> list[int]:
+    """Those at the beginning that are of the first one's size class."""
+    return list(takewhile(lambda size: _size_class(size) == _size_class(sizes[0]), sizes))
 
 
-def _tell(what: str, shard: int, made: Segment, began: float) -> None:
+def _size_class(size: int) -> int:
+    return max(size, 1).bit_length() // 2  # FAN is 2 ** 2
+
+
+def _tell(what: str, shard: int, made: Sequence[Segment], began: float) -> None:
+    records, raw_bytes = _totals(made)
     _log.debug(
-        "shard %d: %s: sequences %d to %d, %d records, %d bytes, in %.3f s",
-        *(shard, what, made.first, made.last, made.records, made.size_bytes),
-        time.monotonic() - began,
+        "shard %d: %s: %d records of %d bytes in %d segments, in %.3f s",
+        *(shard, what, records, raw_bytes, len(made), time.monotonic() - began),
     )
 
 

@@ -68,7 +68,6 @@ class Erasing:
                 await self._segments.copy([segment], anew, doomed)
                 span = segment.first, segment.last
                 made = await self._segments.keep(*into, anew, *span, previous)
-            if made is not None:
-                kept.append(made)
+            kept += made
         says = msgspec.structs.replace(manifest.says, segments=tuple(kept))
         return await self._manifests.change(shard, manifest, says)

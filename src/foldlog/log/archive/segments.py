@@ -17,22 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
+from foldlog.log.archive.drafts import Draft, open_database, quoted, rows_of
 from foldlog.log.archive.places import Place
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
-_ROW_GROUP: Final = 2_048
-_MERGED_ROW_GROUP: Final = 4_096
-"""Rows that are decompressed for one of them. The statistics of each group take time, too."""
-
-# Where every subject fits the dictionary, there is a Bloom filter on it. Data needs neither.
-_FORMAT: Final = (
-    "(format parquet, compression zstd, row_group_size {0}, dictionary_size_limit {0}, "
-    "string_dictionary_page_size_limit {1})"
-)
 _MOST: Final = 2**63 - 1
-_MEMORY: Final = "256MB"
 
 
 class SegmentGone(Exception):
@@ -47,16 +38,24 @@ class Rows(NamedTuple):
     after: int = 0
     upto: int = _MOST
 
+    def may_be_in(self, segment: Segment) -> bool:
+        """Whether a segment can have such rows, by its sequences and subjects."""
+        low = self.prefix or "" if self.subject is None else self.subject
+        high = _beyond(self.prefix) if self.subject is None else self.subject
+        return (self.after < segment.last and segment.first <= self.upto) and (
+            low <= segment.high and segment.low <= high
+        )
+
     @property
     def sql(self) -> str:
         """The condition in SQL, without what is so of every row."""
         parts = [f"seq > {self.after}"] * (self.after > 0)
         parts += [f"seq <= {self.upto}"] * (self.upto < _MOST)
         if self.subject is not None:
-            parts.append(f"subject = {_quoted(self.subject)}")
+            parts.append(f"subject = {quoted(self.subject)}")
         if self.prefix is not None:  # as a range, which statistics know how to use
-            end = self.prefix[:-1] + chr(ord(self.prefix[-1]) + 1)
-            parts.append(f"subject >= {_quoted(self.prefix)} and subject < {_quoted(end)}")
+            end = quoted(_beyond(self.prefix))
+            parts.append(f"subject >= {quoted(self.prefix)} and subject < {end}")
         return " and ".join(parts) or "true"
 
 
@@ -74,7 +73,7 @@ class Segments:
         self._namespace = namespace
         self._failed = duckdb.Error
         self._spill = tempfile.TemporaryDirectory(prefix="foldlog-")
-        self._database = _open(Path(self._spill.name))
+        self._database = open_database(Path(self._spill.name))
         # Footers, in the memory that the limit allows. Files are cached by the system already.
         self._database.execute("set parquet_metadata_cache = true")
         self._database.execute("set enable_external_file_cache = false")
@@ -130,7 +129,7 @@ class Segments:
         return int(found)
 
     async def _ask(self, segments: Sequence[Segment], rows: Rows, sql: str) -> list[Any]:
-        wanted = [each for each in segments if each.last > rows.after and each.first <= rows.upto]
+        wanted = [each for each in segments if rows.may_be_in(each)]
         if not wanted:
             return []
         return await asyncio.to_thread(self._query, wanted, sql)
@@ -139,7 +138,7 @@ class Segments:
         paths = self._paths(segments)
         try:
             with self._database.cursor() as cursor:
-                found: list[Any] = cursor.execute(sql.format(_files(paths))).fetchall()
+                found: list[Any] = cursor.execute(sql.format(rows_of(paths))).fetchall()
         except self._failed as error:
             self._check_there(paths)
             raise LogCorrupt(segments[0].name, segments[0].first, str(error)) from error
@@ -155,7 +154,7 @@ class Segments:
 
     def _check_there(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            if not path.is_file():
+            if not path.exists():
                 raise SegmentGone(str(path))
 
     # --- writing ----------------------------------------------------------------------------------
@@ -181,12 +180,13 @@ class Segments:
 
     async def keep(
         self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
-    ) -> Segment | None:
-        """Store a draft as a segment, synced; None if it has no rows.
+    ) -> list[Segment]:
+        """Store a draft as a run of segments, synced; none if it has no rows.
 
         Args:
             folder, base: as for `draft`.
             first, last: the sequences that it is about.
+            previous: the digest of the segment before it.
 
         Raises:
             SegmentGone: the manifest has changed since. LogUnavailable: the place did not answer.
@@ -195,30 +195,33 @@ class Segments:
 
     def _keep(
         self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
-    ) -> Segment | None:
+    ) -> list[Segment]:
+        run = list[Segment]()
         try:
-            records, raw_bytes, latest = draft.write()
-            if not records:
-                return None
-            with draft.file.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
-            size = draft.file.stat().st_size
-            self._place.put(name, draft.file)
+            for each in draft.write():
+                with each.path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
+                size = each.path.stat().st_size
+                self._place.put(name, each.path)
+                counted = each.records, each.raw_bytes, size, each.latest
+                run.append(
+                    Segment(name, first, last, *counted, digest, previous, each.low, each.high)
+                )
+                previous = digest
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
         except self._failed as error:
-            self._check_there([draft.file, *draft.sources])
+            self._check_there([draft.directory, *draft.sources])
             raise LogUnavailable(f"a segment could not be written: {error}") from error
-        return Segment(name, first, last, records, raw_bytes, size, latest, digest, previous)
+        return run
 
     async def copy(self, segments: Sequence[Segment], into: Draft, without: Sequence[Rows]) -> None:
         """Have a draft hold the rows of segments, but for some. Errors as `read`."""
         into.sources = await asyncio.to_thread(self._paths, segments)
-        into.row_group = _MERGED_ROW_GROUP
         conditions = ["true", *(f"not ({rows.sql})" for rows in without)]
         into.rows = (
-            f"select subject, seq, time, data from {_files(into.sources)} "
+            f"select subject, seq, time, data from {rows_of(into.sources)} "
             f"where {' and '.join(conditions)}"
         )
 
@@ -251,57 +254,6 @@ class Segments:
         self._spill.cleanup()
 
 
-class Draft:
-    """Rows that become a segment. Its methods block."""
-
-    def __init__(self, directory: Path) -> None:
-        self.file: Path = directory / "segment.parquet"
-        self.rows = "select * from draft"
-        self.row_group = _ROW_GROUP
-        self.sources: list[Path] = []
-        # A database of its own: readers need not share its memory, and what it spills stands here.
-        self._database = _open(directory)
-        self._database.execute(
-            "create temp table draft(subject varchar, seq ubigint, time varchar, data blob)"
-        )
-
-    def add(self, page: Sequence[Stored]) -> None:
-        """Take rows."""
-        columns = zip(*((e.subject, e.seq, e.time, e.data) for e in page), strict=True)
-        self._database.execute(
-            "insert into draft select unnest($1::varchar[]), unnest($2::ubigint[]), "
-            "unnest($3::varchar[]), unnest($4::blob[])",
-            [list(column) for column in columns],
-        )
-
-    def write(self) -> tuple[int, int, str]:
-        """Write the file; return how many rows it has, their bytes, and the latest time."""
-        written = _FORMAT.format(self.row_group, self.row_group * 128)
-        ordered, target = f"{self.rows} order by subject, seq", _quoted(str(self.file))
-        self._database.execute(f"copy ({ordered}) to {target} {written}")
-        about = "count(*), coalesce(sum(octet_length(data)), 0), coalesce(arg_max(time, seq), '')"
-        found = self._database.execute(f"select {about} from {_files([self.file])}").fetchone()
-        records, raw_bytes, latest = found
-        return int(records), int(raw_bytes), str(latest)
-
-    def close(self) -> None:
-        """Let go of the rows."""
-        self._database.close()
-
-
-def _open(spill: Path) -> Any:
-    import duckdb
-
-    return duckdb.connect(
-        config={"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)}
-    )
-
-
-def _files(paths: Sequence[Path]) -> str:
-    listed = ", ".join(_quoted(str(path)) for path in paths)
-    # A path may have a `seq=7` in it.
-    return f"read_parquet([{listed}], hive_partitioning = false, filename = true)"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _beyond(prefix: str | None) -> str:
+    """What is greater than all that begins so, and no greater than what does not but follows."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else chr(0x10FFFF)
