@@ -29,11 +29,7 @@ async def count(number: int) -> int:
 
 async def work() -> None:
     """Run the execution from the first step that has no recorded end."""
-    user, password = os.environ["FOLDLOG_USER"], os.environ["FOLDLOG_PASSWORD"]
-    async with (
-        foldlog.connect(user=user, password=password) as store,
-        store.recovery.execution(EXECUTION) as run,
-    ):
+    async with foldlog.connect() as store, store.recovery.execution(EXECUTION) as run:
         number = 0
         while number < 1000:
             # Safe to repeat: a step that has an effect outside is confirmed or retracted instead.

@@ -54,3 +54,38 @@ async def test_a_directory_that_is_there_is_no_url(
     os.mkdir("data")
     with pytest.raises(foldlog.ConfigurationError, match="a directory is given as path="):
         await foldlog.connect("data")
+
+
+IN_ENVIRONMENT = {"FOLDLOG_USER": "ann", "FOLDLOG_PASSWORD": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "environment", "signs_in"),
+    [
+        ("nats://host", {}, {}, {}),
+        ("nats://host", {}, IN_ENVIRONMENT, {"user": "ann", "password": "s3cret"}),
+        ("nats://host", {"name": "x"}, {"FOLDLOG_USER": "ann"}, {"name": "x", "user": "ann"}),
+        ("nats://host", {}, {**IN_ENVIRONMENT, "FOLDLOG_CREDS": "c"}, {"user_credentials": "c"}),
+        ("nats://host", {"token": "t"}, IN_ENVIRONMENT, {"token": "t"}),
+        ("nats://bob:pw@host", {}, IN_ENVIRONMENT, {}),
+        ("nats://host", {}, {"FOLDLOG_USER": "", "FOLDLOG_CREDS": ""}, {}),
+    ],
+)
+def test_the_environment_signs_in_where_nothing_else_does(
+    url: str,
+    options: dict[str, Any],
+    environment: dict[str, str],
+    signs_in: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FOLDLOG_USER", "FOLDLOG_PASSWORD", "FOLDLOG_CREDS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert foldlog.connect(url, **options)._settings.server_options == signs_in
+
+
+async def test_credentials_files_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foldlog.opening.settings.find_spec", lambda name: None)
+    with pytest.raises(foldlog.ConfigurationError, match=r"pip install 'foldlog\[nkeys\]'"):
+        await foldlog.connect("nats://127.0.0.1:1", user_credentials="me.creds")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,6 @@ import typer
 
 import foldlog
 
-_USER, _PASSWORD = "FOLDLOG_USER", "FOLDLOG_PASSWORD"
 _PANEL = "Where the log is"
 
 
@@ -54,7 +52,9 @@ class Target:
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help=f"Credentials for --url; or set ${_USER}, ${_PASSWORD}.",
+            # A password comes by environment: a command line is visible to other users.
+            help="Credentials for --url; or set $FOLDLOG_USER, $FOLDLOG_PASSWORD.",
+            show_default="$FOLDLOG_CREDS",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -93,7 +93,9 @@ class Target:
         if shards is not None:
             options["shards"] = shards
         if self.server is not None:
-            return foldlog.connect(self.server, **options, **self._sign_in())
+            if self.creds is not None:
+                options["user_credentials"] = str(self.creds)
+            return foldlog.connect(self.server, **options)
         from foldlog.log.embedded.layout import Layout
 
         if not make and not Layout(self.directory).exists:
@@ -102,14 +104,3 @@ class Target:
                 "or a server by --url"
             )
         return foldlog.connect(path=self.directory, **options)
-
-    def _sign_in(self) -> dict[str, Any]:
-        # Secrets come by environment or file: a command line is visible to other users.
-        if self.creds is not None:
-            if find_spec("nkeys") is None:
-                raise foldlog.ConfigurationError(
-                    "--creds needs nkeys: pip install 'foldlog[nkeys]'"
-                )
-            return {"user_credentials": str(self.creds)}
-        given = {"user": os.environ.get(_USER), "password": os.environ.get(_PASSWORD)}
-        return {name: value for name, value in given.items() if value}

@@ -158,7 +158,8 @@ def connect(
         archive_cache_bytes: bytes that these copies may take on the disk, besides those that one
             read needs; the least recently read copies are dropped first.
         nats_options: what `nats.connect` takes: `user`, `password`, `token`, `user_credentials`,
-            `nkeys_seed`, `tls`, `tls_hostname` ...
+            `nkeys_seed`, `tls`, `tls_hostname` ... If none of them and no `url` signs in,
+            `$FOLDLOG_CREDS` or `$FOLDLOG_USER` and `$FOLDLOG_PASSWORD` do.
 
     Returns:
         What opens the store when it is awaited or entered.
@@ -281,7 +282,7 @@ async def _open(settings: Settings, *, may_stand_by: bool = True) -> Store:
     url = settings.server_url
     if url is None:
         return await _open_embedded(settings)
-    connect = functools.partial(_connect, settings, url, settings.nats_options)
+    connect = functools.partial(_connect, settings, url, settings.server_options)
     try:
         return await _store(settings, await connect())
     except LogUnavailable as reason:

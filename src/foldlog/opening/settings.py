@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,6 +25,15 @@ URL_VARIABLE: Final = "FOLDLOG_URL"
 PATH_VARIABLE: Final = "FOLDLOG_PATH"
 ARCHIVE_VARIABLE: Final = "FOLDLOG_ARCHIVE"
 DEFAULT_PATH: Final = ".foldlog"
+SIGN_IN_VARIABLES: Final = {
+    "user_credentials": "FOLDLOG_CREDS",
+    "user": "FOLDLOG_USER",
+    "password": "FOLDLOG_PASSWORD",
+}
+"""How the environment signs in, by what nats-py calls it; a credentials file before the others."""
+
+_NKEYS: Final = {"user_credentials", "nkeys_seed", "nkeys_seed_str"}
+_SIGN_IN: Final = {*_NKEYS, "user", "password", "token", "user_jwt_cb", "signature_cb"}
 
 _SET_BY_FOLDLOG: Final = {
     *("self", "servers", "error_cb", "disconnected_cb", "reconnected_cb", "closed_cb")
@@ -83,7 +93,18 @@ class Settings:
         url = self.server_url
         if url is None:
             return Place.of_embedded(self.spool, self.data, self.namespace)
-        return Place.of_server(self.spool, self.data, self.namespace, url, self.nats_options)
+        return Place.of_server(self.spool, self.data, self.namespace, url, self.server_options)
+
+    @property
+    def server_options(self) -> dict[str, Any]:
+        """The options of nats-py at a URL. The environment signs in if nothing else does."""
+        given = self.nats_options
+        if given.keys() & _SIGN_IN or "@" in (self.server_url or ""):
+            return given
+        found = {name: os.environ.get(each) for name, each in SIGN_IN_VARIABLES.items()}
+        if found["user_credentials"]:
+            return {**given, "user_credentials": found["user_credentials"]}
+        return {**given, **{name: value for name, value in found.items() if value}}
 
     def check(self) -> None:
         """Raise ConfigurationError or InvalidId for what is wrong, without asking a server."""
@@ -116,6 +137,11 @@ class Settings:
         _check_names(self.nats_options)
         if self.url is not None:
             _check_no_directory(self.url)
+        needs_nkeys = self.server_url is not None and self.server_options.keys() & _NKEYS
+        if needs_nkeys and find_spec("nkeys") is None:
+            raise ConfigurationError(
+                "credentials files and nkeys need the package nkeys: pip install 'foldlog[nkeys]'"
+            )
 
 
 def checked_namespace(name: str, shards: int) -> Namespace:
