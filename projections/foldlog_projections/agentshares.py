@@ -17,9 +17,7 @@ REVOKED: Final = "agent.revoked"
 
 
 class Shared(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`agent.shared`: the token opens this key. `ttl`: seconds from when it was recorded, 0 for
-    ever.
-    """
+    """`agent.shared`: the token opens this key. `ttl`: seconds from its record; 0: for ever."""
 
     scope: str
     key: str

@@ -68,8 +68,7 @@ class AgentStates(Generic[R]):
         Args:
             scope: the agent.
             label: what the turn is, for readers of the history.
-            consistency: how fresh reads are. A turn on a stale state is never stored, whatever it
-                is.
+            consistency: how fresh reads are. A turn on a stale state is never stored.
             expected: the version that the scope must be at. None: any.
 
         Raises:

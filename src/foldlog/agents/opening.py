@@ -48,8 +48,7 @@ class LogStateRepository:
     ) -> AgentStates[R]:
         """Return the manager of a runtime: it lives as long as the store.
 
-        Its scopes are on one shard, chosen by the name; give runtimes that share nothing different
-        names.
+        Its scopes are on one shard, chosen by the name; give separate runtimes other names.
 
         Args:
             runtime_state_type: the model of the runtime's state.

@@ -15,9 +15,7 @@ T = TypeVar("T")
 
 
 class StoreThread(LoopThread["_Opened"]):
-    """A store that `connecting` opens with the first call: awaited until it does. Safe to share
-    between threads.
-    """
+    """A store that `connecting` opens with the first call. Threads may share it."""
 
     def __init__(self, connecting: Awaitable[Store]) -> None:
         super().__init__("foldlog-blocking", lambda: _Opened(connecting))
@@ -35,8 +33,7 @@ class StoreThread(LoopThread["_Opened"]):
 
         Args:
             context: in which it is done. None: in a copy of the caller's.
-            until_closed: it may wait for ever, and ends when the store closes: `close` does not
-                wait for it.
+            until_closed: it may wait for ever, and ends when the store closes, without a wait.
 
         Raises:
             StoreClosed: it was closed. ConfigurationError: `use` would wait for itself.

@@ -45,8 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         position: the moment of the log up to which it holds everything.
         records, envelopes: how many it holds.
         kinds: how many records, by kind.
-        clock_steps_back: how often the log's clock shows less than one record earlier on the same
-            shard.
+        clock_steps_back: how often the log's clock shows less than one record earlier there.
         chain_head, merkle_root: the hashes over the records: SHA-256, in hexadecimal.
         artifacts: the bytes that the records name.
     """

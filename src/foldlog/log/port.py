@@ -199,8 +199,7 @@ class Log(Protocol):
     ) -> AsyncGenerator[list[Stored]]:
         """Yield pages of all that a shard stores after sequence `after`, undecoded, in order.
 
-        Up to the shard's head as of a moment after this call or later, whatever it has lost. For
-        operators.
+        Up to the shard's head as of a moment after this call or later, whatever it has lost.
 
         Args:
             only: names of subjects, and filters as `Namespace.wildcard` gives them; none covers

@@ -78,11 +78,11 @@ class SnapshotStore:
         # A wildcard over the numbers alone: the rest is as literal as the subject.
         await self._side.purge(snapshot(subject.name, "*"), overwrite=overwrite)
 
-    async def purge_all(self, family: str | None = None) -> None:
-        """Remove all snapshots, or those of one family."""
+    async def purge_all(self) -> None:
+        """Remove all snapshots."""
         for shard in range(self._namespace.shards):
             # The mark of a shard stays: its subject ends where the wildcard begins.
-            await self._side.purge(snapshot(self._namespace.wildcard(shard, family), "*"))
+            await self._side.purge(snapshot(self._namespace.wildcard(shard), "*"))
 
     async def names(self, family: str, edition: str = "") -> set[str]:
         """Return the names of a family's subjects that have a head in an edition.

@@ -73,8 +73,7 @@ class Receiver:
         """Store what `map` has made. When it returns, all but the refused is on the log.
 
         Raises:
-            LogUnavailable, AppendFailed, AppendUnknown: some may be missing; taking all again
-                is safe.
+            LogUnavailable, AppendFailed, AppendUnknown: some may be missing; take all again.
         """
         async with self._placing:
             await self._place(found)

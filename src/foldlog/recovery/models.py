@@ -150,8 +150,7 @@ class StateSnapshot(BaseModel):
 
         Events are those of `execution_state["history"]["events"]`, compared by their content: one
         that has changed is removed and new. Storage is `execution_state["storage"]["data"]`; a
-        changed key comes with its value in each, None where it has none. What is of another shape
-        is passed over.
+        changed key comes with its value in each, or None. What is of another shape is passed over.
 
         Args:
             snapshot1, snapshot2: the snapshots.

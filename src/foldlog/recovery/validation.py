@@ -15,8 +15,7 @@ class Mismatch(NamedTuple):
 
     Attributes:
         address: the step.
-        path: leads there from the result, as in `result.flights[2].fare`; `error` for a step that
-            raised.
+        path: leads there from the result, as in `result.flights[2].fare`; `error` if it raised.
         recorded: what was recorded; ABSENT where there is nothing.
         actual: what came now; ABSENT where there is nothing.
     """

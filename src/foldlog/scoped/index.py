@@ -193,8 +193,7 @@ class Known:
 class Index:
     """One scope's index, in a file or, without a path, in memory. Who uses it holds its `lock`.
 
-    `matrices` are its vectors in memory, by model; `known` is what else is. Every method may raise
-    sqlite3.Error.
+    `matrices` are vectors in memory, by model; `known`: what else is. All may raise sqlite3.Error.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -315,9 +314,7 @@ class Index:
         return dict(rows)
 
     def edges(self, now: float, from_key: str) -> list[Edge]:
-        """The links from a key, in the order in which they were made; none to or from a key whose
-        time is over.
-        """
+        """The links from a key, in the order of their making; none of a key that has expired."""
         return [Edge(*row) for row in self.database.execute(_EDGES, {"key": from_key, "now": now})]
 
     # --- SQLite -----------------------------------------------------------------------------------

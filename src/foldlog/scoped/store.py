@@ -104,8 +104,7 @@ class ScopedStore(ScopedReader):
             scope: the scope.
             key: the key.
             value: JSON, and other data that the log can hold; it comes back exactly.
-            expected: the version that the key must be at, as `entry` tells it; None if it must not
-                be there.
+            expected: the version that the key must be at, as `entry` has it; None: no such key.
             session_id: the session that the key belongs to, and is cleared with. The keys of
                 `Scope.session(id)` need none.
 
@@ -146,8 +145,7 @@ class ScopedStore(ScopedReader):
             key: the key.
             value: JSON, and other data that the log can hold; it comes back exactly.
             options: the hints: lifetime, tier, salience, kind of content, and time to live.
-            expected: the version that the key must be at, as `entry` tells it; None if it must not
-                be there.
+            expected: the version that the key must be at, as `entry` has it; None: no such key.
             session_id: the session that the key belongs to, and is cleared with.
 
         Raises:

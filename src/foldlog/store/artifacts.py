@@ -99,8 +99,7 @@ class Artifacts:
         """Store bytes and return their reference.
 
         The id follows from content, namespace and scope. The first save stands, with its metadata
-        and life span. What `clear_session` removed is not stored again: its reference leads
-        nowhere.
+        and life span. What `clear_session` removed is not stored again.
 
         Args:
             data: the bytes.

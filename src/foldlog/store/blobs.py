@@ -102,8 +102,7 @@ class BlobStore:
 
         Repeating one that was interrupted removes the bytes that it has left.
 
-        None if there is no such claim, or none as old: `claimed_before`, in Unix seconds by the
-        log's clock.
+        None if there is no such claim, or none as old: `claimed_before`, by the log's clock.
         """
         freed, copies = 0, list[str]()
 
@@ -146,10 +145,6 @@ class BlobStore:
         """Return whether bytes are claimed, or there although nobody claims them."""
         claims = (await self.read(_sha256(name))).claims
         return claim in claims if claims else await self._stored.get(name) is not None
-
-    async def is_sole(self, name: str, claim: Claim) -> bool:
-        """Return whether nobody else claims the content of a copy."""
-        return (await self.read(_sha256(name))).claims.keys() <= {claim}
 
     async def all(self) -> list[str]:
         """Return the SHA-256 of every content there ever was. For operators."""

@@ -130,18 +130,15 @@ class Primitives(Decisions):
 
         The store reads the view strongly, calls `decision(state)`, and appends the records that it
         returns if nobody has written to the view since; otherwise it begins again with the new
-        state. So the function may run several times and must change nothing. Decisions never wait
-        in a spool.
+        state. The function may run several times and must change nothing. No decision is spooled.
 
         Inside `store.atomic()` the function sees what the block has saved to the view. Its records
-        are appended with the block, which raises AppendConflict if others wrote to the view
-        meanwhile.
+        are appended with the block, which raises AppendConflict if others wrote meanwhile.
 
         Args:
             key: one view; or several of one shard, whose states are the arguments of `decision`,
                 which then returns a mapping of keys to records. A key that gets no record may
-                change meanwhile; a key that is not among these gets its records wherever its view
-                ends.
+                change meanwhile; a key that is not among these gets its records at its end.
             decision: returns records; none, or None, to append nothing. What it raises is raised.
             copy: whether the function is given copies. False is for large states: the function
                 reads the fold's state itself, changes nothing in it, and returns nothing of it.
@@ -170,7 +167,7 @@ class Primitives(Decisions):
             >>> [len(await store.decide(seats("SK1"), take)) for _ in range(2)]
             [1, 0]
         """
-        seen = self._copied if copy else _uncopied
+        seen = self._copied if copy else lambda _, at: at.folded.state
         if isinstance(key, Key):
             one = await self.decide_drafts(
                 [key],
@@ -490,10 +487,6 @@ class Primitives(Decisions):
         return Item(
             each.id, each.type, record, each.ts, each.recorded_at, position, each.writer, each.n
         )
-
-
-def _uncopied(kind: Kind[Any], at: At) -> Any:
-    return at.folded.state
 
 
 def _sequence_of(kind: Kind[Any]) -> Kind[Items]:

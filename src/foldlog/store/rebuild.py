@@ -191,7 +191,7 @@ class _Refolds:
         await self.served.look(self._projections)
         counts = await self.counts()
         self._of_records = sum(counts.values())
-        self._total = sum(len(self._folds_of(_family(name))) for name in counts)
+        self._total = sum(len(self._folds_of(name.split(".", 4)[3])) for name in counts)
         refolding = Refolding(self._log, self._folds_of, self.served.is_hot, self._pass_over)
         for shard in range(self._log.namespace.shards):
             async with aclosing(refolding.shard(shard, counts)) as pages:
@@ -261,7 +261,3 @@ def _missing(lacking: Refolded) -> Finding:
     lost = lacking.expected - lacking.records
     reason = f"{lost} of {lacking.expected} records cannot be read"
     return Finding(lacking.name, lacking.seq, reason)
-
-
-def _family(name: str) -> str:
-    return name.split(".", 4)[3]

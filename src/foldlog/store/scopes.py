@@ -74,10 +74,8 @@ class Contents:
     """What a scope holds, in the order of the log.
 
     Attributes:
-        keys: the last sequence of every subject, by key, its own among them; none that ends with
-            its tombstone.
-        blobs: the copies that hold values, present and past, by key and version, and where the
-            log names them.
+        keys: the last sequence of every subject, by key, its own among them; none that was cleared.
+        blobs: the copies that hold values, present and past, by key and version, with sequences.
         is_whole: False where some cannot be read; the sequences of the keys are then 0.
     """
 

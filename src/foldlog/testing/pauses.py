@@ -22,8 +22,7 @@ class PlannerStateContract(Contract):
     """A pause is stored whole, and taken by exactly one caller.
 
     Attributes:
-        pause_ttl: seconds after which a pause is certainly gone; a fixture `advance_clock` makes
-            them pass.
+        pause_ttl: seconds after which a pause is certainly gone; `advance_clock` makes them pass.
     """
 
     strong = True

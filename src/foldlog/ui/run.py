@@ -53,7 +53,8 @@ class Run(NamedTuple):
                 for kind in (tasks.kind, updates.kind, steering.kind)
             )
         )
-        return _unique(trace_named(item) for page in pages for item in page)
+        names = dict.fromkeys(trace_named(item) for page in pages for item in page)
+        return [name for name in names if name is not None]
 
 
 class Page(NamedTuple):
@@ -134,7 +135,3 @@ def _later(a: LogPosition, b: LogPosition) -> LogPosition:
 
 def _of_trace(store: Store, trace_id: str) -> list[Key[Any]]:
     return [kind(trace_id) for kind in store.kinds_of("trace")]
-
-
-def _unique(names: Iterable[str | None]) -> list[str]:
-    return [name for name in dict.fromkeys(names) if name is not None]

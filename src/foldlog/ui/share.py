@@ -115,8 +115,7 @@ def bundle() -> str:
     """Return the page's modules as one script. A file cannot import modules from the disk.
 
     Each module becomes a function that returns what it exports, in the order of imports. The
-    modules keep to two forms: `import { a, b as c } from "./x.js";` and `export` before a
-    declaration.
+    modules keep to two forms: `import { a, b as c } from "./x.js";` and `export`.
     """
     made: dict[Path, str] = {}
 

@@ -43,8 +43,7 @@ class FoldlogMemoryService(BaseMemoryService):  # type: ignore[misc, unused-igno
     Args:
         store: an open store, blocking or not; or one of the past (`store.at(...)`), for reading.
             Searches may raise SearchFailed.
-        embedder: an async function that makes vectors of texts, to find by meaning, too. None: by
-            words.
+        embedder: an async function that makes vectors of texts, to find by meaning. None: by words.
         max_results: how many memories a search returns at most.
     """
 

@@ -131,7 +131,9 @@ class ItemLog:
         """Remove the items whose time is over; return how many. Errors as `Store.decide`."""
         wanted = await self._ask(store, langgraphnamespaces.kind(self._name), expiring)
         now = store.now()
-        are_due = await self.query(store, wanted, lambda _, items: any_over(items, now))
+        are_due = await self.query(
+            store, wanted, lambda _, items: any(each.is_over(now) for each in items.values())
+        )
         return sum([await self._sweep(store, each) for each in compress(wanted, are_due)])
 
     async def _sweep(self, store: Store, labels: Labels) -> int:
@@ -143,11 +145,6 @@ class ItemLog:
 
         await store.decide(self.key_of(labels), decide, copy=False)
         return len(over)
-
-
-def any_over(items: Items, now: float) -> bool:
-    """Whether the time of an item is over."""
-    return any(entry.is_over(now) for entry in items.values())
 
 
 def _is_held(items: Items, record: langgraphitems.Embedded) -> bool:

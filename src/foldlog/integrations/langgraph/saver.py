@@ -296,8 +296,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
 
         Args:
             holder: what their error names.
-            lease: seconds after which, if this process has died, others may write again. The
-                block renews it.
+            lease: seconds after which others may write if this process died. The block renews it.
             takes_over: take the thread from a run that holds it now; what that one saves from
                 then on raises ThreadHeld.
 

@@ -58,8 +58,7 @@ class Reach(Protocol):
 class Line:
     """A store of the running event loop, which `open_` opens when it is first needed.
 
-    `at_once` has to be awaited here. `stand_by`: see `Opening`. `owned=False`: closing leaves the
-    store open.
+    Await `at_once` here. `stand_by`: see `Opening`. `owned=False`: `close` leaves it open.
     """
 
     def __init__(

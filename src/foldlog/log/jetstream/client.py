@@ -115,8 +115,7 @@ class LeanClient(Client):
     - **Publishing.** Many messages go in one step, and their headers are joined: a tenth of the
       work for a record of a batch.
     - **Subscriptions.** A message goes straight to its function, without a queue and a task, and
-      its headers are read when asked for: a hot view costs a third of the memory, and nothing
-      overflows.
+      its headers are read when asked for: a hot view costs a third of the memory.
     - **Giving up a connection.** nats-py waits until all is written, on a half-open connection
       until TCP gives up, and closes for good when a server sends an error. Here the connection is
       dropped with what waits to be written, and another one made.

@@ -68,8 +68,7 @@ class Forbidden(LogUnavailable):
 class _Waiting:
     """A caller that waits for `asks` replies, or for all up to the one that `is_last`.
 
-    `replies` come with the number of their request. `done` is True when all came, False when they
-    cannot any more.
+    `replies` come with the number of their request. `done`: whether all came.
     """
 
     def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:

@@ -279,8 +279,7 @@ class Outbox:
     async def _deliver(self, chunk: Chunk) -> None:
         """Append a chunk. What the log refuses for good does not hold up the rest: it is set aside.
 
-        That is what can never be appended, and what the log refuses again and again although it
-        takes others.
+        That is what can never be appended, and what is refused again and again while others go.
         """
         dropped, refused, reason = 0, list[Frame](), ""
         try:
