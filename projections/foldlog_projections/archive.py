@@ -1,4 +1,4 @@
-"""What of a shard stands in the archive: its *manifest*, the last record of which stands."""
+"""The part of a shard that is in the archive: its *manifest*, whose last record counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts: bytes kept apart from what a model sees (StateStore specification 2.11, section 11).
+"""Artifacts: bytes that a model does not see (StateStore specification 2.11, section 11).
 
 The bytes are blobs that each save claims, everything else is on the log (ADR 0005): a session's
 subject says what there is, and a pointer per artifact says which session's subject that is.
@@ -371,7 +371,7 @@ class Artifacts:
     async def _record(self, keys: Keys, made: Saved, id: str) -> Sequence[Held]:
         """Append the save, after what it makes go; return the latter."""
         # One at a time for a session, so that each counts what the one before has saved. Other
-        # processes do the same on their own; what they overshoot together, the next save evicts.
+        # processes do the same on their own; if they exceed a limit in sum, the next save evicts.
         async with self._turns.setdefault(keys, asyncio.Lock()):
             folded = await self._store.read(artifacts.kind, *keys)
             gone = self._going(folded, made, id)

@@ -1,4 +1,4 @@
-"""A log of which the archive holds the beginning."""
+"""A log whose beginning is in the archive."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Segments:
 
     @asynccontextmanager
     async def draft(self, folder: str, base: int) -> AsyncIterator[Draft]:
-        """Begin a segment; what is not kept when the block ends is overwritten.
+        """Begin a segment; a draft that is not stored when the block ends is overwritten.
 
         Args:
             folder: that of the shard's manifest.

@@ -43,7 +43,7 @@ from foldlog.subjects import Subject
 _log: Final = logging.getLogger("foldlog.append")
 
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
-"""What may be queued and in flight to one stream; a writer beyond it waits until there is room."""
+"""What may be queued and in flight to one stream; a writer beyond it waits for space."""
 
 _ALONE_AT_ONCE: Final = 32
 """Compare-and-set appends that go alone, at once; the server takes 50 batches a stream."""
