@@ -8,7 +8,7 @@ https://github.com/openai/openai-agents-python/tree/main/src/agents/memory
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -183,7 +183,7 @@ class FoldlogSession(SessionABC):
         """
         if not isinstance(state, RunState):
             raise PayloadError("state", f"{shown(state)} is no RunState: result.to_state() is one")
-        token = f"openai_agents:{uuid.uuid4().hex}"
+        token = f"openai_agents:{os.urandom(16).hex()}"
         asked = [
             {"agent": each.agent.name, "tool": each.name, "arguments": each.arguments}
             for each in state.get_interruptions()
@@ -269,7 +269,7 @@ def _message(path: str, item: Any) -> Message:
     role = item.get("role")
     if not isinstance(role, str):
         role = "tool" if str(item.get("type")).endswith("_output") else "assistant"
-    return Message(uuid.uuid4().hex, FORMAT, dict(item), role=role)
+    return Message(os.urandom(16).hex(), FORMAT, dict(item), role=role)
 
 
 def _paused(token: str) -> Callable[[Store], Any]:
