@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -193,7 +193,7 @@ class Appender:
         for subject, data in records:
             if len(data) > (limit := self._connection.max_payload):
                 raise PayloadTooLarge(f"a record of {subject.name:.80}", len(data), limit)
-        group = secrets.token_hex(12)
+        group = os.urandom(12).hex()
         messages = [
             Message(subject.name, data, f"{group}-{n}", after=None if n else after)
             for n, (subject, data) in enumerate(records)
@@ -330,7 +330,7 @@ def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
         if rider.atomic
         for append in rider.appends
     }
-    group = secrets.token_hex(12)
+    group = os.urandom(12).hex()
     return [
         # Only a subject's first record can stand where `expect` says.
         Message(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))

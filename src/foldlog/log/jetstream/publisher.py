@@ -7,7 +7,7 @@ stores it if it is missing, and acknowledges it if it is there.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeGuard
@@ -258,7 +258,7 @@ def requests_for(messages: Sequence[Message], units: Sequence[Sequence[int]]) ->
     """Return what to send: each unit is one message, or there is one unit, an atomic batch."""
     if len(units[0]) == 1:
         return [messages[index].outgoing() for (index,) in units]
-    batch = f"Nats-Batch-Id: {secrets.token_hex(12)}"
+    batch = f"Nats-Batch-Id: {os.urandom(12).hex()}"
     outgoing = [
         message.outgoing(batch, f"Nats-Batch-Sequence: {number}")
         for number, message in enumerate(messages[:-1], 1)
