@@ -101,7 +101,7 @@ class Connection:
         self._connected = asyncio.Event()
         self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
-        self._tokens = itertools.count(1)  # each ends the subject of one reply
+        self._numbers = itertools.count(1)  # each ends the subject of one reply
         self._waiting: dict[str, tuple[_Waiting, int]] = {}
         self._inbox = ""
         self._last_error: Exception | None = None
@@ -280,21 +280,21 @@ class Connection:
     ) -> bool:
         """Send, and wait for the replies to the last messages; return whether all came."""
         first = len(messages) - waiting.asks
-        tokens = [str(token) for token in itertools.islice(self._tokens, waiting.asks)]
+        replies = [f"{self._inbox}{n}" for n in itertools.islice(self._numbers, waiting.asks)]
         asking = [
-            message if message.reply else message._replace(reply=self._inbox + token)
-            for token, message in zip(tokens, messages[first:], strict=True)
+            Outgoing(each.subject, each.payload, each.headers, each.reply or reply)
+            for reply, each in zip(replies, messages[first:], strict=True)
         ]
-        for number, token in enumerate(tokens):
-            self._waiting[token] = waiting, number
+        for number, reply in enumerate(replies):
+            self._waiting[reply] = waiting, number
         given_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
             await self._client.send(*messages[:first], *asking, at_once=at_once)
             return await waiting.done
         finally:
             given_up.cancel()
-            for token in tokens:
-                del self._waiting[token]
+            for reply in replies:
+                del self._waiting[reply]
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
         """Call `on_message` for each message on `subject`, again after a reconnect."""
@@ -328,7 +328,7 @@ class Connection:
         return ReplyLost("the connection broke")
 
     def _on_reply(self, msg: Msg) -> None:
-        found = self._waiting.get(msg.subject.rpartition(".")[2])
+        found = self._waiting.get(msg.subject)
         if found is not None:  # else it came too late
             waiting, number = found
             waiting.arrived(number, msg)
