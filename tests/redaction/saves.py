@@ -71,7 +71,7 @@ CASES: dict[str, Case] = {
         "save_planner_state", "pause.saved", lambda s: s.save_planner_state("token", LEAKY)
     ),
     "Store.append_messages": _case(
-        "append",
+        "append_messages",
         "message.added",
         lambda s: s.append_messages("session", [foldlog.Message("m", "plain", LEAKY)]),
     ),

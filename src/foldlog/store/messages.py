@@ -45,7 +45,7 @@ class Messages(Primitives):
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]
         if expected is None:
-            await self.append(key, *placed)
+            await self.append_drafts(self.drafts("append_messages", key, *placed))
             return
 
         def add(found: Conversations) -> Sequence[msgspec.Struct]:
