@@ -89,7 +89,7 @@ async def test_what_is_sent_arrives_as_if_published(
     headers = {"one": "1", "two": "zw\u00f6lf"}
     got = await plain.subscribe("lean.sent")
     await reached(plain)
-    await lean.send(
+    lean.send(
         Outgoing("lean.sent", b"bare"),
         Outgoing("lean.sent", b"", header_block(headers), "answer.here"),
         Outgoing("lean.sent", bytes(100_000), header_block({})),
@@ -108,16 +108,14 @@ async def test_nothing_is_sent_where_one_of_many_is_too_large(
     got = await plain.subscribe("lean.large")
     await reached(plain)
     with pytest.raises(AppendFailed):
-        await lean.send(
-            Outgoing("lean.large", b"1"), Outgoing("lean.large", bytes(lean.max_payload + 1))
-        )
-    await lean.send(Outgoing("lean.large", b"2"))
+        lean.send(Outgoing("lean.large", b"1"), Outgoing("lean.large", bytes(lean.max_payload + 1)))
+    lean.send(Outgoing("lean.large", b"2"))
     assert (await got.next_msg(timeout=30)).data == b"2"
 
 
 async def test_a_closed_client_sends_nothing() -> None:
     with pytest.raises(LogUnavailable):
-        await LeanClient().send(Outgoing("lean.closed", b""))
+        LeanClient().send(Outgoing("lean.closed", b""))
 
 
 async def test_what_a_function_raises_ends_nothing(embedded_path: Path) -> None:
@@ -183,10 +181,10 @@ async def test_what_a_connection_did_not_take_is_not_sent_over_the_next(
     lean._reconnected_cb = reconnected
     assert lean._flusher_task is not None
     lean._flusher_task.cancel()  # it would wait for a socket that takes no more
-    await lean.send(Outgoing("lean.late", b"of before"))
+    lean.send(Outgoing("lean.late", b"of before"))
     await lean._process_op_err(nats.errors.StaleConnectionError())
     await back.wait()
-    await lean.send(Outgoing("lean.late", b"of now"))
+    lean.send(Outgoing("lean.late", b"of now"))
     assert (await got.next_msg(timeout=30)).data == b"of now"
 
 
@@ -214,7 +212,7 @@ async def test_a_transport_that_must_be_drained_is(clients: tuple[LeanClient, Cl
             return getattr(self.below, name)
 
     lean._transport = Queueing(lean._transport)  # type: ignore[assignment]
-    await lean.send(Outgoing("lean.drained", b"1"), at_once=True)
+    lean.send(Outgoing("lean.drained", b"1"), at_once=True)
     assert (await got.next_msg(timeout=30)).data == b"1"
 
 

@@ -135,7 +135,7 @@ class LeanClient(Client):
         """Whether a connection was ever begun."""
         return self._current_server is not None
 
-    async def send(self, *messages: Outgoing, at_once: bool = False) -> None:
+    def send(self, *messages: Outgoing, at_once: bool = False) -> None:
         """Send all of them, in order, or none.
 
         Unless `at_once`, they share a write to the socket with all that is sent in this turn of the
@@ -149,13 +149,14 @@ class LeanClient(Client):
             raise StoreClosed
         if not self.is_connected:
             raise LogUnavailable("not connected")
-        parts: list[bytes] = []
+        parts, size = list[bytes](), 0
         for message in messages:
             if len(message.payload) > self._max_payload:
                 raise AppendFailed("a message is larger than this server takes")
             parts += message.parts()
+            size += len(message.payload)
         self.stats["out_msgs"] += len(messages)
-        self.stats["out_bytes"] += sum(len(message.payload) for message in messages)
+        self.stats["out_bytes"] += size
         # Other transports, websockets among them, write only when they are drained.
         if at_once and not self._pending and isinstance(self._transport, TcpTransport):
             self._transport.writelines(parts)  # type: ignore[no-untyped-call]

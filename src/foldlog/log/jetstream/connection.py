@@ -289,7 +289,7 @@ class Connection:
             self._waiting[reply] = waiting, number
         given_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
-            await self._client.send(*messages[:first], *asking, at_once=at_once)
+            self._client.send(*messages[:first], *asking, at_once=at_once)
             return await waiting.done
         finally:
             given_up.cancel()
