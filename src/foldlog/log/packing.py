@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from foldlog.envelope import Draft
 from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
@@ -78,15 +79,14 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
     return records
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(msgspec.Struct):
     """What one fsync carries: records in order, as pairs of a subject's name and its envelopes."""
 
     record_bytes: int = RECORD_BYTES
-    records: list[tuple[str, list[Draft]]] = field(default_factory=list)
+    records: list[tuple[str, list[Draft]]] = msgspec.field(default_factory=list)
     bytes: int = 0
-    _filled: list[int] = field(default_factory=list)
-    _open: dict[str, int] = field(default_factory=dict)
+    _filled: list[int] = msgspec.field(default_factory=list)
+    _open: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; return None if the batch is full.
