@@ -6,6 +6,8 @@ level, under asyncio. Directly above a block may stand
 - `<!-- snippet: needs-cluster -->`: it needs a server of the reader's, and is only compiled;
 - `<!-- snippet: needs-penguiflow -->`, and the same with another integration's name: it runs with
   the tests of that integration, and is only compiled here;
+- `<!-- snippet: needs-pandas -->`: it is only compiled;
+- `<!-- snippet: cell -->`: the cells of a page run in order, as those of a notebook;
 - `<!-- snippet: output -->`: the block is what the Python block before it prints;
 - `<!-- snippet: file -->`, `shell` and `cluster`: `test_stories.py` runs it.
 """
@@ -39,6 +41,7 @@ OUTPUTS = {
     if after.marker == "output"
 }
 COMPILED_ONLY = {
+    "cell",
     "file",
     "needs-cluster",
     "needs-a2a",
@@ -48,6 +51,7 @@ COMPILED_ONLY = {
     "needs-google-adk",
     "needs-langgraph",
     "needs-openai-agents",
+    "needs-pandas",
     "needs-penguiflow",
     "needs-pydantic-ai",
     "needs-semantic",
@@ -83,6 +87,16 @@ def test_a_python_snippet_runs(block: Block, tmp_path: Path) -> None:
     assert ran.returncode == 0, f"{block.name}\n{ran.stderr}"
     if block in OUTPUTS:
         assert ran.stdout == OUTPUTS[block].text
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "cell" in {block.marker for block in page.blocks}]
+)
+def test_the_cells_of_a_notebook_run_in_order(page: Page, tmp_path: Path) -> None:
+    cells = [block for block in page.blocks if block.marker == "cell"]
+    ran = run("".join(cell.text for cell in cells), tmp_path, strict=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "".join(OUTPUTS[cell].text for cell in cells if cell in OUTPUTS)
 
 
 def test_every_marker_is_known_and_outputs_follow_python() -> None:
