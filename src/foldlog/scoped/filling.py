@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from foldlog.envelope import unpack
-from foldlog.errors import FoldlogError
 from foldlog.log.port import Stored
 from foldlog.scoped import records, texts
 from foldlog.scoped.index import Index
@@ -118,20 +117,12 @@ async def _ahead(source: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 async def _documents(keys: Keys, scope: Scope, asked: list[str]) -> list[Document]:
     """What there is of a few keys now."""
-    found: list[Document] = []
-
-    async def fetch(key: str) -> None:
-        held, payload = await keys.present(scope, key)
-        if held is not None:
-            found.append(Document.of(key, held.version, records.decoded(payload, held)))
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for key in asked:
-                group.create_task(fetch(key))
-    except* FoldlogError as errors:
-        raise _first(errors) from None
-    return found
+    found = await asyncio.gather(*(keys.present(scope, key) for key in asked))
+    return [
+        Document.of(key, held.version, records.decoded(payload, held))
+        for key, (held, payload) in zip(asked, found, strict=True)
+        if held is not None
+    ]
 
 
 def _decoded(page: list[Stored], wanted: Mapping[str, str]) -> list[Document]:
@@ -149,10 +140,3 @@ def _decoded(page: list[Stored], wanted: Mapping[str, str]) -> list[Document]:
                 value = records.decoded(held.written.value, held)
                 documents.append(Document.of(key, held.version, value))
     return documents
-
-
-def _first(errors: BaseExceptionGroup[FoldlogError]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -135,28 +135,21 @@ def _degraded(store: Store) -> _Seen:
         yield (("method", method),), count
 
 
-def _waiting(store: Store) -> _Seen:
-    if store.spool is not None:
-        yield (), store.spool.waiting
+def _of_spool(count: str) -> Callable[[Store], _Seen]:
+    def look(store: Store) -> _Seen:
+        if store.spool is not None:
+            yield (), getattr(store.spool, count)
 
-
-def _spool_size(store: Store) -> _Seen:
-    if store.spool is not None:
-        yield (), store.spool.bytes
-
-
-def _dropped(store: Store) -> _Seen:
-    if store.spool is not None:
-        yield (), store.spool.dropped
+    return look
 
 
 _LOOKS: Final[dict[Metric, Callable[[Store], _Seen]]] = {
     metrics.HOT: _hot,
     metrics.VIEW_LAG: _lag,
     metrics.PENDING: _pending,
-    metrics.SPOOL_WAITING: _waiting,
-    metrics.SPOOL_SIZE: _spool_size,
-    metrics.SPOOL_DROPPED: _dropped,
+    metrics.SPOOL_WAITING: _of_spool("waiting"),
+    metrics.SPOOL_SIZE: _of_spool("bytes"),
+    metrics.SPOOL_DROPPED: _of_spool("dropped"),
     metrics.DEGRADED: _degraded,
     metrics.RECONNECTS: _reconnects,
 }

@@ -81,23 +81,8 @@ RECONNECTS: Final = Metric(
     "foldlog.reconnects", "observed counter", "{reconnect}", "Connections that were made again"
 )
 
-METRICS: Final = (
-    CALLS,
-    DURATION,
-    GROUP_RECORDS,
-    GROUP_SIZE,
-    GROUP_DURATION,
-    LOST,
-    READS,
-    HOT,
-    VIEW_LAG,
-    REPLICA_LAG,
-    PENDING,
-    SPOOL_WAITING,
-    SPOOL_SIZE,
-    SPOOL_DROPPED,
-    DEGRADED,
-    RECONNECTS,
+METRICS: Final[tuple[Metric, ...]] = tuple(
+    each for each in list(globals().values()) if isinstance(each, Metric)
 )
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5, 10)
