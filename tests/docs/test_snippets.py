@@ -99,6 +99,19 @@ def test_the_cells_of_a_notebook_run_in_order(page: Page, tmp_path: Path) -> Non
     assert ran.stdout == "".join(OUTPUTS[cell].text for cell in cells if cell in OUTPUTS)
 
 
+def test_a_page_whose_snippets_are_no_scripts_says_so() -> None:
+    silent = []
+    for page in PAGES:
+        try:
+            for block in page.blocks:
+                if block.language == "python" and block.marker not in ("cell", "needs-pandas"):
+                    compile(block.text, block.name, "exec")
+        except SyntaxError:
+            if "`await` at the top level" not in page.path.read_text("utf-8"):
+                silent.append(block.name)
+    assert silent == []
+
+
 def test_every_marker_is_known_and_outputs_follow_python() -> None:
     assert {block.marker for block in BLOCKS} <= MARKERS
     assert {block.language for block in OUTPUTS} <= {"python"}
