@@ -138,7 +138,8 @@ class Fold(Generic[S]):
         replaces: the field, or fields, by which a record replaces an earlier one; or a function
             from envelope to key, None for nothing. A record that arrives late then never takes
             the place of a newer one of the same writer.
-        keep, restore: make bytes of a state and back, for states that `state` cannot describe.
+        keep: makes bytes of a state, where `state` cannot describe it.
+        restore: makes a state of these bytes.
         latest_only: the state follows from the last record alone.
         remains: what clearing a view leaves of it, for late writers to be refused by: a function
             from the state to bytes, which hold no content, and one from those to the state with

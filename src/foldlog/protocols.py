@@ -70,7 +70,8 @@ class SupportsConversationBindings(Protocol):
             router_session_id: the session of the router.
             agent_url: where the remote agent is.
             remote_skill: which of its skills.
-            tenant_id, user_id: for whom it was made; None only matches None.
+            tenant_id: for whom it was made; None only matches None.
+            user_id: for whom it was made; None only matches None.
         """
 
     async def list_bindings(self, *, router_session_id: str) -> Sequence[RemoteBinding]:

@@ -320,7 +320,8 @@ class AgentStates(Generic[R]):
 
         Args:
             scope: the agent.
-            old, new: the versions.
+            old: the one version.
+            new: the other version.
 
         Raises:
             InvalidId: an id is empty.

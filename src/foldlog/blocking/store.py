@@ -156,7 +156,7 @@ class BlockingStore(OnThread, Blocking[Store]):
             AppendConflict: others wrote all the time. Nothing was appended.
             LogUnavailable, AppendFailed: nothing was appended.
             AppendUnknown: it may have been appended.
-            What `body` raises.
+            Exception: what `body` raises.
         """
         if _block.get() is not None:  # its caller runs it again
             return body()

@@ -174,8 +174,8 @@ class ProcessStates:
         """Save the states after each message that a step has handled, inside the block.
 
         Raises:
-            What a save has raised, when the block ends: a step's error is an event to Semantic
-            Kernel, so that nobody hears of it before.
+            FoldlogError: what a save has raised, when the block ends: a step's error is an event to
+                Semantic Kernel, so that nobody hears of it before.
         """
         failures: list[FoldlogError] = []
 

@@ -302,7 +302,8 @@ class Execution:
                 every step has a different one.
             step: the function to call, plain or async. A plain one holds up the event loop until it
                 returns; `run("search", asyncio.to_thread, search, "Oslo")` calls it in a thread.
-            args, kwargs: passed to the step. Bind arguments that have the name of an option of this
+            args: passed to the step.
+            kwargs: passed to the step. Bind arguments that have the name of an option of this
                 method: `functools.partial(search, artifact=...)`.
             event_type: an `EventType`, or another text.
             artifact: the result is an artifact, whatever its size.

@@ -35,7 +35,8 @@ class Migrations:
         The function may change the snapshot it is given; its `version` is set afterwards.
 
         Args:
-            old, new: versions, as `major.minor.patch`.
+            old: the version before, as `major.minor.patch`.
+            new: the version after.
 
         Raises:
             ConfigurationError: there is such a step already, or it leads nowhere.

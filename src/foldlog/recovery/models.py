@@ -153,7 +153,8 @@ class StateSnapshot(BaseModel):
         changed key comes with its value in each, or None. What is of another shape is passed over.
 
         Args:
-            snapshot1, snapshot2: the snapshots.
+            snapshot1: the one snapshot.
+            snapshot2: the other snapshot.
         """
         events1, events2 = _events(snapshot1), _events(snapshot2)
         storages = (_inner(each, "storage", "data", dict) for each in (snapshot1, snapshot2))

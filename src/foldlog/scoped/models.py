@@ -143,7 +143,7 @@ class _Form(msgspec.Struct, frozen=True, omit_defaults=True):
 class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     """Hints of a write, and of a read.
 
-    Args:
+    Attributes:
         tier: HOT values stay in memory longest, WARM ones go first, COLD ones never stay. None
             is HOT. Of a read: COLD leaves what is in memory as it is.
         lifetime: TRANSIENT values are never stored; `read_hinted` sees them until
@@ -180,7 +180,7 @@ class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
 class SearchOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     """What a search is to find.
 
-    Args:
+    Attributes:
         min_score: results below are left out.
         content_kind, tier: only values written with these.
         max_depth: results lead, along links, to others up to so many steps away.

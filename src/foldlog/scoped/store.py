@@ -315,7 +315,8 @@ class ScopedStore(ScopedReader):
 
         Args:
             scope: the scope.
-            from_key, to_key: the keys.
+            from_key: the key that the link leaves.
+            to_key: the key that it leads to.
             relation: what the one is to the other.
 
         Raises:

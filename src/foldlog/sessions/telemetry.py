@@ -124,7 +124,8 @@ class OpenTelemetryTaskTelemetrySink:
     span `foldlog.task` covers each task from its spawning to its end, with its ids.
 
     Args:
-        meter, tracer: of OpenTelemetry. None: those of the global providers.
+        meter: of OpenTelemetry. None: that of the global provider.
+        tracer: of OpenTelemetry. None: that of the global provider.
 
     Raises:
         ConfigurationError: OpenTelemetry is not installed.

@@ -50,7 +50,8 @@ class FoldlogHistoryProvider(HistoryProvider):
         """Return the messages of a session, oldest first: all that were acked to anybody before.
 
         Args:
-            state, kwargs: not used.
+            state: not used.
+            kwargs: not used.
 
         Raises:
             InvalidId: there is no `session_id`.

@@ -83,7 +83,7 @@ class RuntimeCheckpoints(Checkpoints):
 
         Raises:
             ConfigurationError: it is attached already, or AutoGen is not installed.
-            When the block ends, `failure`, if there is one.
+            FoldlogError: `failure`, if there is one, when the block ends.
         """
         core()
         if self._runtime is not None:

@@ -52,7 +52,9 @@ def session_id_of(app_name: str, user_id: str, session_id: str) -> str:
     """Return the id of the foldlog session: `app/user/session`, with `%` and `/` escaped.
 
     Args:
-        app_name, user_id, session_id: ADK's.
+        app_name: ADK's.
+        user_id: ADK's.
+        session_id: ADK's.
 
     Raises:
         InvalidId: one of them is empty, no string, or no valid Unicode.
