@@ -1,27 +1,19 @@
 """The core of a store: its primitives, and one capability a module."""
 
-from foldlog.store.erasure import Erased
-from foldlog.store.health import ArchiveHealth, EmbeddedHealth, Health, SpoolHealth, StreamHealth
-from foldlog.store.rebuild import Finding, RebuildProgress, RebuildReport, VerifyReport
-from foldlog.store.records import LogRecord
-from foldlog.store.redaction import Saving
-from foldlog.store.store import BaseStore
-from foldlog.views.comparison import Difference, Side
+from foldlog.log.archive import ArchiveHealth as ArchiveHealth
+from foldlog.log.port import StreamInfo
+from foldlog.store.erasure import Erased as Erased
+from foldlog.store.health import EmbeddedHealth as EmbeddedHealth, Health as Health
+from foldlog.store.rebuild import (
+    Finding as Finding,
+    RebuildProgress as RebuildProgress,
+    RebuildReport as RebuildReport,
+    VerifyReport as VerifyReport,
+)
+from foldlog.store.records import LogRecord as LogRecord
+from foldlog.store.redaction import Saving as Saving
+from foldlog.store.spool import SpoolHealth as SpoolHealth
+from foldlog.store.store import BaseStore as BaseStore
+from foldlog.views.comparison import Difference as Difference, Side as Side
 
-__all__ = [
-    "ArchiveHealth",
-    "BaseStore",
-    "Difference",
-    "EmbeddedHealth",
-    "Erased",
-    "Finding",
-    "Health",
-    "LogRecord",
-    "RebuildProgress",
-    "RebuildReport",
-    "Saving",
-    "Side",
-    "SpoolHealth",
-    "StreamHealth",
-    "VerifyReport",
-]
+StreamHealth = StreamInfo

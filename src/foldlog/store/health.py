@@ -122,13 +122,3 @@ class HealthCheck(Core):
         if server is None:
             return None
         return EmbeddedHealth(str(server.path), server.pid, server.port, str(server.log_file))
-
-
-__all__ = [
-    "ArchiveHealth",
-    "EmbeddedHealth",
-    "Health",
-    "HealthCheck",
-    "SpoolHealth",
-    "StreamHealth",
-]
