@@ -138,6 +138,7 @@ def test_facades_block_too(store: BlockingStore) -> None:
 
     with store.recovery.execution("job") as execution:
         assert execution.run("step", step) == 7
+        assert execution.run("plain", len, "Oslo") == 4
     assert store.recovery.load_state("job").status.value == "completed"
 
 

@@ -160,9 +160,9 @@ async def test_a_second_step_of_an_address_is_not_given_the_result_of_the_first(
     for _ in range(2):  # done, and replayed
         async with store.recovery.execution("s") as run:
             assert await run.run("search", steps.giving("search", 1)) == 1
-            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+            with pytest.raises(foldlog.ConfigurationError, match="a different name"):
                 await run.run("search", steps.giving("another", 2))
-            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+            with pytest.raises(foldlog.ConfigurationError, match="a different name"):
                 await run.ask("search")
             assert await run.get_event_result("search") == 1
     assert steps.called == ["search"]
@@ -183,7 +183,7 @@ async def test_a_step_that_failed_is_tried_again_with_all_that_it_consists_of(
             await run.run("agent", agent, run, fails=True)
         assert await run.run("agent", agent, run, fails=False) == "found twice"
         for address in ("before", "agent", "agent::search"):
-            with pytest.raises(foldlog.ConfigurationError, match="address of its own"):
+            with pytest.raises(foldlog.ConfigurationError, match="a different name"):
                 await run.run(address, steps.giving("again", 1))
     assert steps.called == ["before", "search"]
 

@@ -34,7 +34,8 @@ class Blocking(Generic[T]):
 
     It has the attributes and methods of what it wraps, with the same arguments, results and errors;
     any thread may call them. A function that is given as an argument may be a plain one or a
-    coroutine function; it is called on the store's thread, and must not call this object.
+    coroutine function; it is called on the store's thread, and must not call this object. A plain
+    one holds up the store until it returns: let a slow step be `asyncio.to_thread`.
     """
 
     def __init__(self, thread: StoreThread, find: Callable[[Store], T]) -> None:

@@ -292,6 +292,9 @@ class Execution:
 
             flights = await run.run("search", search, "Oslo", limit=3)
 
+        A step is known by its name alone: with other arguments it still returns what is recorded.
+        What chooses steps and arguments, such as a model call, has to be a step itself.
+
         A result may be made of pydantic models, dataclasses and plain data. Models need a declared
         type: the step's return annotation, or `returns`. A result beyond 256 KiB becomes an
         artifact. The store's `redact=` is applied to what is recorded. A step that raised before is

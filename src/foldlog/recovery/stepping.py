@@ -146,7 +146,7 @@ class Stepping:
         if step in self._used:
             raise ConfigurationError(
                 f"a step {address!r:.80} has run in this execution, or is under way: give every "
-                "step an address of its own; get_event_result() reads a result again"
+                "step a different name; get_event_result() reads a result again"
             )
         self._used.add(step)
         return step
