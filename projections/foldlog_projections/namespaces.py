@@ -242,10 +242,10 @@ def changes(
     }
 
 
-def value_of(form: str, data: bytes, base: Body | None, since: Since) -> Value:
+def value_of(body: Body, base: Body | None, since: Since) -> Value:
     """A value as its bytes differ from those of another version."""
-    head, pieces = Body.of(form, data).since(base)
-    return Value(form, head, pieces, None if base is None or since is None else pack(since))
+    version = None if base is None or since is None else pack(since)
+    return Value(body.form, *body.since(base), version)
 
 
 def _put_again(
@@ -264,10 +264,7 @@ def _put_again(
             continue
         since = None if old is None else old.versions.get(channel)
         base = None if since is None else space.bodies.get((channel, since))
-        head, pieces = body.since(base)
-        values[channel] = Value(
-            body.form, head, pieces, None if base is None or since is None else pack(since)
-        )
+        values[channel] = value_of(body, base, since)
         has.add(item)
     return Put(
         f"{ns}/{checkpoint.id}",

@@ -401,9 +401,8 @@ def _check_there(thread: Thread, place: Place) -> None:
 
 
 def _value(typed: tuple[str, bytes], base: tuple[Since, Body] | None) -> Value:
-    form, data = typed
     since, body = (None, None) if base is None else base
-    return value_of(form, data, body, since)
+    return value_of(Body.of(*typed), body, since)
 
 
 def _by(count: int, keys: Sequence[Key[Any]]) -> Iterable[Sequence[Key[Any]]]:
