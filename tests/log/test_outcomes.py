@@ -84,15 +84,15 @@ class Server:
     ) -> list[Reply | None]:
         replies: list[Reply | None] = []
         body = messages[: len(messages) - asks]
-        for subject, payload, block, _ in messages[len(body) :]:
-            headers = parse_headers(block)
+        for message in messages[len(body) :]:
+            subject, headers = message.subject, parse_headers(message.headers)
             if body:
                 self.batches[headers["Nats-Batch-Id"]] = [
                     (each.subject, each.payload, parse_headers(each.headers)) for each in body
                 ]
             try:
                 replies.append(
-                    await self.request(subject, payload, headers=headers, timeout=timeout)
+                    await self.request(subject, message.payload, headers=headers, timeout=timeout)
                 )
             except ReplyLost:
                 replies.append(None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -28,7 +29,7 @@ _CLOSING_SECONDS: Final = 2.0
 """What is still to be written when the client is closed gets this long."""
 
 
-class Outgoing(NamedTuple):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A message to send, without a line break in its subject; `headers` are a `header_block`."""
 
     subject: str
@@ -38,12 +39,12 @@ class Outgoing(NamedTuple):
 
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
         """What goes over the wire, without a copy of the payload."""
-        subject, payload, headers, reply = self
+        payload, headers = self.payload, self.headers
         if headers:
             total = len(headers) + len(payload)
-            head = f"HPUB {subject} {reply} {len(headers)} {total}\r\n"
+            head = f"HPUB {self.subject} {self.reply} {len(headers)} {total}\r\n"
         else:
-            head = f"PUB {subject} {reply} {len(payload)}\r\n"
+            head = f"PUB {self.subject} {self.reply} {len(payload)}\r\n"
         return head.encode(), headers, payload, b"\r\n"
 
 
