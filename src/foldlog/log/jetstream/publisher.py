@@ -191,8 +191,8 @@ class Publisher:
                 if is_conflict(result) and is_unknown(outcomes[unit[0]]):
                     result = await self._read_back([messages[n] for n in unit], result, deadline)
                 note(outcomes, unit, result)
-            if stored := [each for each in outcomes if isinstance(each, int)]:
-                self._gate.appended(max(stored))
+                if isinstance(result, int):
+                    self._gate.appended(result)
             still_open = [each for each in outcomes if is_open(each)]
             if not still_open:
                 return outcomes
