@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final, cast
@@ -73,6 +74,7 @@ class _Waiting:
 
     def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:
         self.asks = asks
+        self.deadline: float = math.inf
         self.replies: list[tuple[int, Any]] = []
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._is_last = is_last
@@ -103,6 +105,7 @@ class Connection:
         self._on_epoch: list[Callable[[], None]] = []
         self._numbers = itertools.count(1)  # each ends the subject of one reply
         self._waiting: dict[str, tuple[_Waiting, int]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
         self._inbox = ""
         self._last_error: Exception | None = None
         self._forbidden = set[str]()
@@ -287,12 +290,12 @@ class Connection:
         ]
         for number, reply in enumerate(replies):
             self._waiting[reply] = waiting, number
-        given_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
+            waiting.deadline = asyncio.get_running_loop().time() + timeout
+            self._wake_by(waiting.deadline)
             self._client.send(*messages[:first], *asking, at_once=at_once)
             return await waiting.done
         finally:
-            given_up.cancel()
             for reply in replies:
                 del self._waiting[reply]
 
@@ -332,6 +335,22 @@ class Connection:
         if found is not None:  # else it came too late
             waiting, number = found
             waiting.arrived(number, msg)
+
+    def _wake_by(self, deadline: float) -> None:
+        """Have what is late at `deadline` given up. All share one timer: most need none."""
+        alarm = self._alarm
+        if alarm is None or deadline < alarm.when():
+            self._alarm = asyncio.get_running_loop().call_at(deadline, self._give_up_late)
+            if alarm is not None:
+                alarm.cancel()
+
+    def _give_up_late(self) -> None:
+        now, self._alarm = asyncio.get_running_loop().time(), None
+        for waiting, _ in self._waiting.values():
+            if waiting.deadline <= now:
+                waiting.give_up()
+            else:
+                self._wake_by(waiting.deadline)
 
     def _lose_replies(self) -> None:
         for waiting, _ in self._waiting.values():
