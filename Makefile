@@ -92,7 +92,7 @@ lint: $(READY) ## Check style, types and the layers
 types: $(READY) $(INTEGRATIONS)/.ready ## Check that every public name has a type, the adapters' included
 	@$(BIN)/python -m tests.typed $(INTEGRATIONS)
 
-docs: $(DOCS)/.ready ## Build the site into build/site; a dead link or a missing anchor is an error
+docs: $(DOCS)/.ready ## Build the site into build/site; a dead link, a missing anchor or an unreadable docstring is an error
 	@$(MKDOCS) build --strict
 
 docs-serve: $(DOCS)/.ready ## Show the site on http://127.0.0.1:8000, built anew at every change
