@@ -7,9 +7,8 @@ lives on a thread of its own: `foldlog.blocking`.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import foldlog
 from foldlog.blocking import BlockingStore
@@ -17,7 +16,6 @@ from foldlog.blocking.bridge import StoreThread
 from foldlog.errors import ConfigurationError
 from foldlog.opening import Store
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Use = Callable[[Store], Coroutine[Any, Any, T]]
 """What is done with the open store, on its event loop."""
@@ -49,27 +47,6 @@ class Access(Protocol):
 
     def call(self, use: Use[T], *, until_closed: bool = False) -> T:
         """As `acall`, for code that blocks."""
-
-
-class HasAccess(Protocol):
-    """An adapter's object."""
-
-    _access: Access
-
-
-H = TypeVar("H", bound=HasAccess)
-
-
-def in_sync(
-    method: Callable[Concatenate[H, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[H, P], T]:
-    """A coroutine method as one that blocks, with its documentation."""
-
-    @functools.wraps(method)
-    def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._access.call(lambda _: method(self, *args, **kwargs))
-
-    return call
 
 
 def access_to(store: AnyStore) -> Access:

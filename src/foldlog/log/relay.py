@@ -12,14 +12,14 @@ from foldlog.subjects import Namespace
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _passed(method: F) -> F:
-    """Return a method that calls this one of the log below."""
+def _passed(method: F) -> Callable[[object], F]:
+    """Return a decorator that puts a call of this method of the log below in a method's place."""
 
     @functools.wraps(method)
     def call(relay: Relay, *args: Any, **options: Any) -> Any:
         return getattr(relay.below, method.__name__)(*args, **options)
 
-    return cast(F, call)
+    return lambda _: cast(F, call)
 
 
 class Relay:
@@ -36,24 +36,59 @@ class Relay:
     def epoch(self) -> int:
         return self.below.epoch
 
-    on_epoch = _passed(Log.on_epoch)
-    known = _passed(Log.known)
-    append = _passed(Log.append)
-    restore = _passed(Log.restore)
-    read = _passed(Log.read)
-    last = _passed(Log.last)
-    lasts = _passed(Log.lasts)
-    scan = _passed(Log.scan)
-    subjects = _passed(Log.subjects)
-    stored = _passed(Log.stored)
-    sequence_at = _passed(Log.sequence_at)
-    heads = _passed(Log.heads)
-    barrier = _passed(Log.barrier)
-    follow = _passed(Log.follow)
-    purge = _passed(Log.purge)
-    check = _passed(Log.check)
-    accept = _passed(Log.accept)
-    info = _passed(Log.info)
+    @_passed(Log.on_epoch)
+    def on_epoch(self) -> None: ...
+
+    @_passed(Log.known)
+    def known(self) -> None: ...
+
+    @_passed(Log.append)
+    def append(self) -> None: ...
+
+    @_passed(Log.restore)
+    def restore(self) -> None: ...
+
+    @_passed(Log.read)
+    def read(self) -> None: ...
+
+    @_passed(Log.last)
+    def last(self) -> None: ...
+
+    @_passed(Log.lasts)
+    def lasts(self) -> None: ...
+
+    @_passed(Log.scan)
+    def scan(self) -> None: ...
+
+    @_passed(Log.subjects)
+    def subjects(self) -> None: ...
+
+    @_passed(Log.stored)
+    def stored(self) -> None: ...
+
+    @_passed(Log.sequence_at)
+    def sequence_at(self) -> None: ...
+
+    @_passed(Log.heads)
+    def heads(self) -> None: ...
+
+    @_passed(Log.barrier)
+    def barrier(self) -> None: ...
+
+    @_passed(Log.follow)
+    def follow(self) -> None: ...
+
+    @_passed(Log.purge)
+    def purge(self) -> None: ...
+
+    @_passed(Log.check)
+    def check(self) -> None: ...
+
+    @_passed(Log.accept)
+    def accept(self) -> None: ...
+
+    @_passed(Log.info)
+    def info(self) -> None: ...
 
     async def close(self) -> None:
         """Does nothing: the log below belongs to its maker."""

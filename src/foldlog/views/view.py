@@ -17,7 +17,7 @@ from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
 from foldlog.views.latest import Latest, knows
 from foldlog.views.snapshot import Restored, Sealed
-from foldlog_projections.fold import Projection
+from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
@@ -60,6 +60,16 @@ class View(Fold[S]):
             a snapshot are stored.
         bytes: the estimate of its memory that `Hot` has counted.
     """
+
+    folded: Folded[S]
+    applied: int
+    looks: int
+    looked: int
+    readers: int
+    known_head: int
+    floor: int
+    unsaved: int
+    unsaved_bytes: int
 
     __slots__ = (
         "_ahead",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from typing import Any, Self, TypeVar
 
 from foldlog.errors import ConfigurationError
-from foldlog.integrations.access import Access, AnyStore, Opened, access_to, in_sync
+from foldlog.integrations.access import Access, AnyStore, Opened, access_to
 from foldlog.integrations.langgraph.fencing import Holding
 from foldlog.integrations.langgraph.following import Derived, Following
 from foldlog.integrations.langgraph.forms import Forms, Place
@@ -143,7 +143,11 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """Return what the values of delta channels are built from, at a checkpoint's parent."""
         return await self._arun(lambda threads: threads.history(Place.of(config), channels))
 
-    get_delta_channel_history = in_sync(aget_delta_channel_history)
+    def get_delta_channel_history(
+        self, *, config: Mapping[str, Any], channels: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """Return what the values of delta channels are built from, at a checkpoint's parent."""
+        return self._run(lambda threads: threads.history(Place.of(config), channels))
 
     # --- saving ---------------------------------------------------------------------------------
 
@@ -206,7 +210,16 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """
         await self._arun(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
 
-    copy_thread = in_sync(acopy_thread)
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Save all that a thread holds in another one as well. `fork` copies nothing.
+
+        It is appended half a megabyte at a time, and shows all at once.
+
+        Raises:
+            ThreadHeld: another run holds the target. Nothing shows.
+            CheckpointGone: the target was deleted meanwhile. Nothing shows.
+        """
+        self._run(lambda t: t.copy(str(source_thread_id), str(target_thread_id)))
 
     # --- removing -------------------------------------------------------------------------------
 
@@ -223,13 +236,22 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """
         await self._arun(lambda threads: threads.delete(str(thread_id)))
 
-    delete_thread = in_sync(adelete_thread)
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread's checkpoints and their history.
+
+        Raises:
+            ThreadHeld: another run holds it. Nothing was deleted.
+            SessionHasForks: forks share it. Nothing was deleted.
+        """
+        self._run(lambda threads: threads.delete(str(thread_id)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads: those with `run_id` in their metadata."""
         await self._arun(lambda threads: threads.delete_runs(run_ids))
 
-    delete_for_runs = in_sync(adelete_for_runs)
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs, in all threads: those with `run_id` in their metadata."""
+        self._run(lambda threads: threads.delete_runs(run_ids))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove the older checkpoints of threads.
@@ -243,7 +265,17 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """
         await self._arun(lambda threads: _prune(threads, thread_ids, strategy))
 
-    prune = in_sync(aprune)
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove the older checkpoints of threads.
+
+        Args:
+            strategy: "keep_latest" leaves each namespace its latest checkpoint, and those that the
+                values of its delta channels are built from; "delete" leaves nothing.
+
+        Raises:
+            ConfigurationError: there is no such strategy.
+        """
+        self._run(lambda threads: _prune(threads, thread_ids, strategy))
 
     # --- what only a log can do -----------------------------------------------------------------
 
@@ -321,7 +353,23 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
         """
         return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, into=into))
 
-    fork = in_sync(afork)
+    def fork(self, thread_id: str, *, into: str | None = None, at: When | None = None) -> str:
+        """Begin a thread with what another one held at a moment, without copying; return its id.
+
+        While it lives, the other one cannot be deleted.
+
+        Args:
+            thread_id: the other thread.
+            into: the new thread's id, never used before. None: a new one.
+            at: a position, a datetime with a time zone, or a saved object or its id. None: now.
+
+        Raises:
+            UnknownMoment: there is no such moment, or the thread held nothing then.
+            PastErased: the thread was deleted since.
+            SessionExists: `into` was used before.
+            ConfigurationError: `into` is on another shard; the message names an id that is not.
+        """
+        return self._access.call(lambda store: store.fork(str(thread_id), at=at, into=into))
 
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after one: a growing number, and a random part."""

@@ -14,7 +14,7 @@ import msgspec
 
 from foldlog import codec
 from foldlog.errors import PayloadError
-from foldlog.integrations.access import AnyStore, Opened, access_to, in_sync
+from foldlog.integrations.access import AnyStore, Opened, access_to
 from foldlog.integrations.langgraph.installed import (
     BaseStore,
     Embeddings,
@@ -171,6 +171,18 @@ class FoldlogStore(BaseStore):
         several = list(ops)
         return await self._access.acall(lambda store: self._batch(store, several))
 
+    def erase(self, namespace_prefix: Sequence[str]) -> None:
+        """Remove all items of the namespaces that begin so, with all their history.
+
+        No read shows them any more, nor any earlier moment. Labels stay. What is put afterwards
+        counts.
+
+        Raises:
+            LogUnavailable, AppendUnknown: some may remain; erasing again is safe.
+        """
+        prefix = tuple(namespace_prefix)
+        self._access.call(lambda store: self._log.erase(store, prefix))
+
     async def aerase(self, namespace_prefix: Sequence[str]) -> None:
         """Remove all items of the namespaces that begin so, with all their history.
 
@@ -183,15 +195,24 @@ class FoldlogStore(BaseStore):
         prefix = tuple(namespace_prefix)
         await self._access.acall(lambda store: self._log.erase(store, prefix))
 
-    erase = in_sync(aerase)
-
     # --- expiry -----------------------------------------------------------------------------------
+
+    def sweep_ttl(self) -> int:
+        """Remove the items that have expired; return how many."""
+        return self._access.call(self._log.sweep)
 
     async def asweep_ttl(self) -> int:
         """Remove the items that have expired; return how many."""
         return await self._access.acall(self._log.sweep)
 
-    sweep_ttl = in_sync(asweep_ttl)
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
+        """Remove expired items now and then, until the store closes. Starting again does nothing.
+
+        Args:
+            sweep_interval_minutes: minutes between sweeps. None: what `ttl` says, else 5.
+        """
+        seconds = self._interval(sweep_interval_minutes)
+        self._access.call(lambda store: self._sweeper.start(store, seconds))
 
     async def astart_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
         """Remove expired items now and then, until the store closes. Starting again does nothing.
@@ -202,13 +223,13 @@ class FoldlogStore(BaseStore):
         seconds = self._interval(sweep_interval_minutes)
         await self._access.acall(lambda store: self._sweeper.start(store, seconds))
 
-    start_ttl_sweeper = in_sync(astart_ttl_sweeper)
+    def stop_ttl_sweeper(self) -> None:
+        """Stop removing expired items. Stopping again does nothing."""
+        self._access.call(lambda store: self._sweeper.stop())
 
     async def astop_ttl_sweeper(self) -> None:
         """Stop removing expired items. Stopping again does nothing."""
         await self._access.acall(lambda store: self._sweeper.stop())
-
-    stop_ttl_sweeper = in_sync(astop_ttl_sweeper)
 
     def _interval(self, minutes: float | None) -> float:
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
