@@ -207,6 +207,7 @@ def test_show_lists_what_every_part_of_the_store_holds(cli: Cli) -> None:
     assert not states & {"epoch", "tenure", "owner", "state_id", "steps.book.attempt"}
     assert cli("show", "trip", "--kind", "scoped", "--json").document.keys() == {"scoped"}
     assert "scoped custom:all seat" in cli("show").stdout
+    assert cli("show", "run", "--json").document.keys() == {"states"}
     assert "did you mean 'scoped'?" in cli("show", "trip", "--kind", "scope").stderr
 
 

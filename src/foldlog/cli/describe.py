@@ -39,6 +39,13 @@ async def session(store: Store, session_id: str) -> Described:
         return {"gone": {session_id: error.reason}}
 
 
+async def execution(store: Store, state_id: str) -> Described:
+    """What an execution has recorded; nothing if there is none of that name."""
+    from foldlog_projections import states
+
+    return await _described(store, [states.kind(state_id)], "")
+
+
 async def everything(store: Store) -> dict[str, Described]:
     """What a namespace holds: each session, and under "" what belongs to none."""
     from foldlog.store.scopes import is_own

@@ -20,7 +20,7 @@ async def show(
     session: Annotated[
         str | None,
         typer.Argument(
-            help="The session's id. Without: what belongs to no session.",
+            help="A session's id, or an execution's name. Without: what is in no session.",
             autocompletion=completing.session_ids,
         ),
     ] = None,
@@ -29,7 +29,7 @@ async def show(
     ] = None,
     at: At = None,
 ) -> None:
-    """Show all that a session holds, of every kind.
+    """Show all that a session holds, of every kind, or what an execution recorded.
 
     Its context, tasks, updates, events, memory, files, scoped keys, the state of its agents and
     its executions. Fields without a value are left out.
@@ -41,7 +41,8 @@ async def show(
         if session is None:
             found = (await describe.everything(seen(store, at)))[""]
         else:
-            found = await describe.session(seen(store, at), session)
+            read = seen(store, at)
+            found = await describe.session(read, session) or await describe.execution(read, session)
             if not found:
                 await check_session(store, session)
     if kind is not None and kind not in found:
