@@ -250,11 +250,11 @@ class Core:
         return encode(key.kind, self.redacted(method, key, record), ts=ts)
 
     def drafts(
-        self, method: str, key: Key[Any], *records: msgspec.Struct, ts: float | None = None
+        self, method: str, key: Key[Any], record: msgspec.Struct, *, ts: float | None = None
     ) -> tuple[Subject, list[Draft]]:
-        """Internal: as `drafted`, with the subject they go to: what `append_drafts` takes."""
+        """Internal: as `drafted`, with the subject it goes to: what `append_drafts` takes."""
         subject = self._namespace.subject(key.kind.name, *key.keys)
-        return subject, [self.drafted(method, key, each, ts=ts) for each in records]
+        return subject, [self.drafted(method, key, record, ts=ts)]
 
     # --- appending --------------------------------------------------------------------------------
 

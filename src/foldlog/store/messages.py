@@ -45,7 +45,8 @@ class Messages(Primitives):
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]
         if expected is None:
-            await self.append_drafts(self.drafts("append_messages", key, *placed))
+            drafts = [self.drafted("append_messages", key, each) for each in placed]
+            await self.append_drafts((self.subject(kind, session_id), drafts))
             return
 
         def add(found: Conversations) -> Sequence[msgspec.Struct]:
