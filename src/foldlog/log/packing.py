@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
-
-import msgspec
 
 from foldlog.envelope import Draft
 from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
@@ -15,7 +14,7 @@ MAX_BATCH_MESSAGES: Final = 1000
 """What nats-server accepts in one atomic batch."""
 
 OVERHEAD: Final = 512
-"""Bytes of a message that are for its headers and the framing of its record."""
+"""Bytes kept free in a message for its headers and the framing of its record."""
 
 RECORD_BYTES: Final = 256 * 1024
 """A record is closed at this size: small enough to page, large enough to cost nothing more."""
@@ -79,27 +78,28 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
     return records
 
 
-class Batch(msgspec.Struct):
+@dataclass(slots=True)
+class Batch:
     """What one fsync carries: records in order, as pairs of a subject's name and its envelopes."""
 
     record_bytes: int = RECORD_BYTES
-    records: list[tuple[str, list[Draft]]] = msgspec.field(default_factory=list)
+    records: list[tuple[str, list[Draft]]] = field(default_factory=list)
     bytes: int = 0
-    _filled: list[int] = msgspec.field(default_factory=list)
-    _open: dict[str, int] = msgspec.field(default_factory=dict)
+    _filled: list[int] = field(default_factory=list)
+    _open: dict[str, int] = field(default_factory=dict)
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; return None if the batch is full.
 
         Returns, for each append, the indexes of the first and last record that hold it. Envelopes
-        for a subject share its latest record while it has space, which keeps their order.
+        for a subject share its latest record while it has room, which keeps their order.
         """
         if self.records and not self._has_room(sum(sizes), len(sizes)):
             return None
         return list(map(self._place, appends, sizes))
 
     def _has_room(self, size: int, appends: int) -> bool:
-        # Two neighbours that were not joined exceed one record in sum.
+        # Two neighbours that were not joined exceed one record together.
         most = 2 * (size // self.record_bytes) + appends
         return self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
 
