@@ -136,7 +136,7 @@ class AgentStates(Generic[R]):
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await self.turn(scope, consistency=consistency).get_entry(key, model)
 
@@ -189,7 +189,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             IncompatibleAgentState: another model or version wrote the state.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await self.turn(RUNTIME_SCOPE).get(_RUNTIME_KEY, self._runtime_state_type)
 
@@ -217,7 +217,7 @@ class AgentStates(Generic[R]):
         """Return the scopes that have had state, the runtime's included.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await self._ledger.scopes()
 
@@ -276,7 +276,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         text = scope_text(scope)
         async with aclosing(self._ledger.commits(text)) as commits:
@@ -299,7 +299,7 @@ class AgentStates(Generic[R]):
         Raises:
             InvalidId: the scope is empty.
             IncompatibleAgentState: another model or version wrote the state.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         text = scope_text(scope)
         entries: Mapping[str, Entry]
@@ -325,7 +325,7 @@ class AgentStates(Generic[R]):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         first, last = await self._at(scope_text(scope), old, new)
         keys = {
@@ -348,7 +348,7 @@ class AgentStates(Generic[R]):
         model says `state_exportable = False`, comes with an empty state.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         dump = {}
         moment = await self._ledger.moment()

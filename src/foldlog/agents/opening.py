@@ -78,7 +78,7 @@ class LogStateRepository:
         """Return the names of the managers whose agents have had state, sorted.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return [key.keys[0] for key in await self._journal.keys(agentlist.kind)]
 

@@ -96,7 +96,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             StateAbsent: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.
@@ -160,7 +160,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             TurnEnded: the turn has ended.
         """
         address = await self._address(key)
@@ -174,7 +174,7 @@ class TurnStateContext:
         """Return the keys under which the agent has state, as the turn sees it.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             TurnEnded: the turn has ended.
         """
         keys = dict.fromkeys((await self._load(self.scope)).entries)
@@ -196,7 +196,7 @@ class TurnStateContext:
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             TurnEnded: the turn has ended.
         """
         address = await self._address(key)
@@ -378,7 +378,7 @@ class TypedStateContext(Generic[T]):
             InvalidId: the scope or the key is empty.
             IncompatibleAgentState: another model or version wrote the state.
             ShareRefused: the token is unknown, revoked or expired.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             StateAbsent: there is no state, and the model needs values.
             AppendConflict: the agent's state is not at the version that the turn expects.
             TurnEnded: the turn has ended.

@@ -156,7 +156,7 @@ async def export_lines(
 
     Raises:
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
-        LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+        LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
     """
     header = await _header(store, session_id, since, until)
     digest, records, blobs = hashlib.sha256(), 0, 0

@@ -185,7 +185,7 @@ class Store(Inbox, BaseStore):
             PayloadError: an argument is of the wrong type.
             ConfigurationError: DuckDB is not installed.
             UnknownMoment: `at` names no moment.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
 
         Examples:
             >>> await store.save_memory_state("acme:ann:trip", {"seat": "aisle"})
@@ -307,6 +307,6 @@ class Past(Store):
 
         Raises:
             UnknownMoment: there is no such moment.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return (await self._moment()).position

@@ -205,7 +205,7 @@ class ArtifactBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         named = await self._named(artifact_id)
         if named is None:
@@ -217,7 +217,7 @@ class ArtifactBackend:
         """Return the ids of all artifacts, sorted. It is for operators: it reads each of them.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         keys = await self._store.keys(stateartifacts.kind)
         return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
@@ -231,7 +231,7 @@ class ArtifactBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         named = await self._named(artifact_id)
         if named is None:

@@ -114,7 +114,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         snapshot = restored(state_id, await read_state(self._store, state_id))
         if snapshot is None or self._migrations is None:
@@ -130,7 +130,7 @@ class StateBackend:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return (await read_state(self._store, state_id)).value is not None
 
@@ -146,7 +146,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         state = await read_state(self._store, state_id)
         return [event_of(step) for step in state.steps.values()]
@@ -163,7 +163,7 @@ class StateBackend:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         advances = self._store.advances(states.kind(state_id))
         async with aclosing(advances):
@@ -195,7 +195,7 @@ class StateBackend:
         Raises:
             PayloadError: the limit is negative.
             IncompatibleState: a state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         if limit < 0:
             raise PayloadError("limit", f"{limit} is negative")

@@ -89,7 +89,7 @@ class Execution:
         Raises:
             InvalidId: the id is empty.
             IncompatibleState: the state is of another version, and no migration leads to this one.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: options that exclude each other.
         """
         if not await state_backend.exists(state_id):
@@ -240,7 +240,7 @@ class Execution:
         Raises:
             ResultMissing: the result was an artifact that was deleted.
             UnreadableResult: the result is not of that type.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         step = self._tenure.steps.get(address)
         if step is None or not is_done(step):

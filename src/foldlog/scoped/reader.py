@@ -93,7 +93,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             UnknownMoment, PastErased: there is no such moment, or the value was removed since.
             PayloadError: an argument is of the wrong type.
         """
@@ -114,7 +114,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
         """
         options = checked_options(options)
@@ -144,7 +144,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
         """
         held, payload = await self._keys.present(scope, key)
@@ -164,7 +164,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         prefix = _text(prefix, "prefix")
@@ -184,7 +184,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
             SearchFailed: the scope's index cannot be stored on this machine.
             EmbedderFailed: the embedder raised.
@@ -220,7 +220,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
             ConfigurationError: the mode needs an embedder, or that needs a package.
             EmbedderFailed: the embedder raised, or gave no vectors.
@@ -257,7 +257,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
@@ -283,7 +283,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked_id(from_key, "from_key")
@@ -306,7 +306,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: an argument is of the wrong type.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -331,7 +331,7 @@ class ScopedReader:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             SearchFailed: the scope's index cannot be stored on this machine.
         """
         checked = checked_scope(scope), _text(prefix, "prefix"), since

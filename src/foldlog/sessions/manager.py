@@ -44,7 +44,7 @@ class SessionManager:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         async with self._turn:
             found = self._sessions.get(session_id)

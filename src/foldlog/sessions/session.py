@@ -73,7 +73,7 @@ class Session(SessionTasks):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return (await self._read(consistency)).copy()
 
@@ -81,7 +81,7 @@ class Session(SessionTasks):
         """Read the session as of now. `store.session` has done it.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         await self._read("strong")
 
@@ -116,7 +116,7 @@ class Session(SessionTasks):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await self._store.load_history(
             SESSION_PREFIX + self.session_id, consistency=consistency
@@ -450,7 +450,7 @@ class Session(SessionTasks):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             MemoryKeyMissing: the tool context lacks a part of the key.
             ConfigurationError: rolling summaries need a summarizer.
         """

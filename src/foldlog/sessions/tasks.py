@@ -53,7 +53,7 @@ class SessionTasks(SessionWriter):
                 (has every acked write) or "linearizable" (a majority confirms it).
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         found = (await self._read(consistency)).tasks
         return [task for task in found if status is None or task.status is status]

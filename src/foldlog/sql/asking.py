@@ -78,7 +78,7 @@ async def ask(
         SqlError: DuckDB refuses the query; its message names the place.
         PayloadError: an argument is of the wrong type.
         ConfigurationError: DuckDB is not installed.
-        LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+        LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
     """
     if not isinstance(query, str) or not query.strip():
         raise PayloadError("query", f"{shown(query)} is no query")

@@ -208,7 +208,7 @@ class Artifacts:
 
         Raises:
             InvalidId: the id is empty.
-            LogUnavailable, StoreClosed: the log did not answer, or is closed.
+            LogUnavailable, StoreClosed: no answer, or a closed store.
             LogCorrupt: the bytes are not whole, or not those that were saved.
         """
         return await self._bytes(artifact_id)
@@ -239,7 +239,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         found = await self._find(artifact_id)
         return reference(found.held.saved) if found is not None else None
@@ -253,7 +253,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await self._find(artifact_id) is not None
 
@@ -291,7 +291,7 @@ class Artifacts:
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         if scope is not None and scope.session_id is not None:
             sessions = [session_keys(scope)]

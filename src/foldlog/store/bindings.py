@@ -60,7 +60,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(bindings.kind, trace_id, consistency=consistency)
         return [_binding(bound) for bound in folded.state.values()]
@@ -78,7 +78,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         return await self._resolve_routes(list(folded.state), router_session_id, consistency)
@@ -109,7 +109,7 @@ class Bindings(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(routes.kind, router_session_id, consistency=consistency)
         newest_first = sorted(folded.state, key=folded.state.__getitem__, reverse=True)

@@ -87,7 +87,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(planner.kind, trace_id, consistency=consistency)
         return PLANNER_EVENTS.restore_all(folded.state)
@@ -176,7 +176,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         async with aclosing(self.follow(events.kind, trace_id, since_id=None)) as items:
             async for item in items:
@@ -231,7 +231,7 @@ class Events(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
 
         Examples:
             >>> await store.load_history("unknown")

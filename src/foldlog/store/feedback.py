@@ -76,7 +76,7 @@ class Feedbacks(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(kind, trace_id, consistency=consistency)
         return [self._feedback(trace_id, self._item(kind(trace_id), each)) for each in folded.state]

@@ -47,7 +47,7 @@ class Memory(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         folded = await self.read(memory.kind, key, consistency=consistency)
         saved = folded.state

@@ -79,7 +79,7 @@ class Messages(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer, or `after` no string.
         """
         checked_cursor(after, "after")

@@ -68,7 +68,7 @@ class Pauses(Ownership):
 
         Raises:
             InvalidId: the token is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             AppendUnknown: this call may have consumed the pause.
         """
         if self.past is not None:

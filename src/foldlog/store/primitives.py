@@ -201,7 +201,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store has no kind of that name.
 
         Examples:
@@ -229,7 +229,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store does not know the kind.
         """
         folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
@@ -266,7 +266,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store does not know a kind.
         """
         found: list[Any] = []
@@ -300,7 +300,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `after` is no cursor, or `limit` no integer.
             ConfigurationError: the store does not know the kind.
 
@@ -374,7 +374,7 @@ class Primitives(Decisions):
             prefix: only views whose keys begin with these.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         subjects = await self.forked_log.subjects(kind.family)
         wanted = tuple(prefix)
@@ -392,7 +392,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `after` is no string.
             ConfigurationError: the store does not know the kind.
         """
@@ -414,7 +414,7 @@ class Primitives(Decisions):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return watching.advances(self.hot_views, key.kind, self._subject(key))
 

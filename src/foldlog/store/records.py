@@ -92,7 +92,7 @@ class Records(Removal):
             ConfigurationError: the store has no such kind.
             InvalidId: the session id is empty.
             PayloadError: a position is of another number of shards.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         log = self.forked_log
         families = None if kinds is None else {self.kind(name).family for name in kinds}

@@ -242,7 +242,7 @@ class Removal(Ownership):
         It is for operators: its cost grows with the number of views.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return sorted(await self.list_session_sizes())
 
@@ -254,7 +254,7 @@ class Removal(Ownership):
         number that grows says that something was saved. Its cost grows with the number of views.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         subjects = await self.forked_log.subjects()
         cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}

@@ -90,7 +90,7 @@ class Steering(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer, or a cursor no string.
         """
         asked = page(since_id=since_id, limit=limit, task_id=task_id)
@@ -111,7 +111,7 @@ class Steering(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: a cursor is no string.
 
         Examples:

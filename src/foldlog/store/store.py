@@ -82,7 +82,7 @@ class BaseStore(
         """Return where the log ends now. Everything acked to anybody before is at or before it.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await head(self.forked_log)
 

@@ -92,7 +92,7 @@ class Tasks(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
 
         Examples:
             >>> await store.list_tasks("unknown")

@@ -63,7 +63,7 @@ class Trajectories(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         listed, latest = await asyncio.gather(
             self.read(traces.kind, session_id, consistency=consistency),
@@ -108,7 +108,7 @@ class Trajectories(Ownership):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer.
         """
         folded = await self.read(traces.kind, session_id, consistency=consistency)

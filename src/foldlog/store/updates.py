@@ -84,7 +84,7 @@ class Updates(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer, or a cursor no string.
 
         Examples:
@@ -111,7 +111,7 @@ class Updates(Primitives):
 
         Raises:
             InvalidId: an id is empty.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: a cursor is no string.
 
         Examples:

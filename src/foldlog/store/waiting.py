@@ -121,7 +121,7 @@ class Inbox(Primitives):
 
         Raises:
             InvalidId, PayloadError: `after` is no id of an item, or `limit` no integer.
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
 
         Examples:
             >>> await store.save_planner_state("t1", {"reason": "approve"}, session_id="trip")

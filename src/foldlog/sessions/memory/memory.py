@@ -82,7 +82,7 @@ class ShortTermMemory:
         """Load what was saved last. An attempt that is due is made.
 
         Raises:
-            LogUnavailable, LogCorrupt, StoreClosed: the log is away, unreadable or closed.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         # Strongly: the next save would undo a save of another worker that this one has not seen.
         saved = await self._store.load_memory_state(self.key, consistency="strong")
