@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.log.port import Stored
 
-CUT: Final = 64 * 1024 * 1024
+CUT: Final = 32 * 1024 * 1024
 """Bytes of one file. A read opens one of a run, and looks at the statistics of its groups."""
 
 _ROW_GROUP: Final = 2_048
