@@ -80,7 +80,7 @@ async def test_what_is_archived_is_told(tmp_path: Path, caplog: pytest.LogCaptur
         await store.save_event(event("trace", payload={"text": SECRET}))
         await store.archive(everything=True)
     segment, purged = lines(caplog, "archive")
-    assert segment.startswith("shard 0: segment: sequences 1 to ")
+    assert segment.startswith("shard 0: archived: 1 records of ")
     assert purged.startswith("shard 0: the log is purged up to sequence ")
     assert SECRET not in caplog.text
 

@@ -45,6 +45,8 @@ class TraceEventsContract(Contract):
         for number, fields in enumerate(self._variants, start=1):
             await self._save(store, self._event(**fields))
             assert len(await self._history(store)) == number, fields
+        saved = [plain(self._event(**fields)) for fields in self._variants]
+        assert sorted(await self._history(store), key=repr) == sorted(saved, key=repr)
 
     async def test_concurrent_writers_lose_nothing(self, store: Any) -> None:
         """Beyond: what was awaited without an error is there."""

@@ -191,6 +191,7 @@ class KeepsMilliseconds(PlainStore):
 
 @found_by(
     "StateStore.test_absent_names_are_not_blank_ones",
+    "StateStore.test_events_that_differ_in_any_field_are_different",
 )
 class StoresBlanksForNone(PlainStore):
     """Columns that are NOT NULL."""
@@ -260,7 +261,6 @@ class SavesBindingsWithoutAwait(PlainStore):
 
 @found_by(
     "PlannerEvents.test_events_keep_the_order_of_emission",
-    "PlannerEvents.test_events_that_differ_in_any_field_are_different",
     "PlannerEvents.test_planner_events_survive_a_restart",
 )
 class SortsPlannerEvents(PlainStore):

@@ -84,6 +84,7 @@ class HandsOutItsOwnObjects(PlainStore):
     "MemoryState.test_memory_survives_a_restart",
     "MemoryState.test_two_stores_leave_one_of_their_states",
     "PlannerEvents.test_planner_events_survive_a_restart",
+    "PlannerEvents.test_saving_an_event_again_after_a_restart_keeps_one",
     "PlannerEvents.test_two_stores_saving_one_event_keep_one",
     "PlannerEvents.test_two_stores_writing_lose_nothing",
     "PlannerState.test_a_pause_survives_a_restart",
