@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import obstore
 import pytest
 from obstore.store import LocalStore, from_url
@@ -14,7 +15,7 @@ from obstore.store import LocalStore, from_url
 import foldlog
 from foldlog import ArchiveLimits, kinds
 from foldlog.log.archive import ArchivedLog, Archiver, drafts
-from foldlog.log.archive.archiver import FAN, due_merge
+from foldlog.log.archive.archiver import FAN, WIDE, due_merge
 from foldlog.log.archive.places import Directory
 from foldlog.log.archive.segments import Rows
 from foldlog.views.snapshots import Snapshots
@@ -324,6 +325,28 @@ async def test_a_run_is_cut_by_subject_and_read_as_one(
         await ids(reader, first)
 
 
+async def test_what_cannot_be_merged_stays_and_the_log_is_purged(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await place.open(archive_limits=LIMITS._replace(segment_bytes=1))
+    for n in range(FAN - 1):
+        await store.save_update(update(f"u{n}", "s"))
+        await store.archive(everything=True)
+
+    async def fails(*_: Any) -> None:
+        raise foldlog.LogUnavailable("out of memory")
+
+    monkeypatch.setattr(log_of(store).segments, "copy", fails)
+    await store.save_update(update(f"u{FAN - 1}", "s"))
+    assert (await store.archive(everything=True)).merges == 0
+    assert "segments could not be merged, and stay: out of memory" in caplog.text
+    [info] = (await store.health()).streams
+    [archived] = (await store.health()).archive
+    assert (archived.segments, archived.holder) == (FAN, "")
+    assert info.first_seq > archived.until
+    assert await ids(await place.open(), "s") == [f"u{n}" for n in range(FAN)]
+
+
 def test_what_is_merged() -> None:
     def segments(*sizes: int) -> list[Segment]:
         return [Segment(f"{n}", n, n, 1, 1, size, *[""] * 5) for n, size in enumerate(sizes)]
@@ -333,6 +356,8 @@ def test_what_is_merged() -> None:
     assert due_merge(segments(9_000, *[100] * FAN), 10_000) == range(1, FAN + 1)
     assert due_merge(segments(*[100] * FAN), 399) == range(FAN - 1)
     assert due_merge(segments(700, *[100] * FAN), 350) == range(1, FAN)
+    wide = [msgspec.structs.replace(s, raw_bytes=WIDE + 1) for s in segments(*[100] * FAN)]
+    assert due_merge(wide, 10_000) is None
     assert due_merge(segments(700, 700, *[100] * (FAN - 1)), 750) is None
     assert due_merge(segments(*[100] * (FAN - 1), 9_000, *[100] * (FAN - 1)), 100_000) is None
 

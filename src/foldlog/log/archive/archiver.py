@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import FoldlogError
+from foldlog.errors import FoldlogError, LogUnavailable
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.manifests import ArchiveHealth, Manifest, Superseded
 from foldlog.log.archive.segments import SegmentGone
@@ -32,6 +32,13 @@ _HELD: Final = 60.0
 
 FAN: Final = 4
 """So many neighbours of about one size become one run: a session lies in few files."""
+
+
+WIDE: Final = 8 * 1024
+"""Bytes of a record on average, beyond which a run is not merged: DuckDB reads 2,048 at once."""
+
+_NARROW: Final = 1024
+"""Bytes of a record on average, up to which DuckDB spills what it sorts."""
 
 
 class ArchiveLimits(NamedTuple):
@@ -115,10 +122,13 @@ class Archiver:
         while manifest.until < upto:
             before, manifest = manifest, await self._archive(shard, manifest, upto)
             moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
-        while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
-            manifest = await self._merge(shard, manifest, run)
-            moved = _sum(moved, Archived(merges=1))
         await self._purge(shard, manifest.until)
+        try:
+            while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
+                manifest = await self._merge(shard, manifest, run)
+                moved = _sum(moved, Archived(merges=1))
+        except LogUnavailable as error:  # what is not merged is read as well
+            _log.warning("shard %d: segments could not be merged, and stay: %s", shard, error)
         if manifest.says.holder == self._id:
             manifest = await self._let_go(shard, manifest)
         return manifest, moved
@@ -227,10 +237,11 @@ class Archiving:
 def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
     """Return which neighbours are to become one run; None if none are.
 
-    The oldest FAN runs of one size class, or as many as come to `largest` before that.
+    The oldest FAN runs of one size class, or as many as come to `largest` before that. Runs of
+    long records stay as they are.
     """
     runs = [list(run) for _, run in groupby(segments, key=lambda each: each.last)]
-    sizes = [sum(each.size_bytes for each in run) for run in runs]
+    sizes = [_size(run, largest) for run in runs]
     for start in range(len(sizes)):
         alike = _of_one_class(sizes[start : start + FAN])
         fitting = sum(total <= largest for total in accumulate(alike))
@@ -238,6 +249,14 @@ def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
             before, after = (sum(map(len, runs[:end])) for end in (start, start + fitting))
             return range(before, after)
     return None
+
+
+def _size(run: Sequence[Segment], largest: int) -> int:
+    """What a run counts for: its files, or what DuckDB holds in memory while it sorts them."""
+    records, raw_bytes = _totals(run)
+    if raw_bytes > WIDE * records:
+        return largest + 1
+    return raw_bytes if raw_bytes > _NARROW * records else sum(each.size_bytes for each in run)
 
 
 def _of_one_class(sizes: Sequence[int]) -> list[int]:

@@ -20,7 +20,8 @@ _FORMAT: Final = (
     f"dictionary_size_limit {_ROW_GROUP}, string_dictionary_page_size_limit {_ROW_GROUP * 128}, "
     "overwrite_or_ignore true, return_files true"
 )
-_MEMORY: Final = "256MB"
+_READING: Final = "256MB"
+_SORTING: Final = "1GB"
 
 
 class Written(NamedTuple):
@@ -40,9 +41,10 @@ class Draft:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.rows = "select * from draft"
+        self.is_sorted = False
         self.sources: list[Path] = []
         # A database of its own: readers need not share its memory, and what it spills stands here.
-        self._database = open_database(directory)
+        self._database = open_database(directory, _SORTING)
         self._database.execute(
             "create temp table draft(subject varchar, seq ubigint, time varchar, data blob)"
         )
@@ -59,9 +61,8 @@ class Draft:
     def write(self) -> list[Written]:
         """Write the files, in the order of their subjects; none for no rows."""
         into = f"{quoted(str(self.directory))} ({_FORMAT}, file_size_bytes {CUT})"
-        [[_, files]] = self._database.execute(
-            f"copy ({self.rows} order by subject, seq) to {into}"
-        ).fetchall()
+        order = "" if self.is_sorted else "order by subject, seq"
+        [[_, files]] = self._database.execute(f"copy ({self.rows} {order}) to {into}").fetchall()
         latest = "arg_max(arg_max(time, seq), max(seq)) over ()"
         about = f"count(*), sum(octet_length(data))::ubigint, {latest}, min(subject), max(subject)"
         found = self._database.execute(
@@ -75,12 +76,12 @@ class Draft:
         self._database.close()
 
 
-def open_database(spill: Path) -> Any:
+def open_database(spill: Path, memory: str = _READING) -> Any:
     """Open an empty database that spills to a directory what its memory does not hold."""
     import duckdb
 
     return duckdb.connect(
-        config={"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(spill)}
+        config={"memory_limit": memory, "threads": 1, "temp_directory": str(spill)}
     )
 
 

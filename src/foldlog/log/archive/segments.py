@@ -209,6 +209,8 @@ class Segments:
                     Segment(name, first, last, *counted, digest, previous, each.low, each.high)
                 )
                 previous = digest
+            # One that was overwritten meanwhile may have had nothing, without an error.
+            self._check_there(draft.sources)
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
         except self._failed as error:
@@ -224,6 +226,7 @@ class Segments:
             f"select subject, seq, time, data from {rows_of(into.sources)} "
             f"where {' and '.join(conditions)}"
         )
+        into.is_sorted = len(segments) == 1
 
     async def sweep(self, folder: str, base: int, named: Sequence[Segment]) -> None:
         """Overwrite and remove files and drafts that no manifest names, nor will.
