@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import obstore
 import pytest
@@ -345,6 +346,23 @@ async def test_what_cannot_be_merged_stays_and_the_log_is_purged(
     assert (archived.segments, archived.holder) == (FAN, "")
     assert info.first_seq > archived.until
     assert await ids(await place.open(), "s") == [f"u{n}" for n in range(FAN)]
+
+
+async def test_a_draft_that_cannot_be_filled_is_an_error_of_the_log(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archiver that runs by itself tries again after one, and ends after any other."""
+
+    def is_full(*_: Any) -> None:
+        raise duckdb.OutOfMemoryException("no space left")
+
+    store = await place.open()
+    await store.save_update(update("u", "s"))
+    monkeypatch.setattr(drafts.Draft, "add", is_full)
+    with pytest.raises(foldlog.LogUnavailable, match="no space left"):
+        await store.archive(everything=True)
+    monkeypatch.undo()
+    assert (await store.archive(everything=True)).records == 1
 
 
 def test_what_is_merged() -> None:

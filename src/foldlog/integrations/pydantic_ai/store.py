@@ -103,7 +103,7 @@ class FoldlogConversationStore(ConversationStore):
         entries: list[ConversationEntry]
         try:
             entries = await ConversationStore.save(remembering, conversation, scope=scope)
-        except ConversationConflict:
+        except (ConversationConflict, KeyError):  # memory may lack another conversation's entries
             entries = await super().save(conversation, scope=scope)
         return entries
 

@@ -168,12 +168,15 @@ class Segments:
             base: the sequence of the manifest on which this is decided: see `sweep`.
 
         Raises:
-            LogUnavailable: there is no place for it.
+            LogUnavailable: there is no place for it. SegmentGone: somebody has swept it.
         """
         name, here = f".{base:016d}-{secrets.token_hex(4)}", self._place.here
         draft = await asyncio.to_thread(lambda: Draft(here.draft(folder, name)))
         try:
             yield draft
+        except self._failed as error:
+            self._check_there([draft.directory, *draft.sources])
+            raise LogUnavailable(f"a segment could not be written: {error}") from error
         finally:
             await asyncio.to_thread(draft.close)
             await asyncio.to_thread(here.delete, f"{folder}/{name}")
@@ -213,9 +216,6 @@ class Segments:
             self._check_there(draft.sources)
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
-        except self._failed as error:
-            self._check_there([draft.directory, *draft.sources])
-            raise LogUnavailable(f"a segment could not be written: {error}") from error
         return run
 
     async def copy(self, segments: Sequence[Segment], into: Draft, without: Sequence[Rows]) -> None:
