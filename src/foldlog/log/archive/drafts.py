@@ -40,8 +40,7 @@ class Draft:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.rows = "select * from draft"
-        self.is_sorted = False
+        self.rows = "select * from draft order by subject, seq"
         self.sources: list[Path] = []
         # A database of its own: readers need not share its memory, and what it spills stands here.
         self._database = open_database(directory, _SORTING)
@@ -61,8 +60,7 @@ class Draft:
     def write(self) -> list[Written]:
         """Write the files, in the order of their subjects; none for no rows."""
         into = f"{quoted(str(self.directory))} ({_FORMAT}, file_size_bytes {CUT})"
-        order = "" if self.is_sorted else "order by subject, seq"
-        [[_, files]] = self._database.execute(f"copy ({self.rows} {order}) to {into}").fetchall()
+        [[_, files]] = self._database.execute(f"copy ({self.rows}) to {into}").fetchall()
         latest = "arg_max(arg_max(time, seq), max(seq)) over ()"
         about = f"count(*), sum(octet_length(data))::ubigint, {latest}, min(subject), max(subject)"
         found = self._database.execute(

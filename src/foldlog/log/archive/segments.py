@@ -226,7 +226,8 @@ class Segments:
             f"select subject, seq, time, data from {rows_of(into.sources)} "
             f"where {' and '.join(conditions)}"
         )
-        into.is_sorted = len(segments) == 1
+        if len(segments) > 1:  # one is sorted
+            into.rows += " order by subject, seq"
 
     async def sweep(self, folder: str, base: int, named: Sequence[Segment]) -> None:
         """Overwrite and remove files and drafts that no manifest names, nor will.
