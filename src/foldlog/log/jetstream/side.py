@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +14,7 @@ from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost, status_of
-from foldlog.log.jetstream.stream import StreamClient, ask, ask_all
+from foldlog.log.jetstream.stream import NO_LEADER, PATIENCE, PAUSE, StreamClient, ask, ask_all
 from foldlog.log.packing import OVERHEAD
 
 _SILENCE: Final = 60.0
@@ -68,17 +69,26 @@ class SideStream(StreamClient):
     async def publish(self, messages: Sequence[tuple[str, bytes]], headers: dict[str, str]) -> bool:
         """As `put`; return False if a subject does not end where the headers expect it."""
         block = header_block(headers)
-        outgoing = [Outgoing(subject, data, block) for subject, data in messages]
-        try:
-            replies = await ask_all(self.connection, outgoing, timeout=self.timeout)
-            if _is_unserved(replies):
-                await self._make_stream()
-                replies = await ask_all(self.connection, outgoing, timeout=self.timeout)
-        except Forbidden as error:
-            raise AppendFailed(str(error)) from error
-        if _is_unserved(replies):
-            raise LogUnavailable(f"nobody serves {self.name}")
-        acks = [_ack_decoder.decode(reply.data) for reply in replies]
+        unserved = [Outgoing(subject, data, block) for subject, data in messages]
+        acks = list[wire.PubAck]()
+        deadline = time.monotonic() + self.timeout
+        while unserved:
+            left = deadline - time.monotonic()
+            try:
+                replies = await ask_all(self.connection, unserved, timeout=max(left, PAUSE))
+            except Forbidden as error:
+                raise AppendFailed(str(error)) from error
+            sent, unserved = unserved, []
+            for message, reply in zip(sent, replies, strict=True):
+                if status_of(reply) == "503":
+                    unserved.append(message)
+                else:
+                    acks.append(_ack_decoder.decode(reply.data))
+            if unserved:  # missing, or new, or without a leader for a moment: nothing was stored
+                if left <= PAUSE:
+                    raise LogUnavailable(f"nobody serves {self.name}")
+                await self._make_stream(deadline)
+                await asyncio.sleep(PAUSE)
         refused = [ack.error for ack in acks if ack.error is not None]
         for each in refused:
             if each.err_code not in wire.WRONG_LAST:
@@ -115,15 +125,16 @@ class SideStream(StreamClient):
         elif await self.subjects(matching):
             await self.erase(matching)
 
-    async def _make_stream(self) -> None:
-        # Creating is idempotent: if two processes make the stream at once, both succeed.
-        verb = f"STREAM.CREATE.{self.name}"
-        made = await ask(
-            self.connection, verb, wire.StreamDescription, self._config, timeout=self.timeout
-        )
-        if made.error is not None:
-            raise ConfigurationError(f"{self.name} was refused: {made.error.description}")
+    async def _make_stream(self, deadline: float) -> None:
+        async def attempt(left: float) -> None:
+            # Creating is idempotent: if two processes make the stream at once, both succeed.
+            verb = f"STREAM.CREATE.{self.name}"
+            made = await ask(
+                self.connection, verb, wire.StreamDescription, self._config, timeout=left
+            )
+            if made.error is not None:
+                is_passing = made.error.code == NO_LEADER
+                refusal = LogUnavailable if is_passing else ConfigurationError
+                raise refusal(f"{self.name} was refused: {made.error.description}")
 
-
-def _is_unserved(replies: Sequence[Msg]) -> bool:
-    return any(status_of(reply) == "503" for reply in replies)
+        await self.retry(attempt, deadline, patience=PATIENCE)

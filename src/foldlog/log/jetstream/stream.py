@@ -28,7 +28,7 @@ The next leader does not hear what the last one was asked.
 
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
-_NO_LEADER: Final = 503
+NO_LEADER: Final = 503
 """What a cluster answers while it has no leader."""
 
 _RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
@@ -37,7 +37,9 @@ _RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
 
-_PAUSE: Final = 0.05
+PAUSE: Final = 0.05
+"""Seconds between attempts."""
+
 _LEAST: Final = 0.001
 
 _FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -238,13 +240,13 @@ class StreamClient:
                 if reason is None or not isinstance(error, ReplyLost):
                     reason = error
                 left = deadline - time.monotonic()
-                if left <= _PAUSE:
+                if left <= PAUSE:
                     raise reason from error.__cause__
                 await self.connection.ready(left)
                 if isinstance(error, ReplyLost):
                     patience *= 2
                 else:
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(PAUSE)
 
     async def _info(self, body: Any, timeout: float) -> wire.StreamDescription:
         verb = f"STREAM.INFO.{self.name}"
@@ -384,7 +386,7 @@ async def _open(
             found = await ask(connection, f"STREAM.CREATE.{stream}", answer, config, timeout=left)
         if (error := found.error) is None:
             return found
-        if error.code == _NO_LEADER:
+        if error.code == NO_LEADER:
             raise LogUnavailable(f"{stream}: {error.description}")
         raise ConfigurationError(
             f"stream {stream} with {config['num_replicas']} replica(s) was refused: "
