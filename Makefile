@@ -101,7 +101,7 @@ docs-serve: $(DOCS)/.ready ## Show the site on http://127.0.0.1:8000, built anew
 # google-adk wants an older opentelemetry than constraints.txt has.
 lock: build/lock/bin/uv ## Bring the constraints files in line with their sources; ARGS=--upgrade for newer versions
 	@$(COMPILE) pyproject.toml --group dev --output-file constraints.txt $(ARGS)
-	@sed -e 's/ \\$$//' -e '/^ /d' -e '/^opentelemetry/d' -e '/^protobuf/d' -e '/^googleapis/d' constraints.txt > $(SHARED)
+	@sed -e 's/ \\$$//' -e '/^ /d' -e '/^opentelemetry/d' -e '/^protobuf/d' -e '/^googleapis/d' -e '/^fastapi/d' constraints.txt > $(SHARED)
 	@$(COMPILE) pyproject.toml tests/integrations/requirements.in \
 		--override tests/integrations/overrides.in --constraint $(SHARED) \
 		--output-file constraints-integrations.txt $(ARGS)

@@ -66,6 +66,6 @@ def test_what_is_saved_outlives_the_container(image: str, volume: str) -> None:
 
 
 def test_it_has_what_its_commands_need_and_no_installer(image: str) -> None:
-    needed = "import duckdb, nkeys, obstore, opentelemetry.proto, starlette, uvicorn"
+    needed = "import duckdb, nkeys, obstore, opentelemetry.proto, pyarrow, starlette, uvicorn"
     look = f"{needed}; from importlib.util import find_spec; assert find_spec('pip') is None"
     ran(["docker", "run", "--rm", *CONFINED, "--entrypoint=python", image, "-c", look])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
-import shutil
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
@@ -21,24 +21,8 @@ from foldlog.opening import Store
 from foldlog.store import LogRecord
 from foldlog.store.forks import When
 
-COLUMNS: Final = {
-    "shard": "uinteger",
-    "seq": "ubigint",
-    "index": "uinteger",
-    "time": "timestamptz",
-    "kind": "varchar",
-    "keys": "varchar[]",
-    "id": "varchar",
-    "type": "varchar",
-    "v": "uinteger",
-    "ts": "double",
-    "payload": "varchar",
-    "writer": "varchar",
-}
-"""The columns of a file, in order, with their types in DuckDB."""
-
-_ROWS: Final = 2_000
-_MEMORY: Final = "256MB"
+_ROWS: Final = 20_000
+"""Rows that are compressed together."""
 
 
 async def export_parquet(
@@ -64,53 +48,66 @@ async def export_parquet(
         on_progress: called with an `ExportProgress` now and then.
 
     Raises:
-        ConfigurationError: duckdb is not installed, the file cannot be written, or another process
+        ConfigurationError: pyarrow is not installed, the file cannot be written, or another process
             writes it.
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
         LogUnavailable, LogCorrupt: the log did not answer, or cannot be read. The next export
             continues.
         StoreClosed: the store is closed.
     """
-    duckdb = _duckdb()
+    pyarrow = _pyarrow()
     target = Path(path)
     lines = target.with_name(f"{target.name}.jsonl.gz")
     which: dict[str, Any] = {"session_id": session_id, "since": since, "until": until}
     made = await export_records(store, lines, blobs=False, on_progress=on_progress, **which)
-    await asyncio.to_thread(_convert, duckdb, lines, target)
+    await asyncio.to_thread(_convert, pyarrow, lines, target)
     return made
 
 
-def _convert(duckdb: Any, lines: Path, target: Path) -> None:
-    work = target.with_name(f"{target.name}.part")
-    part = work / "rows.parquet"
+def _convert(pyarrow: Any, lines: Path, target: Path) -> None:
+    part, schema = target.with_name(f"{target.name}.part"), _schema(pyarrow)
+    writer = import_module("pyarrow.parquet").ParquetWriter
     with write_errors(target):
-        shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
-        work.mkdir(mode=0o700)
         try:
-            config = {"memory_limit": _MEMORY, "threads": 1, "temp_directory": str(work / "spill")}
-            with duckdb.connect(config=config) as database:
-                _write(database, lines, part)
-            part.chmod(0o600)
-            with part.open("rb") as file:
+            part.unlink(missing_ok=True)  # of a process that was killed
+            part.touch(0o600)
+            with part.open("wb") as file:
+                with writer(file, schema, compression="zstd") as to:
+                    rows = _rows(lines)
+                    while some := list(islice(rows, _ROWS)):
+                        to.write_table(_table(pyarrow, some, schema))
                 os.fsync(file.fileno())
             part.replace(target)
-        except duckdb.Error as error:
+        except pyarrow.ArrowException as error:
             raise ConfigurationError(f"{target} cannot be written: {error}") from error
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            part.unlink(missing_ok=True)
         lines.unlink()
 
 
-def _write(database: Any, lines: Path, part: Path) -> None:
-    listed = ", ".join(f'"{name}" {type}' for name, type in COLUMNS.items())
-    database.execute(f"create table rows({listed})")
-    values = (f"unnest(${n}::{type}[])" for n, type in enumerate(COLUMNS.values(), 1))
-    insert = f"insert into rows select {', '.join(values)}"
-    rows = _rows(lines)
-    while some := list(islice(rows, _ROWS)):
-        database.execute(insert, [list(column) for column in zip(*some, strict=True)])
-    quoted = str(part).replace("'", "''")
-    database.execute(f"copy rows to '{quoted}' (format parquet, compression zstd)")
+def _schema(pyarrow: Any) -> Any:
+    return pyarrow.schema(
+        {
+            "shard": pyarrow.uint32(),
+            "seq": pyarrow.uint64(),
+            "index": pyarrow.uint32(),
+            "time": pyarrow.timestamp("us", "UTC"),
+            "kind": pyarrow.string(),
+            "keys": pyarrow.list_(pyarrow.string()),
+            "id": pyarrow.string(),
+            "type": pyarrow.string(),
+            "v": pyarrow.uint32(),
+            "ts": pyarrow.float64(),
+            "payload": pyarrow.string(),
+            "writer": pyarrow.string(),
+        }
+    )
+
+
+def _table(pyarrow: Any, rows: list[tuple[Any, ...]], schema: Any) -> Any:
+    columns = dict(zip(schema.names, zip(*rows, strict=True), strict=True))
+    moments = (dt.datetime.fromisoformat(each) for each in columns["time"])
+    return pyarrow.table({**columns, "time": list(moments)}, schema=schema)
 
 
 def _rows(lines: Path) -> Iterator[tuple[Any, ...]]:
@@ -131,10 +128,10 @@ def _rows_of(record: LogRecord) -> Iterator[tuple[Any, ...]]:
         yield (shard, seq, e.index, time, kind, list(keys), *about)
 
 
-def _duckdb() -> Any:
+def _pyarrow() -> Any:
     try:
-        return import_module("duckdb")
+        return import_module("pyarrow")
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            "duckdb is not installed: pip install 'foldlog[archive]'"
+            "pyarrow is not installed: pip install 'foldlog[archive]'"
         ) from error

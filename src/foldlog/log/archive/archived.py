@@ -13,7 +13,8 @@ import msgspec
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.log.archive.erasing import Erasing
 from foldlog.log.archive.manifests import Manifest, Manifests
-from foldlog.log.archive.segments import Rows, Segments
+from foldlog.log.archive.rows import Rows
+from foldlog.log.archive.segments import Segments
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.log.relay import Relay
 from foldlog.subjects import Branch, Subject, matching
@@ -240,10 +241,7 @@ class ArchivedLog(Relay):
         await self._erasing.erase(shard, rows._replace(upto=before - 1))
 
     async def close(self) -> None:
-        try:
-            await self.segments.close()
-        finally:
-            await self.below.close()
+        await self.below.close()
 
 
 def _window(manifest: Manifest, after: int) -> int:

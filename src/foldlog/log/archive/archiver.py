@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from itertools import accumulate, groupby, takewhile
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import FoldlogError, LogUnavailable
+from foldlog.errors import FoldlogError
 from foldlog.log.archive.archived import ArchivedLog
 from foldlog.log.archive.manifests import ArchiveHealth, Manifest, Superseded
 from foldlog.log.archive.segments import SegmentGone
@@ -32,13 +32,6 @@ _HELD: Final = 60.0
 
 FAN: Final = 4
 """So many neighbours of about one size become one run: a session lies in few files."""
-
-
-WIDE: Final = 8 * 1024
-"""Bytes of a record on average, beyond which a run is not merged: DuckDB reads 2,048 at once."""
-
-_NARROW: Final = 1024
-"""Bytes of a record on average, up to which DuckDB spills what it sorts."""
 
 
 class ArchiveLimits(NamedTuple):
@@ -123,12 +116,9 @@ class Archiver:
             before, manifest = manifest, await self._archive(shard, manifest, upto)
             moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
         await self._purge(shard, manifest.until)
-        try:
-            while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
-                manifest = await self._merge(shard, manifest, run)
-                moved = _sum(moved, Archived(merges=1))
-        except LogUnavailable as error:  # what is not merged is read as well
-            _log.warning("shard %d: segments could not be merged, and stay: %s", shard, error)
+        while (run := due_merge(manifest.segments, self._limits.largest)) is not None:
+            manifest = await self._merge(shard, manifest, run)
+            moved = _sum(moved, Archived(merges=1))
         if manifest.says.holder == self._id:
             manifest = await self._let_go(shard, manifest)
         return manifest, moved
@@ -164,22 +154,21 @@ class Archiver:
     async def _archive(self, shard: int, manifest: Manifest, upto: int) -> Manifest:
         """Archive one segment's worth of what goes up to a sequence."""
         log, first, began = self._log, manifest.until + 1, time.monotonic()
-        last, size = upto, 0
+        last, size, tables = upto, 0, list[Any]()
+        async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
+            async for page in pages:
+                kept = [each for each in page if each.seq <= upto]
+                if rows := [each for each in kept if not log.is_manifest(each)]:
+                    tables.append(log.segments.table(rows))
+                    size += sum(len(each.data) for each in rows)
+                if len(kept) < len(page):
+                    break
+                if size >= self._limits.segment_bytes:
+                    last = kept[-1].seq
+                    break
+        previous = manifest.segments[-1].digest if manifest.segments else ""
         into = manifest.says.folder, manifest.seq
-        async with log.segments.draft(*into) as draft:
-            async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
-                async for page in pages:
-                    kept = [each for each in page if each.seq <= upto]
-                    if rows := [each for each in kept if not log.is_manifest(each)]:
-                        await asyncio.to_thread(draft.add, rows)
-                        size += sum(len(each.data) for each in rows)
-                    if len(kept) < len(page):
-                        break
-                    if size >= self._limits.segment_bytes:
-                        last = kept[-1].seq
-                        break
-            previous = manifest.segments[-1].digest if manifest.segments else ""
-            made = await log.segments.keep(*into, draft, first, last, previous)
+        made = await log.segments.keep(*into, tables, first, last, previous)
         _tell("archived", shard, made, began)
         return await self._change(shard, manifest, (*manifest.segments, *made), last)
 
@@ -188,10 +177,7 @@ class Archiver:
         old = segments[run.start : run.stop]
         previous = segments[run.start - 1].digest if run.start else ""
         into = manifest.says.folder, manifest.seq
-        async with log.segments.draft(*into) as draft:
-            await log.segments.copy(old, draft, [])
-            span = old[0].first, old[-1].last
-            made = await log.segments.keep(*into, draft, *span, previous)
+        made = await log.segments.merge(*into, old, previous)
         _tell(f"{len(old)} segments merged", shard, made, began)
         merged = (*segments[: run.start], *made, *segments[run.stop :])
         return await self._change(shard, manifest, merged, manifest.until)
@@ -237,11 +223,10 @@ class Archiving:
 def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
     """Return which neighbours are to become one run; None if none are.
 
-    The oldest FAN runs of one size class, or as many as come to `largest` before that. Runs of
-    long records stay as they are.
+    The oldest FAN runs of one size class, or as many as come to `largest` before that.
     """
     runs = [list(run) for _, run in groupby(segments, key=lambda each: each.last)]
-    sizes = [_size(run, largest) for run in runs]
+    sizes = [sum(each.size_bytes for each in run) for run in runs]
     for start in range(len(sizes)):
         alike = _of_one_class(sizes[start : start + FAN])
         fitting = sum(total <= largest for total in accumulate(alike))
@@ -249,14 +234,6 @@ def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
             before, after = (sum(map(len, runs[:end])) for end in (start, start + fitting))
             return range(before, after)
     return None
-
-
-def _size(run: Sequence[Segment], largest: int) -> int:
-    """What a run counts for: its files, or what DuckDB holds in memory while it sorts them."""
-    records, raw_bytes = _totals(run)
-    if raw_bytes > WIDE * records:
-        return largest + 1
-    return raw_bytes if raw_bytes > _NARROW * records else sum(each.size_bytes for each in run)
 
 
 def _of_one_class(sizes: Sequence[int]) -> list[int]:

@@ -9,7 +9,8 @@ import msgspec
 
 from foldlog.errors import LogUnavailable
 from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
-from foldlog.log.archive.segments import Rows, SegmentGone, Segments
+from foldlog.log.archive.rows import Rows
+from foldlog.log.archive.segments import SegmentGone, Segments
 from foldlog_projections.archive import Segment
 
 
@@ -64,10 +65,6 @@ class Erasing:
                 continue
             previous = kept[-1].digest if kept else ""
             into = manifest.says.folder, manifest.seq
-            async with self._segments.draft(*into) as anew:
-                await self._segments.copy([segment], anew, doomed)
-                span = segment.first, segment.last
-                made = await self._segments.keep(*into, anew, *span, previous)
-            kept += made
+            kept += await self._segments.merge(*into, [segment], previous, without=doomed)
         says = msgspec.structs.replace(manifest.says, segments=tuple(kept))
         return await self._manifests.change(shard, manifest, says)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -34,11 +34,11 @@ class Place(Protocol):
         """
         ...
 
-    def local(self, names: Sequence[str]) -> list[Path]:
-        """Return files on this machine that have the content of these.
+    def local(self, name: str) -> Path:
+        """Return a file on this machine that has its content.
 
         Raises:
-            FileNotFoundError: one is not there, or not any more. LogUnavailable: no answer.
+            FileNotFoundError: it is not there, or not any more. LogUnavailable: no answer.
         """
         ...
 
@@ -82,12 +82,8 @@ class Directory:
                 each.mkdir(parents=True, exist_ok=True, mode=0o700)
         return draft
 
-    def local(self, names: Sequence[str]) -> list[Path]:
-        paths = [self.root / name for name in names]
-        for path in paths:
-            if not path.is_file():
-                raise FileNotFoundError(os.fspath(path))
-        return paths
+    def local(self, name: str) -> Path:
+        return self.root / name
 
     def delete(self, name: str) -> None:
         path = self.root / name
@@ -119,7 +115,7 @@ class Bucket:
     Args:
         url: the bucket, and a prefix in it.
         cache: a directory of this machine, for this bucket alone.
-        max_cached: bytes that the cache may take, but for what one question needs; what was read
+        max_cached: bytes that the cache may take, but for the file that is read; what was read
             longest ago goes first.
         options: what obstore takes for that kind of storage, such as `endpoint`.
     """
@@ -152,12 +148,7 @@ class Bucket:
                 raise LogUnavailable(f"the archive has no such bucket: {error}") from error
         self._cache.put(name, draft)
 
-    def local(self, names: Sequence[str]) -> list[Path]:
-        paths = [self._copy(name) for name in names]
-        self._shrink(set(paths))
-        return paths
-
-    def _copy(self, name: str) -> Path:
+    def local(self, name: str) -> Path:
         import obstore
 
         path = self._cache.root / name
@@ -172,6 +163,7 @@ class Bucket:
             self._cache.put(name, beside / _PART)
         finally:
             self._cache.delete(f"{path.parent.name}/{beside.name}")
+        self._shrink(path)
         return path
 
     def delete(self, name: str) -> None:
@@ -198,14 +190,13 @@ class Bucket:
                 raise
             raise LogUnavailable(f"the archive did not answer for {name}: {error}") from error
 
-    def _shrink(self, keep: set[Path]) -> None:
-        files = [each for each in self._cache.root.glob("*/*.parquet") if each not in keep]
+    def _shrink(self, keep: Path) -> None:
         sizes = dict[Path, os.stat_result]()
-        for each in (*keep, *files):
+        for each in self._cache.root.glob("*/*.parquet"):
             with suppress(FileNotFoundError):  # another process shrinks it, too
                 sizes[each] = each.stat()
         left = sum(each.st_size for each in sizes.values())
-        for each in sorted(sizes.keys() - keep, key=lambda each: sizes[each].st_mtime):
+        for each in sorted(sizes.keys() - {keep}, key=lambda each: sizes[each].st_mtime):
             if left <= self._max_cached:
                 return
             left -= sizes[each].st_size

@@ -1,62 +1,33 @@
-"""Segments as files: Parquet, written and read with DuckDB, which finds subjects by statistics.
-
-A row is one record of the log: `subject`, `seq`, `time` (the log's clock, RFC 3339) and `data`, its
-bytes. Rows are sorted by subject and sequence, in small row groups, with a Bloom filter on the
-subject.
-"""
+"""The segments of a namespace: files of sorted rows in a place, each under its digest."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import secrets
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, Final
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
-from foldlog.log.archive.drafts import Draft, open_database, quoted, rows_of
 from foldlog.log.archive.places import Place
+from foldlog.log.archive.rows import Rows
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
-_MOST: Final = 2**63 - 1
+_FOOTERS: Final = 64
+"""Footers in memory. One has a description of each half a megabyte."""
+
+_COLUMNS: Final = ("subject", "seq", "time", "data")
 
 
 class SegmentGone(Exception):
     """A segment's file is not there: a newer manifest names others."""
-
-
-class Rows(NamedTuple):
-    """Which rows: of a subject or of all that begin so, with sequences in (after, upto]."""
-
-    subject: str | None = None
-    prefix: str | None = None
-    after: int = 0
-    upto: int = _MOST
-
-    def may_be_in(self, segment: Segment) -> bool:
-        """Whether a segment can have such rows, by its sequences and subjects."""
-        low = self.prefix or "" if self.subject is None else self.subject
-        high = _beyond(self.prefix) if self.subject is None else self.subject
-        return (self.after < segment.last and segment.first <= self.upto) and (
-            low <= segment.high and segment.low <= high
-        )
-
-    @property
-    def sql(self) -> str:
-        """The condition in SQL, without what is so of every row."""
-        parts = [f"seq > {self.after}"] * (self.after > 0)
-        parts += [f"seq <= {self.upto}"] * (self.upto < _MOST)
-        if self.subject is not None:
-            parts.append(f"subject = {quoted(self.subject)}")
-        if self.prefix is not None:  # as a range, which statistics know how to use
-            end = quoted(_beyond(self.prefix))
-            parts.append(f"subject >= {quoted(self.prefix)} and subject < {end}")
-        return " and ".join(parts) or "true"
 
 
 class Segments:
@@ -64,19 +35,15 @@ class Segments:
 
     def __init__(self, place: Place, namespace: Namespace) -> None:
         try:
-            import duckdb
+            from foldlog.log.archive import parquet
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "duckdb is not installed: pip install 'foldlog[archive]'"
+                "pyarrow is not installed: pip install 'foldlog[archive]'"
             ) from error
+        self._parquet = parquet
         self._place = place
         self._namespace = namespace
-        self._failed = duckdb.Error
-        self._spill = tempfile.TemporaryDirectory(prefix="foldlog-")
-        self._database = open_database(Path(self._spill.name))
-        # Footers, in the memory that the limit allows. Files are cached by the system already.
-        self._database.execute("set parquet_metadata_cache = true")
-        self._database.execute("set enable_external_file_cache = false")
+        self._footer = lru_cache(_FOOTERS)(parquet.footer_of)
 
     def new_folder(self, shard: int) -> str:
         """Return where the files of a shard may stand. Another log of that name has another one."""
@@ -91,143 +58,188 @@ class Segments:
             SegmentGone: a file is not there. LogCorrupt: one is no segment any more.
             LogUnavailable: the place did not answer.
         """
-        sql = f"select subject, seq, time, data from {{}} where {rows.sql} order by seq"
-        return [Stored(*row) for row in await self._ask(segments, rows, sql)]
+
+        def read() -> list[Stored]:
+            tables = self._tables(segments, rows)
+            found = [each for table in tables for each in self._parquet.stored(table)]
+            return sorted(found, key=lambda each: each.seq)
+
+        return await asyncio.to_thread(read)
 
     async def last(self, segments: Sequence[Segment], rows: Rows) -> Stored | None:
-        """Return the last of these rows, or None. Errors as `read`."""
-        [[seq]] = await self._ask(
-            segments, rows, f"select max(seq) from {{}} where {rows.sql}"
-        ) or [[None]]
-        if seq is None:
-            return None
-        [found] = await self.read(segments, rows._replace(after=seq - 1, upto=seq))
-        return found
+        """Return the last of these rows of one subject, or None. Errors as `read`."""
+
+        def read() -> Stored | None:
+            tables = self._tables(segments, rows, newest_first=True)
+            ends = (table.slice(len(table) - 1) for table in tables)
+            return next((each for table in ends for each in self._parquet.stored(table)), None)
+
+        return await asyncio.to_thread(read)
 
     async def lasts(self, segments: Sequence[Segment], rows: Rows) -> list[Stored]:
         """Return the last row of each subject, by their sequences. Errors as `read`."""
-        columns = "subject, max(seq) as seq, arg_max(time, seq), arg_max(data, seq)"
-        sql = f"select {columns} from {{}} where {rows.sql} group by subject order by seq"
-        return [Stored(*row) for row in await self._ask(segments, rows, sql)]
+
+        def read() -> list[Stored]:
+            found = dict[str, Stored]()
+            for table in self._tables(segments, rows):
+                lasts = self._parquet.stored(self._parquet.lasts(table))
+                found.update((each.subject, each) for each in lasts)
+            return sorted(found.values(), key=lambda each: each.seq)
+
+        return await asyncio.to_thread(read)
 
     async def counts(self, segments: Sequence[Segment], rows: Rows) -> dict[str, int]:
         """Return how many of these rows each subject has. Errors as `read`."""
-        sql = f"select subject, count(*) from {{}} where {rows.sql} group by subject"
-        return dict(await self._ask(segments, rows, sql))
+
+        def read() -> dict[str, int]:
+            found = Counter[str]()
+            for table in self._tables(segments, rows, ["subject"]):
+                found.update(self._parquet.counts(table))
+            return dict(found)
+
+        return await asyncio.to_thread(read)
 
     async def holding(self, segments: Sequence[Segment], rows: Rows) -> set[str]:
         """Return the names of the segments that have such rows. Errors as `read`."""
-        sql = f"select distinct filename from {{}} where {rows.sql}"
-        paths = {path for [path] in await self._ask(segments, rows, sql)}
-        return {each.name for each in segments if str(self._place.here.root / each.name) in paths}
+
+        def read() -> set[str]:
+            return {each.name for each in segments if any(self._tables([each], rows, ["seq"]))}
+
+        return await asyncio.to_thread(read)
 
     async def sequence_at(self, segments: Sequence[Segment], micros: int) -> int:
         """Return the last sequence of a row up to that time, in microseconds since 1970; or 0."""
-        when = "epoch_us(time::timestamptz)"
-        sql = f"select coalesce(max(seq), 0) from {{}} where {when} <= {micros}"
-        [[found]] = await self._ask(segments, Rows(), sql) or [[0]]
-        return int(found)
 
-    async def _ask(self, segments: Sequence[Segment], rows: Rows, sql: str) -> list[Any]:
-        wanted = [each for each in segments if rows.may_be_in(each)]
-        if not wanted:
-            return []
-        return await asyncio.to_thread(self._query, wanted, sql)
+        def read() -> int:
+            tables = self._tables(segments, Rows(), ["seq", "time"])
+            return max((self._parquet.last_until(table, micros) for table in tables), default=0)
 
-    def _query(self, segments: Sequence[Segment], sql: str) -> list[Any]:
-        paths = self._paths(segments)
+        return await asyncio.to_thread(read)
+
+    def _tables(
+        self,
+        segments: Sequence[Segment],
+        rows: Rows,
+        columns: Sequence[str] = _COLUMNS,
+        *,
+        newest_first: bool = False,
+    ) -> Iterator[Any]:
+        """Yield rows of one segment after the other, in tables that are not empty."""
+        for segment in reversed(segments) if newest_first else segments:
+            if not rows.may_be_in(segment):
+                continue
+            with self._reading(segment):
+                path = self._place.local(segment.name)
+                footer = self._footer(path)
+                yield from self._parquet.read(
+                    path, footer, rows, columns, newest_first=newest_first
+                )
+
+    @contextmanager
+    def _reading(self, segment: Segment) -> Iterator[None]:
         try:
-            with self._database.cursor() as cursor:
-                found: list[Any] = cursor.execute(sql.format(rows_of(paths))).fetchall()
-        except self._failed as error:
-            self._check_there(paths)
-            raise LogCorrupt(segments[0].name, segments[0].first, str(error)) from error
-        # One that was overwritten meanwhile may have had nothing, without an error.
-        self._check_there(paths)
-        return found
-
-    def _paths(self, segments: Sequence[Segment]) -> list[Path]:
-        try:
-            return self._place.local([each.name for each in segments])
+            yield
         except FileNotFoundError as error:
             raise SegmentGone(str(error)) from error
-
-    def _check_there(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            if not path.exists():
-                raise SegmentGone(str(path))
+        except self._parquet.ERRORS as error:
+            # Whoever removes it overwrites it first, under another name.
+            if not (self._place.here.root / segment.name).exists():
+                raise SegmentGone(segment.name) from error
+            raise LogCorrupt(segment.name, segment.first, str(error)) from error
 
     # --- writing ----------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def draft(self, folder: str, base: int) -> AsyncIterator[Draft]:
-        """Begin a segment; a draft that is not stored when the block ends is overwritten.
+    def table(self, rows: Sequence[Stored]) -> Any:
+        """Return rows as `keep` takes them, which needs less memory."""
+        return self._parquet.table_of(rows)
+
+    async def keep(
+        self, folder: str, base: int, tables: Sequence[Any], first: int, last: int, previous: str
+    ) -> list[Segment]:
+        """Store rows as a run of segments, synced; none for no rows.
 
         Args:
             folder: that of the shard's manifest.
             base: the sequence of the manifest on which this is decided: see `sweep`.
-
-        Raises:
-            LogUnavailable: there is no place for it. SegmentGone: somebody has swept it.
-        """
-        name, here = f".{base:016d}-{secrets.token_hex(4)}", self._place.here
-        draft = await asyncio.to_thread(lambda: Draft(here.draft(folder, name)))
-        try:
-            yield draft
-        except self._failed as error:
-            self._check_there([draft.directory, *draft.sources])
-            raise LogUnavailable(f"a segment could not be written: {error}") from error
-        finally:
-            await asyncio.to_thread(draft.close)
-            await asyncio.to_thread(here.delete, f"{folder}/{name}")
-
-    async def keep(
-        self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
-    ) -> list[Segment]:
-        """Store a draft as a run of segments, synced; none if it has no rows.
-
-        Args:
-            folder, base: as for `draft`.
-            first, last: the sequences that it is about.
-            previous: the digest of the segment before it.
+            tables: the rows.
+            first, last: the sequences that they are about.
+            previous: the digest of the segment before them.
 
         Raises:
             SegmentGone: the manifest has changed since. LogUnavailable: the place did not answer.
         """
-        return await asyncio.to_thread(self._keep, folder, base, draft, first, last, previous)
+        rows = self._parquet.in_order(tables)
+        return await self._kept(folder, base, rows, first, last, previous)
 
-    def _keep(
-        self, folder: str, base: int, draft: Draft, first: int, last: int, previous: str
+    async def merge(
+        self,
+        folder: str,
+        base: int,
+        segments: Sequence[Segment],
+        previous: str,
+        *,
+        without: Sequence[Rows] = (),
     ) -> list[Segment]:
+        """Store the rows of some neighbours, but for some rows, as one run. As `keep`.
+
+        Raises:
+            LogCorrupt: a segment is missing, or is none any more.
+        """
+        runs = (list(run) for _, run in groupby(segments, key=lambda each: each.last))
+        sources = [self._parquet.without(self._tables(run, Rows()), without) for run in runs]
+        rows = self._parquet.merge(sources)
+        span = segments[0].first, segments[-1].last
+        return await self._kept(folder, base, rows, *span, previous)
+
+    async def _kept(
+        self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
+    ) -> list[Segment]:
+        """Write in a thread, which has ended when this has."""
+        is_cancelled = threading.Event()
+
+        def going_on() -> Iterator[Any]:
+            for table in rows:
+                if is_cancelled.is_set():
+                    raise LogUnavailable("the store was closed")
+                yield table
+
+        about = first, last, previous
+        writing = asyncio.create_task(
+            asyncio.to_thread(self._write, folder, base, going_on(), *about)
+        )
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
+
+    def _write(
+        self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
+    ) -> list[Segment]:
+        here, draft = self._place.here, f".{base:016d}-{secrets.token_hex(4)}"
         run = list[Segment]()
         try:
-            for each in draft.write():
+            files = self._parquet.write(here.draft(folder, draft), rows)
+            for each in files:
                 with each.path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
                 name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
                 size = each.path.stat().st_size
                 self._place.put(name, each.path)
-                counted = each.records, each.raw_bytes, size, each.latest
+                latest = max(each.newest for each in files)[1]
+                counted = each.records, each.raw_bytes, size, latest
                 run.append(
                     Segment(name, first, last, *counted, digest, previous, each.low, each.high)
                 )
                 previous = digest
-            # One that was overwritten meanwhile may have had nothing, without an error.
-            self._check_there(draft.sources)
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
+        except self._parquet.ERRORS as error:
+            raise LogUnavailable(f"a segment could not be written: {error}") from error
+        finally:
+            here.delete(f"{folder}/{draft}")
         return run
-
-    async def copy(self, segments: Sequence[Segment], into: Draft, without: Sequence[Rows]) -> None:
-        """Have a draft hold the rows of segments, but for some. Errors as `read`."""
-        into.sources = await asyncio.to_thread(self._paths, segments)
-        conditions = ["true", *(f"not ({rows.sql})" for rows in without)]
-        into.rows = (
-            f"select subject, seq, time, data from {rows_of(into.sources)} "
-            f"where {' and '.join(conditions)}"
-        )
-        if len(segments) > 1:  # one is sorted
-            into.rows += " order by subject, seq"
 
     async def sweep(self, folder: str, base: int, named: Sequence[Segment]) -> None:
         """Overwrite and remove files and drafts that no manifest names, nor will.
@@ -240,6 +252,7 @@ class Segments:
 
     async def forget(self, folder: str, base: int, named: Sequence[Segment]) -> None:
         """Do so with the copies on this machine, where the files are elsewhere."""
+        self._footer.cache_clear()
         if self._place.here is not self._place:
             await asyncio.to_thread(self._sweep, self._place.here, folder, base, named)
 
@@ -251,13 +264,3 @@ class Segments:
             decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
             if name not in kept and decided_on.isdigit() and int(decided_on) < base:
                 place.delete(name)
-
-    async def close(self) -> None:
-        """Let go of the database. The files stay."""
-        await asyncio.to_thread(self._database.close)
-        self._spill.cleanup()
-
-
-def _beyond(prefix: str | None) -> str:
-    """What is greater than all that begins so, and no greater than what does not but follows."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else chr(0x10FFFF)

@@ -1,0 +1,39 @@
+"""Which rows of an archive a question is about."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from foldlog_projections.archive import Segment
+
+_MOST: Final = 2**63 - 1
+"""More than any sequence."""
+
+
+class Rows(NamedTuple):
+    """Which rows: of a subject or of all that begin so, with sequences in (after, upto]."""
+
+    subject: str | None = None
+    prefix: str | None = None
+    after: int = 0
+    upto: int = _MOST
+
+    @property
+    def low(self) -> str:
+        """The least subject that they may have."""
+        return self.prefix or "" if self.subject is None else self.subject
+
+    @property
+    def high(self) -> str:
+        """What is no less than any subject that they may have."""
+        if self.subject is not None:
+            return self.subject
+        if not self.prefix:
+            return chr(0x10FFFF)
+        return self.prefix[:-1] + chr(ord(self.prefix[-1]) + 1)
+
+    def may_be_in(self, segment: Segment) -> bool:
+        """Whether a segment can have such rows, by its sequences and subjects."""
+        return (self.after < segment.last and segment.first <= self.upto) and (
+            self.low <= segment.high and segment.low <= self.high
+        )
