@@ -16,6 +16,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     Segments with the same sequences, from `first` to `last`, are one *run*, cut by subject: each
     has what there was of its subjects, from `low` to `high`, and was not erased since. `digest` is
     the SHA-256 of the file, `previous` that of the segment before it when it was written.
+    `crc` is that of its footer.
     `raw_bytes` are the records' own, `latest` is the log's time of the run's newest, RFC 3339.
     """
 
@@ -30,6 +31,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     previous: str
     low: str
     high: str
+    crc: int
 
 
 class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):

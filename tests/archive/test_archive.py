@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from foldlog import ArchiveLimits, kinds
 from foldlog.log.archive import ArchivedLog, Archiver, parquet
 from foldlog.log.archive.archiver import FAN, due_merge
 from foldlog.log.archive.places import Directory
-from foldlog.log.archive.rows import Rows
+from foldlog.log.archive.selection import Selection
 from foldlog.views.snapshots import Snapshots
 from foldlog_projections import adkstates
 from foldlog_projections.archive import Segment
@@ -170,7 +172,7 @@ async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
     name = store.subject("updates", "s3").name
     log = log_of(store)
     manifest = await log.manifests.current(0, fresh=True)
-    assert await log.segments.counts(manifest.segments, Rows(name)) == {}
+    assert await log.segments.counts(manifest.segments, Selection(name)) == {}
     assert not set(before) & set(place.files())
     assert place.files() == sorted(each.name for each in manifest.segments)
     for reader in (store, await place.open()):
@@ -221,7 +223,7 @@ async def test_of_two_archivers_one_works(place: Place) -> None:
     await asyncio.gather(*(each.archive(everything=True) for each in [store, other] * 3))
     await store.archive(everything=True)
     manifest = await log_of(store).manifests.current(0, fresh=True)
-    counts = await log_of(store).segments.counts(manifest.segments, Rows())
+    counts = await log_of(store).segments.counts(manifest.segments, Selection())
     assert sum(counts.values()) == 200
     assert await ids(await place.open(), "s7") == ALL
 
@@ -254,7 +256,9 @@ async def test_an_archiver_that_dies_at_any_step_loses_and_doubles_nothing(
     reader = await place.open()
     assert await ids(reader, "s3") == ALL
     manifest = await log_of(reader).manifests.current(0, fresh=True)
-    assert sum((await log_of(reader).segments.counts(manifest.segments, Rows())).values()) == 600
+    assert (
+        sum((await log_of(reader).segments.counts(manifest.segments, Selection())).values()) == 600
+    )
 
 
 async def test_a_store_without_the_archive_is_refused(place: Place) -> None:
@@ -354,21 +358,106 @@ async def test_a_segment_that_cannot_be_written_is_an_error_of_the_log(
     """The archiver that runs by itself tries again after one, and ends after any other."""
     store = await place.open()
     await store.save_update(update("u", "s"))
-    monkeypatch.setattr(parquet, "in_order", is_full)
+    monkeypatch.setattr(parquet, "sort", is_full)
     with pytest.raises(foldlog.LogUnavailable, match="no space left"):
         await store.archive(everything=True)
     monkeypatch.undo()
     assert (await store.archive(everything=True)).records == 1
 
 
+async def test_a_shard_that_cannot_be_archived_keeps_no_other_from_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open(shards=2)
+    await fill(store)
+    keep, log = log_of(store).segments.keep, log_of(store)
+    failing = log.namespace.stream(0)
+
+    async def fails(folder: str, *args: Any) -> Any:
+        if folder.startswith(failing):
+            raise foldlog.LogUnavailable("not now")
+        return await keep(folder, *args)
+
+    monkeypatch.setattr(log.segments, "keep", fails)
+    with pytest.raises(foldlog.LogUnavailable, match="not now"):
+        await store.archive(everything=True)
+    first, second = (await store.health()).archive
+    assert first.records == 0 < second.records
+    assert second.behind < second.records  # manifests
+
+
+async def test_what_is_written_when_the_store_closes_ends_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store)
+    segments = log_of(store).segments
+    started, goes_on, put = threading.Event(), threading.Event(), segments._place.put
+
+    def slowly(*args: Any) -> None:
+        started.set()
+        goes_on.wait()
+        put(*args)
+
+    monkeypatch.setattr(parquet, "CUT", 1)
+    monkeypatch.setattr(parquet, "GROUP", 10_000)
+    monkeypatch.setattr(segments._place, "put", slowly)
+    archiving = asyncio.create_task(store.archive(everything=True))
+    await asyncio.to_thread(started.wait)
+    for _ in range(3):
+        archiving.cancel()
+        await asyncio.sleep(0)
+    was_done = archiving.done()
+    goes_on.set()
+    assert not was_done
+    await asyncio.gather(archiving, return_exceptions=True)
+    assert archiving.cancelled()
+    assert [each.name for each in copies_of(store).rglob(".*")] == []
+    assert len(place.files()) == 1  # of many
+
+
+async def test_what_the_system_refuses_is_no_damage(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    reader = await place.open()
+
+    def refuses(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(log_of(reader).segments._place, "open", refuses)
+    with pytest.raises(foldlog.LogUnavailable, match="too many open files"):
+        await ids(reader, "s1")
+
+
+async def test_a_damaged_segment_is_an_error(place: Place) -> None:
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    [name] = place.files()
+    content = bytearray(obstore.get(place.objects, name).bytes().to_bytes())
+    content[-20] ^= 1  # in the footer
+    obstore.put(place.objects, name, bytes(content))
+    (copies_of(store) / name).write_bytes(content)
+    with pytest.raises(foldlog.LogCorrupt, match="footer"):
+        await ids(await place.open(), "s1")
+
+
 def is_full(*_: Any) -> Iterator[Any]:
+    return map(no_space, "x")
+
+
+def no_space(_: str) -> Any:
     raise pa.ArrowMemoryError("no space left")
-    yield
 
 
 def test_what_is_merged() -> None:
     def segments(*sizes: int) -> list[Segment]:
-        return [Segment(f"{n}", n, n, 1, 1, size, *[""] * 5) for n, size in enumerate(sizes)]
+        return [
+            Segment(f"{n}", n, n, 1, 1, size, "", "", "", "", "", 0) for n, size in enumerate(sizes)
+        ]
 
     assert due_merge(segments(*[100] * (FAN - 1)), 10_000) is None
     assert due_merge(segments(*[100] * FAN), 10_000) == range(FAN)
@@ -466,7 +555,7 @@ def test_a_file_that_is_overwritten_is_gone_for_its_readers(
 
     def overwrite(path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            directory.local("folder/name").read_bytes()
+            directory.open("folder/name")
         assert path.read_text() == "x" or not draft.exists()
         found.append(path.read_text())
 

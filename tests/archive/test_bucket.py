@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,15 +103,36 @@ async def test_copies_on_another_machine_go_when_it_sees_that_they_were_replaced
 
 
 async def test_a_cache_that_is_too_small_is_enough_for_each_question(machines: Machines) -> None:
-    store = await machines.open("a", archive_cache_bytes=0)
-    for id in ("1", "2", "3"):
+    store, merges = await machines.open("a", archive_cache_bytes=0), 0
+    for id in (all := ["1", "2", "3", "4", "5"]):
         await save(store, id)
-        await store.archive(everything=True)
-    reader = await machines.open("b", archive_cache_bytes=0)
-    assert await ids(reader) == ["1", "2", "3"]
-    assert isinstance(reader.log, ArchivedLog)
-    await reader.log.stored(0, 1)
+        merges += (await store.archive(everything=True)).merges
+    assert merges == 1
+    readers = [await machines.open("b", archive_cache_bytes=0) for _ in range(6)]
+    assert await asyncio.gather(*map(ids, readers)) == [all] * len(readers)
+    await readers[0].log.stored(0, 1)
     assert len(machines.cached("b")) == 1
+
+
+async def test_what_the_cache_drops_is_whole_for_those_who_read_it(
+    machines: Machines,
+) -> None:
+    store = await machines.open()
+    await save(store, "1")
+    await store.archive(everything=True)
+    assert isinstance(store.log, ArchivedLog)
+    [segment] = (await store.log.manifests.current(0)).segments
+    bucket: Any = store.log.segments._place
+
+    def read() -> None:
+        obstore.put(bucket._store, "folder/other.parquet", b"other")
+        bucket._max_cached = 0
+        with bucket.open(segment.name) as first, bucket.open("folder/other.parquet") as second:
+            assert [path.name for path in machines.cached("a")] == ["other.parquet"]
+            assert second.read() == b"other"
+            assert hashlib.sha256(first.read()).hexdigest() == segment.digest
+
+    await asyncio.to_thread(read)
 
 
 async def test_a_bucket_that_is_not_there_is_an_error_and_nothing_is_purged(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from foldlog.log.archive import parquet
-from foldlog.log.archive.rows import Rows
+from foldlog.log.archive.selection import Selection
 from foldlog.log.port import Stored
 
 SUBJECTS = ("a.1", "a.10", "a.2", "b", "b.1")
-EVERY = Rows()
+EVERY = Selection()
 TIME = "2026-01-02T03:04:05.{:09d}Z"
 
 Runs = list[list[Stored]]
@@ -35,8 +36,8 @@ def runs(draw: st.DrawFn) -> Runs:
     return found
 
 
-asked = st.builds(
-    Rows,
+selections = st.builds(
+    Selection,
     subject=st.none() | st.sampled_from([*SUBJECTS, "a", "c"]),
     prefix=st.none() | st.sampled_from(["a.", "b", "a.1", ""]),
     after=st.integers(0, 40),
@@ -44,11 +45,11 @@ asked = st.builds(
 )
 
 
-def is_meant(row: Stored, rows: Rows) -> bool:
+def is_selected(row: Stored, which: Selection) -> bool:
     return (
-        row.subject == (rows.subject or row.subject)
-        and row.subject.startswith(rows.prefix or "")
-        and rows.after < row.seq <= rows.upto
+        row.subject == (which.subject or row.subject)
+        and row.subject.startswith(which.prefix or "")
+        and which.after < row.seq <= which.upto
     )
 
 
@@ -56,36 +57,43 @@ def in_order(rows: list[Stored]) -> list[Stored]:
     return sorted(rows, key=lambda each: (each.subject, each.seq))
 
 
-def write(directory: Path, name: str, tables: Iterator[parquet.Table]) -> list[parquet.Written]:
+def write(directory: Path, name: str, rows: Iterator[parquet.Table]) -> list[parquet.Written]:
     where = directory / name
     where.mkdir()
-    return parquet.write(where, tables)
+    return parquet.write(where, bounded(parquet.group(rows)))
+
+
+def bounded(groups: Iterator[parquet.Table]) -> Iterator[parquet.Table]:
+    for each in groups:
+        assert sum(len(row.data) for row in list(parquet.unpack(each))[:-1]) < parquet.GROUP
+        yield each
 
 
 def tables(
-    files: list[parquet.Written], rows: Rows = EVERY, *, newest_first: bool = False
+    files: list[parquet.Written], which: Selection = EVERY, *, newest_first: bool = False
 ) -> Iterator[parquet.Table]:
     for each in files:
-        footer, columns = parquet.footer_of(each.path), parquet.SCHEMA.names
-        yield from parquet.read(each.path, footer, rows, columns, newest_first=newest_first)
+        with each.path.open("rb") as file:
+            footer = parquet.read_footer(file, each.crc)
+            yield from parquet.read(file, footer, which, newest_first=newest_first)
 
 
 def read(
-    files: list[parquet.Written], rows: Rows = EVERY, *, newest_first: bool = False
+    files: list[parquet.Written], which: Selection = EVERY, *, newest_first: bool = False
 ) -> list[Stored]:
     found = list[Stored]()
-    for table in tables(files, rows, newest_first=newest_first):
+    for table in tables(files, which, newest_first=newest_first):
         assert len(table)
-        found += parquet.stored(table)
+        found += parquet.unpack(table)
     return found
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(runs(), asked, st.integers(1, 200), st.integers(1, 4_000), st.integers(1, 3))
+@given(runs(), selections, st.integers(1, 200), st.integers(1, 4_000), st.integers(1, 3))
 def test_what_is_merged_and_read_is_what_was_written(
     tmp_path_factory: pytest.TempPathFactory,
     runs: Runs,
-    rows: Rows,
+    which: Selection,
     group: int,
     cut: int,
     at_once: int,
@@ -95,21 +103,21 @@ def test_what_is_merged_and_read_is_what_was_written(
         patch.setattr(parquet, "GROUP", group)
         patch.setattr(parquet, "CUT", cut)
         patch.setattr(parquet, "_AT_ONCE", at_once)
-        written = [
-            write(directory, str(n), parquet.in_order([parquet.table_of(run)] if run else []))
+        files_of_runs = [
+            write(directory, str(n), parquet.sort([parquet.pack(run)] if run else []))
             for n, run in enumerate(runs)
         ]
-        sources = [tables(files) for files in written]
+        sources = [tables(files) for files in files_of_runs]
         merged = write(directory, "merged", parquet.merge(sources))
         everything = in_order([row for run in runs for row in run])
         assert read(merged) == everything
-        meant = [row for row in everything if is_meant(row, rows)]
-        assert read(merged, rows) == meant
-        backwards = read(merged[::-1], rows, newest_first=True)
-        assert in_order(backwards) == meant
-        if rows.subject is not None and meant:
-            first = tables(merged[::-1], rows, newest_first=True)
-            assert list(parquet.stored(next(first)))[-1] == meant[-1]
+        selected = [row for row in everything if is_selected(row, which)]
+        assert read(merged, which) == selected
+        backwards = read(merged[::-1], which, newest_first=True)
+        assert in_order(backwards) == selected
+        if which.subject is not None and selected:
+            first = tables(merged[::-1], which, newest_first=True)
+            assert list(parquet.unpack(next(first)))[-1] == selected[-1]
         ends = accumulate(each.records for each in merged)
         parts = [
             everything[end - each.records : end] for end, each in zip(ends, merged, strict=True)
@@ -121,8 +129,8 @@ def test_what_is_merged_and_read_is_what_was_written(
             max((row.seq, row.time) for row in part) for part in parts
         ]
         assert sum(each.raw_bytes for each in merged) == sum(len(row.data) for row in everything)
-        anew = write(directory, "without", parquet.without(tables(merged), [rows]))
-        assert read(anew) == [row for row in everything if not is_meant(row, rows)]
+        anew = write(directory, "without", parquet.leave_out(tables(merged), [which]))
+        assert read(anew) == [row for row in everything if not is_selected(row, which)]
 
 
 def test_a_group_is_found_without_reading_the_others(
@@ -130,12 +138,12 @@ def test_a_group_is_found_without_reading_the_others(
 ) -> None:
     monkeypatch.setattr(parquet, "GROUP", 1)
     rows = [Stored(f"s{n:03d}", n, TIME.format(n), b"x") for n in range(1, 200)]
-    [file] = write(tmp_path, "one", parquet.in_order([parquet.table_of(rows)]))
-    footer = parquet.footer_of(file.path)
+    [file] = write(tmp_path, "one", parquet.sort([parquet.pack(rows)]))
+    footer = pq.read_metadata(file.path)
     assert footer.num_row_groups == len(rows)
     offsets = [footer.row_group(n).column(3).data_page_offset for n in range(len(rows))]
-    spoil(file.path, lambda at: at >= offsets[100] or at < offsets[98])
-    assert read([file], Rows("s100")) == [rows[99]]
+    spoil(file.path, *range(4, offsets[98]), *range(offsets[100], end_of_groups(file.path)))
+    assert read([file], Selection("s100")) == [rows[99]]
 
 
 def test_the_newest_group_comes_first_and_others_are_left_out_by_sequence(
@@ -143,30 +151,57 @@ def test_the_newest_group_comes_first_and_others_are_left_out_by_sequence(
 ) -> None:
     monkeypatch.setattr(parquet, "GROUP", 1)
     rows = [Stored("s", n, TIME.format(n), b"x") for n in range(1, 40)]
-    files = write(tmp_path, "one", parquet.in_order([parquet.table_of(rows)]))
-    assert read(files, Rows("s"), newest_first=True) == rows[::-1]
-    assert read(files, Rows(after=6, upto=7)) == [rows[6]]
+    files = write(tmp_path, "one", parquet.sort([parquet.pack(rows)]))
+    assert read(files, Selection("s"), newest_first=True) == rows[::-1]
+    assert read(files, Selection(after=6, upto=7)) == [rows[6]]
 
 
-def spoil(path: Path, which: Callable[[int], bool]) -> None:
-    """Change bytes of a file that lie in its groups."""
+def spoil(path: Path, *where: int) -> None:
+    """Change bytes of a file."""
     content = bytearray(path.read_bytes())
-    footer = parquet.footer_of(path).serialized_size
-    for at in range(4, len(content) - footer - 8):
-        if which(at):
-            content[at] ^= 0xFF
+    for at in where:
+        content[at] ^= 0x10
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("column", range(4))
-def test_a_changed_bit_is_noticed(tmp_path: Path, column: int) -> None:
+def end_of_groups(path: Path) -> int:
+    return path.stat().st_size - 8 - int(pq.read_metadata(path).serialized_size)
+
+
+def written(directory: Path) -> parquet.Written:
     rows = [Stored("s", n, TIME.format(n), os.urandom(20)) for n in range(1, 200)]
-    [file] = write(tmp_path, "one", parquet.in_order([parquet.table_of(rows)]))
-    about = parquet.footer_of(file.path).row_group(0).column(column)
-    middle = about.data_page_offset + about.total_compressed_size // 2
-    spoil(file.path, lambda at: at == middle)
+    [file] = write(directory, "one", parquet.sort([parquet.pack(rows)]))
+    return file
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_a_changed_bit_of_a_row_is_noticed(tmp_path: Path, column: int) -> None:
+    file = written(tmp_path)
+    about = pq.read_metadata(file.path).row_group(0).column(column)
+    spoil(file.path, about.data_page_offset + about.total_compressed_size // 2)
     with pytest.raises(parquet.ERRORS):
         read([file])
+
+
+def test_each_changed_bit_of_a_footer_is_noticed(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    for at in range(end_of_groups(file.path), file.path.stat().st_size):
+        spoil(file.path, at)
+        with pytest.raises(parquet.ERRORS):
+            read([file])
+        spoil(file.path, at)
+    assert len(read([file])) == file.records
+
+
+def test_a_file_ends_where_its_footer_would_grow_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "GROUP", 1)
+    monkeypatch.setattr(parquet, "_GROUPS", 70)
+    rows = [Stored("s", n, TIME.format(n), b"x") for n in range(1, 200)]
+    files = write(tmp_path, "some", parquet.sort([parquet.pack(rows)]))
+    assert [each.records for each in files] == [70, 70, 59]
+    assert read(files) == rows
 
 
 @pytest.mark.parametrize(
@@ -174,14 +209,14 @@ def test_a_changed_bit_is_noticed(tmp_path: Path, column: int) -> None:
     [("1970-01-01T00:00:00Z", 0), ("2026-01-02T03:04:05.1234567Z", 1_767_323_045_123_456)],
 )
 def test_moments_are_compared_by_the_microsecond(time: str, micros: int) -> None:
-    table = parquet.table_of([Stored("s", 7, time, b"")])
-    assert parquet.last_until(table, micros) == 7
-    assert parquet.last_until(table, micros - 1) == 0
-    assert parquet.last_until(table, 2**62) == 7
+    table = parquet.pack([Stored("s", 7, time, b"")])
+    assert parquet.find_last(table, micros) == 7
+    assert parquet.find_last(table, micros - 1) == 0
+    assert parquet.find_last(table, 2**62) == 7
 
 
 def test_the_lasts_and_the_counts_of_subjects() -> None:
     rows = [Stored(s, n, TIME.format(n), b"") for n, s in enumerate("aabccc")]
-    table = parquet.table_of(rows)
-    assert list(parquet.stored(parquet.lasts(table))) == [rows[1], rows[2], rows[5]]
-    assert parquet.counts(table) == {"a": 2, "b": 1, "c": 3}
+    table = parquet.pack(rows)
+    assert list(parquet.unpack(parquet.keep_lasts(table))) == [rows[1], rows[2], rows[5]]
+    assert parquet.count(table) == {"a": 2, "b": 1, "c": 3}

@@ -7,7 +7,6 @@ import datetime as dt
 import os
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,11 @@ from foldlog.store import LogRecord
 from foldlog.store.forks import When
 
 _ROWS: Final = 20_000
-"""Rows that are compressed together."""
+_CHARACTERS: Final = 16 * 1024 * 1024
+"""Rows that are compressed together, and characters of their payloads."""
+
+_PAYLOAD: Final = 10
+"""Where the payload is among the columns."""
 
 
 async def export_parquet(
@@ -73,8 +76,7 @@ def _convert(pyarrow: Any, lines: Path, target: Path) -> None:
             part.touch(0o600)
             with part.open("wb") as file:
                 with writer(file, schema, compression="zstd") as to:
-                    rows = _rows(lines)
-                    while some := list(islice(rows, _ROWS)):
+                    for some in _groups(_rows(lines)):
                         to.write_table(_table(pyarrow, some, schema))
                 os.fsync(file.fileno())
             part.replace(target)
@@ -114,6 +116,18 @@ def _rows(lines: Path) -> Iterator[tuple[Any, ...]]:
     for each in read(lines):
         if not isinstance(each, BlobLine):
             yield from _rows_of(each)
+
+
+def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    some, size = list[tuple[Any, ...]](), 0
+    for row in rows:
+        some.append(row)
+        size += len(row[_PAYLOAD] or "")
+        if len(some) == _ROWS or size >= _CHARACTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _rows_of(record: LogRecord) -> Iterator[tuple[Any, ...]]:

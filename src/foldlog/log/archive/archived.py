@@ -13,8 +13,8 @@ import msgspec
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.log.archive.erasing import Erasing
 from foldlog.log.archive.manifests import Manifest, Manifests
-from foldlog.log.archive.rows import Rows
 from foldlog.log.archive.segments import Segments
+from foldlog.log.archive.selection import Selection
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.log.relay import Relay
 from foldlog.subjects import Branch, Subject, matching
@@ -45,8 +45,8 @@ class ArchivedLog(Relay):
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
         async def ask(manifest: Manifest) -> tuple[Manifest, list[Stored]]:
-            rows = _rows(subject)._replace(after=after)
-            return manifest, await self.segments.read(manifest.segments, rows)
+            which = _selection(subject)._replace(after=after)
+            return manifest, await self.segments.read(manifest.segments, which)
 
         # Both are asked at once. All that the log has of it waits: the log is short.
         asking = asyncio.create_task(self._ask(subject.shard, ask))
@@ -74,7 +74,7 @@ class ArchivedLog(Relay):
 
         async def ask(manifest: Manifest) -> Stored | None:
             end = manifest.until if upto is None else min(upto, manifest.until)
-            return await self.segments.last(manifest.segments, Rows(subject.name, upto=end))
+            return await self.segments.last(manifest.segments, Selection(subject.name, upto=end))
 
         found = await self._ask(subject.shard, ask)
         return None if found is None else found.record()
@@ -85,7 +85,7 @@ class ArchivedLog(Relay):
             hot = [page async for page in pages]
 
         async def ask(manifest: Manifest) -> list[Stored]:
-            return await self.segments.lasts(manifest.segments, _rows(branch))
+            return await self.segments.lasts(manifest.segments, _selection(branch))
 
         found = await self._ask(branch.shard, ask)
         for start in range(0, len(found), _PAGE):
@@ -101,8 +101,8 @@ class ArchivedLog(Relay):
         while after < end:
 
             async def ask(manifest: Manifest, since: int = after) -> tuple[int, list[Stored]]:
-                rows = Rows(after=since, upto=min(_window(manifest, since), end))
-                return rows.upto, await self.segments.read(manifest.segments, rows)
+                which = Selection(after=since, upto=min(_window(manifest, since), end))
+                return which.upto, await self.segments.read(manifest.segments, which)
 
             if after < (await self.manifests.current(shard)).until:
                 after, found = await self._ask(shard, ask)
@@ -128,10 +128,10 @@ class ArchivedLog(Relay):
         for number in range(self.namespace.shards) if shard is None else (shard,):
             prefix = self.namespace.wildcard(number, family).removesuffix(">")
             # What the log has still of archived sequences was counted.
-            rows = Rows(prefix=prefix, upto=firsts[number] - 1)
+            which = Selection(prefix=prefix, upto=firsts[number] - 1)
 
-            async def ask(manifest: Manifest, rows: Rows = rows) -> dict[str, int]:
-                return await self.segments.counts(manifest.segments, rows)
+            async def ask(manifest: Manifest, which: Selection = which) -> dict[str, int]:
+                return await self.segments.counts(manifest.segments, which)
 
             for name, count in (await self._ask(number, ask)).items():
                 subject = self.namespace.parse(name) or await self._hashed(number, name)
@@ -155,7 +155,7 @@ class ArchivedLog(Relay):
         """A subject whose keys its records have."""
 
         async def ask(manifest: Manifest) -> Stored | None:
-            return await self.segments.last(manifest.segments, Rows(name))
+            return await self.segments.last(manifest.segments, Selection(name))
 
         found = await self._ask(shard, ask)
         keys = None if found is None else found.record().envelopes[-1].keys
@@ -170,7 +170,7 @@ class ArchivedLog(Relay):
 
         async def ask(manifest: Manifest) -> list[Stored]:
             upto = min(seq, manifest.until)
-            return await self.segments.read(manifest.segments, Rows(after=seq - 1, upto=upto))
+            return await self.segments.read(manifest.segments, Selection(after=seq - 1, upto=upto))
 
         return next(iter(await self._ask(shard, ask)), None)
 
@@ -237,8 +237,8 @@ class ArchivedLog(Relay):
     ) -> None:
         await self.below.purge(which, before=before, overwrite=overwrite)
         shard = which if isinstance(which, int) else which.shard
-        rows = Rows() if isinstance(which, int) else _rows(which)
-        await self._erasing.erase(shard, rows._replace(upto=before - 1))
+        doomed = Selection() if isinstance(which, int) else _selection(which)
+        await self._erasing.erase(shard, doomed._replace(upto=before - 1))
 
     async def close(self) -> None:
         await self.below.close()
@@ -255,7 +255,7 @@ def _window(manifest: Manifest, after: int) -> int:
     return manifest.until
 
 
-def _rows(which: Subject | Branch) -> Rows:
+def _selection(which: Subject | Branch) -> Selection:
     if isinstance(which, Branch):
-        return Rows(prefix=which.name.removesuffix(">"))
-    return Rows(which.name)
+        return Selection(prefix=which.name.removesuffix(">"))
+    return Selection(which.name)

@@ -78,13 +78,21 @@ class Archiver:
         """Archive what is over the limits, or all that there is; return what was moved.
 
         Raises:
-            LogUnavailable, LogCorrupt: the log or the place did not answer, or cannot be read.
+            LogUnavailable, LogCorrupt: the log or the place did not answer, or cannot be read, of
+                one shard at least.
             LogRewound: see `foldlog.errors`. Running again is safe.
         """
-        moved = Archived()
+        moved, errors = Archived(), list[FoldlogError]()
         async with self._busy:
             for info in (await self._log.below.info()).streams:
-                moved = _sum(moved, await self._shard(info, everything=everything))
+                try:
+                    moved = _sum(moved, await self._shard(info, everything=everything))
+                except FoldlogError as error:  # which keeps no other shard from its archive
+                    errors.append(error)
+        for other in errors[1:]:
+            _log.warning("archiving another shard failed, too: %s", other)
+        if errors:
+            raise errors[0]
         return moved
 
     async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
@@ -96,17 +104,24 @@ class Archiver:
         manifest = await log.manifests.current(shard, fresh=True)
         if self._is_held(manifest):
             return Archived()
+        moved, failed = Archived(), None
         try:
-            manifest, moved = await self._pass(shard, manifest, everything=everything)
+            moved = await self._pass(shard, manifest, everything=everything)
         except (Superseded, SegmentGone):  # by another archiver, or an erasure: the next pass
-            manifest, moved = await log.manifests.current(shard, fresh=True), Archived()
-        # What was merged; and of an archiver that died, which may hold what was erased since.
-        await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+            pass
+        except FoldlogError as error:
+            failed = error
+        try:
+            # What was merged; and of an archiver that died, which may hold what was erased since.
+            manifest = await log.manifests.current(shard, fresh=True)
+            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+        except FoldlogError as error:
+            failed = failed or error
+        if failed is not None:
+            raise failed
         return moved
 
-    async def _pass(
-        self, shard: int, manifest: Manifest, *, everything: bool
-    ) -> tuple[Manifest, Archived]:
+    async def _pass(self, shard: int, manifest: Manifest, *, everything: bool) -> Archived:
         moved, log = Archived(), self._log
         upto = await self._upto(shard, manifest, everything)
         if manifest.until < upto and not manifest.says.folder:
@@ -120,8 +135,8 @@ class Archiver:
             manifest = await self._merge(shard, manifest, run)
             moved = _sum(moved, Archived(merges=1))
         if manifest.says.holder == self._id:
-            manifest = await self._let_go(shard, manifest)
-        return manifest, moved
+            await self._let_go(shard, manifest)
+        return moved
 
     async def _purge(self, shard: int, until: int) -> None:
         """Remove from the log what the archive has, once nobody believes an older manifest."""
@@ -154,12 +169,12 @@ class Archiver:
     async def _archive(self, shard: int, manifest: Manifest, upto: int) -> Manifest:
         """Archive one segment's worth of what goes up to a sequence."""
         log, first, began = self._log, manifest.until + 1, time.monotonic()
-        last, size, tables = upto, 0, list[Any]()
+        last, size, packed = upto, 0, list[Any]()
         async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
             async for page in pages:
                 kept = [each for each in page if each.seq <= upto]
                 if rows := [each for each in kept if not log.is_manifest(each)]:
-                    tables.append(log.segments.table(rows))
+                    packed.append(log.segments.pack(rows))
                     size += sum(len(each.data) for each in rows)
                 if len(kept) < len(page):
                     break
@@ -168,7 +183,7 @@ class Archiver:
                     break
         previous = manifest.segments[-1].digest if manifest.segments else ""
         into = manifest.says.folder, manifest.seq
-        made = await log.segments.keep(*into, tables, first, last, previous)
+        made = await log.segments.keep(*into, packed, first, last, previous)
         _tell("archived", shard, made, began)
         return await self._change(shard, manifest, (*manifest.segments, *made), last)
 

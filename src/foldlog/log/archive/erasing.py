@@ -9,8 +9,8 @@ import msgspec
 
 from foldlog.errors import LogUnavailable
 from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
-from foldlog.log.archive.rows import Rows
 from foldlog.log.archive.segments import SegmentGone, Segments
+from foldlog.log.archive.selection import Selection
 from foldlog_projections.archive import Segment
 
 
@@ -20,10 +20,10 @@ class Erasing:
     def __init__(self, manifests: Manifests, segments: Segments) -> None:
         self._manifests = manifests
         self._segments = segments
-        self._due: list[tuple[int, Rows]] = []
+        self._due: list[tuple[int, Selection]] = []
         self._busy = asyncio.Lock()
 
-    async def erase(self, shard: int, doomed: Rows) -> None:
+    async def erase(self, shard: int, doomed: Selection) -> None:
         """Have no file of the archive hold these rows when this returns.
 
         The log has none of them any more: an archiver that read it earlier finds another manifest,
@@ -37,12 +37,12 @@ class Erasing:
             due, self._due = self._due, []
             try:
                 for number in dict.fromkeys(shard for shard, _ in due):
-                    await self._erase(number, [rows for shard, rows in due if shard == number])
+                    await self._erase(number, [which for shard, which in due if shard == number])
             except BaseException:
                 self._due += due
                 raise
 
-    async def _erase(self, shard: int, doomed: Sequence[Rows]) -> None:
+    async def _erase(self, shard: int, doomed: Sequence[Selection]) -> None:
         for _ in range(ATTEMPTS):
             manifest = await self._manifests.current(shard, fresh=True)
             try:
@@ -53,11 +53,13 @@ class Erasing:
             return
         raise LogUnavailable(f"the archive of shard {shard} changes all the time: erase again")
 
-    async def _without(self, shard: int, manifest: Manifest, doomed: Sequence[Rows]) -> Manifest:
+    async def _without(
+        self, shard: int, manifest: Manifest, doomed: Sequence[Selection]
+    ) -> Manifest:
         """Write anew the segments that hold such rows, and change the manifest in any case."""
         holding = set[str]()
-        for rows in doomed:
-            holding |= await self._segments.holding(manifest.segments, rows)
+        for which in doomed:
+            holding |= await self._segments.holding(manifest.segments, which)
         kept = list[Segment]()
         for segment in manifest.segments:
             if segment.name not in holding:

@@ -6,9 +6,9 @@ import datetime as dt
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 from foldlog.errors import ConfigurationError, LogUnavailable
 
@@ -34,8 +34,8 @@ class Place(Protocol):
         """
         ...
 
-    def local(self, name: str) -> Path:
-        """Return a file on this machine that has its content.
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file, which the caller closes.
 
         Raises:
             FileNotFoundError: it is not there, or not any more. LogUnavailable: no answer.
@@ -82,8 +82,8 @@ class Directory:
                 each.mkdir(parents=True, exist_ok=True, mode=0o700)
         return draft
 
-    def local(self, name: str) -> Path:
-        return self.root / name
+    def open(self, name: str) -> IO[bytes]:
+        return (self.root / name).open("rb")
 
     def delete(self, name: str) -> None:
         path = self.root / name
@@ -148,23 +148,31 @@ class Bucket:
                 raise LogUnavailable(f"the archive has no such bucket: {error}") from error
         self._cache.put(name, draft)
 
-    def local(self, name: str) -> Path:
-        import obstore
-
+    def open(self, name: str) -> IO[bytes]:
         path = self._cache.root / name
         with suppress(FileNotFoundError):
             os.utime(path)
-            return path
+            return path.open("rb")
+        return self._copy(name, path)
+
+    def _copy(self, name: str, path: Path) -> IO[bytes]:
+        """Copy a file from the bucket; return the copy, open, however soon the cache drops it."""
+        import obstore
+
         beside = self._cache.draft(name.rpartition("/")[0], f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with self._asked(name), (beside / _PART).open("wb") as copy:
-                for chunk in obstore.get(self._store, name):
-                    copy.write(chunk)
-            self._cache.put(name, beside / _PART)
+            with ExitStack() as stack:
+                copy = stack.enter_context((beside / _PART).open("w+b"))
+                with self._asked(name):
+                    for chunk in obstore.get(self._store, name):
+                        copy.write(chunk)
+                copy.seek(0)
+                self._cache.put(name, beside / _PART)
+                stack.pop_all()
         finally:
             self._cache.delete(f"{path.parent.name}/{beside.name}")
         self._shrink(path)
-        return path
+        return copy
 
     def delete(self, name: str) -> None:
         import obstore
@@ -200,7 +208,7 @@ class Bucket:
             if left <= self._max_cached:
                 return
             left -= sizes[each].st_size
-            self._cache.delete(f"{each.parent.name}/{each.name}")
+            each.unlink(missing_ok=True)  # not overwritten: somebody may be reading it
 
 
 def place_of(

@@ -7,23 +7,26 @@ import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 from foldlog.log.archive.places import Place
-from foldlog.log.archive.rows import Rows
+from foldlog.log.archive.selection import Selection
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
 _FOOTERS: Final = 64
-"""Footers in memory. One has a description of each half a megabyte."""
+"""Footers in memory, of 1 MiB at most."""
 
-_COLUMNS: Final = ("subject", "seq", "time", "data")
+_ALL: Final = ("time", "data")
+
+
+T = TypeVar("T")
 
 
 class SegmentGone(Exception):
@@ -43,7 +46,7 @@ class Segments:
         self._parquet = parquet
         self._place = place
         self._namespace = namespace
-        self._footer = lru_cache(_FOOTERS)(parquet.footer_of)
+        self._footer = lru_cache(_FOOTERS)(self._read_footer)
 
     def new_folder(self, shard: int) -> str:
         """Return where the files of a shard may stand. Another log of that name has another one."""
@@ -51,7 +54,7 @@ class Segments:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def read(self, segments: Sequence[Segment], rows: Rows) -> list[Stored]:
+    async def read(self, segments: Sequence[Segment], which: Selection) -> list[Stored]:
         """Return rows of some segments, in the order of their sequences.
 
         Raises:
@@ -60,50 +63,50 @@ class Segments:
         """
 
         def read() -> list[Stored]:
-            tables = self._tables(segments, rows)
-            found = [each for table in tables for each in self._parquet.stored(table)]
+            tables = self._tables(segments, which)
+            found = [each for table in tables for each in self._parquet.unpack(table)]
             return sorted(found, key=lambda each: each.seq)
 
         return await asyncio.to_thread(read)
 
-    async def last(self, segments: Sequence[Segment], rows: Rows) -> Stored | None:
+    async def last(self, segments: Sequence[Segment], which: Selection) -> Stored | None:
         """Return the last of these rows of one subject, or None. Errors as `read`."""
 
         def read() -> Stored | None:
-            tables = self._tables(segments, rows, newest_first=True)
+            tables = self._tables(segments, which, newest_first=True)
             ends = (table.slice(len(table) - 1) for table in tables)
-            return next((each for table in ends for each in self._parquet.stored(table)), None)
+            return next((each for table in ends for each in self._parquet.unpack(table)), None)
 
         return await asyncio.to_thread(read)
 
-    async def lasts(self, segments: Sequence[Segment], rows: Rows) -> list[Stored]:
+    async def lasts(self, segments: Sequence[Segment], which: Selection) -> list[Stored]:
         """Return the last row of each subject, by their sequences. Errors as `read`."""
 
         def read() -> list[Stored]:
             found = dict[str, Stored]()
-            for table in self._tables(segments, rows):
-                lasts = self._parquet.stored(self._parquet.lasts(table))
+            for table in self._tables(segments, which):
+                lasts = self._parquet.unpack(self._parquet.keep_lasts(table))
                 found.update((each.subject, each) for each in lasts)
             return sorted(found.values(), key=lambda each: each.seq)
 
         return await asyncio.to_thread(read)
 
-    async def counts(self, segments: Sequence[Segment], rows: Rows) -> dict[str, int]:
+    async def counts(self, segments: Sequence[Segment], which: Selection) -> dict[str, int]:
         """Return how many of these rows each subject has. Errors as `read`."""
 
         def read() -> dict[str, int]:
             found = Counter[str]()
-            for table in self._tables(segments, rows, ["subject"]):
-                found.update(self._parquet.counts(table))
+            for table in self._tables(segments, which, ()):
+                found.update(self._parquet.count(table))
             return dict(found)
 
         return await asyncio.to_thread(read)
 
-    async def holding(self, segments: Sequence[Segment], rows: Rows) -> set[str]:
+    async def holding(self, segments: Sequence[Segment], which: Selection) -> set[str]:
         """Return the names of the segments that have such rows. Errors as `read`."""
 
         def read() -> set[str]:
-            return {each.name for each in segments if any(self._tables([each], rows, ["seq"]))}
+            return {each.name for each in segments if any(self._tables([each], which, ()))}
 
         return await asyncio.to_thread(read)
 
@@ -111,64 +114,67 @@ class Segments:
         """Return the last sequence of a row up to that time, in microseconds since 1970; or 0."""
 
         def read() -> int:
-            tables = self._tables(segments, Rows(), ["seq", "time"])
-            return max((self._parquet.last_until(table, micros) for table in tables), default=0)
+            tables = self._tables(segments, Selection(), ("time",))
+            return max((self._parquet.find_last(table, micros) for table in tables), default=0)
 
         return await asyncio.to_thread(read)
 
     def _tables(
         self,
         segments: Sequence[Segment],
-        rows: Rows,
-        columns: Sequence[str] = _COLUMNS,
+        which: Selection,
+        more: Sequence[str] = _ALL,
         *,
         newest_first: bool = False,
     ) -> Iterator[Any]:
-        """Yield rows of one segment after the other, in tables that are not empty."""
+        """Yield rows of one segment after the other, as `parquet.read` does."""
         for segment in reversed(segments) if newest_first else segments:
-            if not rows.may_be_in(segment):
-                continue
-            with self._reading(segment):
-                path = self._place.local(segment.name)
-                footer = self._footer(path)
-                yield from self._parquet.read(
-                    path, footer, rows, columns, newest_first=newest_first
-                )
+            if which.may_be_in(segment):
+                with self._reading(segment), self._place.open(segment.name) as file:
+                    yield from self._parquet.read(
+                        file, self._footer(segment), which, more, newest_first=newest_first
+                    )
+
+    def _read_footer(self, segment: Segment) -> Any:
+        with self._place.open(segment.name) as file:
+            return self._parquet.read_footer(file, segment.crc)
 
     @contextmanager
     def _reading(self, segment: Segment) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
-            raise SegmentGone(str(error)) from error
+            raise SegmentGone(segment.name) from error
         except self._parquet.ERRORS as error:
             # Whoever removes it overwrites it first, under another name.
             if not (self._place.here.root / segment.name).exists():
                 raise SegmentGone(segment.name) from error
+            if isinstance(error, MemoryError) or getattr(error, "errno", None):
+                raise LogUnavailable(f"{segment.name} cannot be read now: {error}") from error
             raise LogCorrupt(segment.name, segment.first, str(error)) from error
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def table(self, rows: Sequence[Stored]) -> Any:
-        """Return rows as `keep` takes them, which needs less memory."""
-        return self._parquet.table_of(rows)
+    def pack(self, rows: Sequence[Stored]) -> Any:
+        """Return rows in the form that `keep` takes."""
+        return self._parquet.pack(rows)
 
     async def keep(
-        self, folder: str, base: int, tables: Sequence[Any], first: int, last: int, previous: str
+        self, folder: str, base: int, packed: Sequence[Any], first: int, last: int, previous: str
     ) -> list[Segment]:
         """Store rows as a run of segments, synced; none for no rows.
 
         Args:
             folder: that of the shard's manifest.
             base: the sequence of the manifest on which this is decided: see `sweep`.
-            tables: the rows.
+            packed: the rows.
             first, last: the sequences that they are about.
             previous: the digest of the segment before them.
 
         Raises:
             SegmentGone: the manifest has changed since. LogUnavailable: the place did not answer.
         """
-        rows = self._parquet.in_order(tables)
+        rows = self._parquet.sort(packed)
         return await self._kept(folder, base, rows, first, last, previous)
 
     async def merge(
@@ -178,15 +184,15 @@ class Segments:
         segments: Sequence[Segment],
         previous: str,
         *,
-        without: Sequence[Rows] = (),
+        without: Sequence[Selection] = (),
     ) -> list[Segment]:
         """Store the rows of some neighbours, but for some rows, as one run. As `keep`.
 
         Raises:
-            LogCorrupt: a segment is missing, or is none any more.
+            LogCorrupt: a segment is damaged.
         """
         runs = (list(run) for _, run in groupby(segments, key=lambda each: each.last))
-        sources = [self._parquet.without(self._tables(run, Rows()), without) for run in runs]
+        sources = [self._parquet.leave_out(self._tables(run, Selection()), without) for run in runs]
         rows = self._parquet.merge(sources)
         span = segments[0].first, segments[-1].last
         return await self._kept(folder, base, rows, *span, previous)
@@ -195,43 +201,53 @@ class Segments:
         self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
     ) -> list[Segment]:
         """Write in a thread, which has ended when this has."""
-        is_cancelled = threading.Event()
-
-        def going_on() -> Iterator[Any]:
-            for table in rows:
-                if is_cancelled.is_set():
-                    raise LogUnavailable("the store was closed")
-                yield table
-
-        about = first, last, previous
-        writing = asyncio.create_task(
-            asyncio.to_thread(self._write, folder, base, going_on(), *about)
-        )
+        ended = threading.Event()
+        work = partial(self._write, folder, base, rows, first, last, previous, ended)
+        writing = asyncio.create_task(asyncio.to_thread(work))
         try:
             return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            is_cancelled.set()
-            await asyncio.gather(writing, return_exceptions=True)
-            raise
+        finally:
+            ended.set()
+            while not writing.done():
+                with suppress(asyncio.CancelledError):  # of which one is on its way already
+                    await asyncio.wait([writing])
 
     def _write(
-        self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
+        self,
+        folder: str,
+        base: int,
+        rows: Iterator[Any],
+        first: int,
+        last: int,
+        previous: str,
+        ended: threading.Event,
     ) -> list[Segment]:
         here, draft = self._place.here, f".{base:016d}-{secrets.token_hex(4)}"
         run = list[Segment]()
         try:
-            files = self._parquet.write(here.draft(folder, draft), rows)
-            for each in files:
+            groups = until(ended, self._parquet.group(rows))
+            files = self._parquet.write(here.draft(folder, draft), groups)
+            latest = max((each.newest for each in files), default=(0, ""))[1]
+            for each in until(ended, files):
                 with each.path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
                 name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
-                size = each.path.stat().st_size
-                self._place.put(name, each.path)
-                latest = max(each.newest for each in files)[1]
-                counted = each.records, each.raw_bytes, size, latest
-                run.append(
-                    Segment(name, first, last, *counted, digest, previous, each.low, each.high)
+                segment = Segment(
+                    name=name,
+                    first=first,
+                    last=last,
+                    records=each.records,
+                    raw_bytes=each.raw_bytes,
+                    size_bytes=each.path.stat().st_size,
+                    latest=latest,
+                    digest=digest,
+                    previous=previous,
+                    low=each.low,
+                    high=each.high,
+                    crc=each.crc,
                 )
+                self._place.put(name, each.path)
+                run.append(segment)
                 previous = digest
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
@@ -251,7 +267,7 @@ class Segments:
         await self.forget(folder, base, named)
 
     async def forget(self, folder: str, base: int, named: Sequence[Segment]) -> None:
-        """Do so with the copies on this machine, where the files are elsewhere."""
+        """Do so with copies on this machine of files that are elsewhere."""
         self._footer.cache_clear()
         if self._place.here is not self._place:
             await asyncio.to_thread(self._sweep, self._place.here, folder, base, named)
@@ -264,3 +280,11 @@ class Segments:
             decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
             if name not in kept and decided_on.isdigit() and int(decided_on) < base:
                 place.delete(name)
+
+
+def until(ended: threading.Event, items: Iterable[T]) -> Iterator[T]:
+    """Yield items; raise LogUnavailable once that is set."""
+    for item in items:
+        if ended.is_set():
+            raise LogUnavailable("the store was closed")
+        yield item

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 from foldlog_projections.archive import Segment
 
 _MOST: Final = 2**63 - 1
-"""More than any sequence."""
 
 
-class Rows(NamedTuple):
-    """Which rows: of a subject or of all that begin so, with sequences in (after, upto]."""
+class Selection(NamedTuple):
+    """Rows of a subject, or of all subjects that begin so, with sequences in (after, upto]."""
 
     subject: str | None = None
     prefix: str | None = None
