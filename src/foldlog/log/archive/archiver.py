@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from itertools import accumulate, groupby, takewhile
+from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -238,22 +238,19 @@ class Archiving:
 def due_merge(segments: Sequence[Segment], largest: int) -> range | None:
     """Return which neighbours are to become one run; None if none are.
 
-    The oldest FAN runs of one size class, or as many as come to `largest` before that.
+    The oldest FAN runs of one size class, or as many as come to `largest` before that. A run is of
+    the class of the largest one from it on: else small ones between larger ones would all stay.
     """
     runs = [list(run) for _, run in groupby(segments, key=lambda each: each.last)]
     sizes = [sum(each.size_bytes for each in run) for run in runs]
-    for start in range(len(sizes)):
-        alike = _of_one_class(sizes[start : start + FAN])
-        fitting = sum(total <= largest for total in accumulate(alike))
-        if fitting == FAN or 1 < fitting < len(alike):
+    classes = [_size_class(size) for size in accumulate(reversed(sizes), max)][::-1]
+    for start, size_class in enumerate(classes):
+        alike = classes[start : start + FAN].count(size_class)  # they only become smaller
+        fitting = sum(total <= largest for total in accumulate(sizes[start : start + alike]))
+        if fitting == FAN or 1 < fitting < alike:
             before, after = (sum(map(len, runs[:end])) for end in (start, start + fitting))
             return range(before, after)
     return None
-
-
-def _of_one_class(sizes: Sequence[int]) -> list[int]:
-    """Those at the beginning that are of the first one's size class."""
-    return list(takewhile(lambda size: _size_class(size) == _size_class(sizes[0]), sizes))
 
 
 def _size_class(size: int) -> int:
