@@ -417,6 +417,56 @@ async def test_what_is_written_when_the_store_closes_ends_first(
     assert len(place.files()) == 1  # of many
 
 
+async def test_a_damaged_shard_keeps_no_other_from_its_erasure(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store)
+    erasing, done = log_of(store)._erasing, list[int]()
+
+    async def erase(shard: int, _: Any) -> None:
+        await asyncio.sleep(0)
+        if shard == 0:
+            raise foldlog.LogCorrupt("a segment", 1, "damaged")
+        done.append(shard)
+
+    monkeypatch.setattr(erasing, "_erase", erase)
+    for _ in range(3):
+        asked = (erasing.erase(shard, Selection("s")) for shard in (0, 1, 2))
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in found] == [foldlog.LogCorrupt, type(None), type(None)]
+    assert set(done) == {1, 2}
+    assert erasing._due == [(0, Selection("s"))]
+
+
+async def test_a_sweep_finds_what_became_a_file_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    [named] = place.files()
+    folder = named.partition("/")[0]
+    here = Directory(copies_of(store))
+    draft = here.draft(folder, f".{0:016d}-late") / "file"
+    draft.write_bytes(b"x")
+    other, late = f"{folder}/{0:016d}-other.parquet", f"{folder}/{0:016d}-late.parquet"
+    (here.root / other).write_bytes(b"x")
+    under_way = here.draft(folder, f".{named.partition('/')[2]}.0a1b")
+    delete = Directory.delete
+
+    def deleted(self: Directory, name: str) -> None:
+        if draft.exists():
+            draft.rename(here.root / late)
+        delete(self, name)
+
+    monkeypatch.setattr(Directory, "delete", deleted)
+    manifest = await log_of(store).manifests.current(0, fresh=True)
+    segments = log_of(store).segments
+    segments._sweep(here, folder, manifest.seq, manifest.segments)
+    assert sorted(here.names(folder)) == sorted([named, f"{folder}/{under_way.name}"])
+
+
 async def test_what_the_system_refuses_is_no_damage(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ import yaml
 
 import foldlog
 from tests.docs.markdown import ROOT
-from tests.support.cluster import LocalCluster, _free_ports
+from tests.support.cluster import LocalCluster
+from tests.support.ports import free_ports
 from tests.support.workers import PATIENCE
 
 pytestmark = pytest.mark.long
@@ -37,7 +38,7 @@ class Pods(LocalCluster):
     def __init__(self) -> None:
         super().__init__()
         self.names = ("nats-0", "nats-1", "nats-2")
-        self.monitors = _free_ports(3)
+        self.monitors = free_ports(3)
         self.container = container_of("nats.yaml", "StatefulSet")
 
     def _environment(self, node: int) -> dict[str, str]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,16 +14,14 @@ from pathlib import Path
 import trustme
 
 from tests.support.binary import nats_server
+from tests.support.ports import free_ports
 
 PATIENCE = 60.0
 """Seconds after which a server that does not start is taken to hang."""
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 class Certificates:

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 import tempfile
 import time
 from collections import deque
@@ -26,6 +25,7 @@ from nats.js.errors import APIError
 
 from tests.support.binary import nats_server
 from tests.support.freezing import freeze
+from tests.support.ports import free_ports
 
 _CONFIG = Path(__file__).parents[2] / "deploy" / "nats-server.conf"
 _SIZE = 3
@@ -76,7 +76,7 @@ class LocalCluster:
     """
 
     def __init__(self) -> None:
-        ports = _free_ports(2 * _SIZE)
+        ports = free_ports(2 * _SIZE)
         self.names = tuple(f"node-{number}" for number in range(_SIZE))
         self._client_ports, self.route_ports = ports[:_SIZE], ports[_SIZE:]
         self.detours: dict[tuple[int, int], int] = {}
@@ -200,12 +200,3 @@ class LocalCluster:
             ],
         }
         return {name: json.dumps(value) for name, value in values.items()}
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on: all held at once, so that they differ."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

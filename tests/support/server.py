@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import signal
-import socket
 from collections import deque
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import Self
 
 from tests.support.binary import nats_server
 from tests.support.freezing import freeze
+from tests.support.ports import free_ports
 
 _START_TIMEOUT = 60.0
 
@@ -26,9 +26,7 @@ class LocalServer:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        [self._port] = free_ports(1)
         self._password = secrets.token_hex(16)
         self._process: asyncio.subprocess.Process | None = None
         self._log: asyncio.Task[None] | None = None

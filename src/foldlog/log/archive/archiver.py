@@ -84,42 +84,45 @@ class Archiver:
         """
         moved, errors = Archived(), list[FoldlogError]()
         async with self._busy:
-            for info in (await self._log.below.info()).streams:
+            for shard in range(self._log.namespace.shards):
                 try:
-                    moved = _sum(moved, await self._shard(info, everything=everything))
+                    moved = _sum(moved, await self._shard(shard, everything=everything))
                 except FoldlogError as error:  # which keeps no other shard from its archive
+                    if errors:
+                        _log.warning("shard %d could not be archived, either: %s", shard, error)
                     errors.append(error)
-        for other in errors[1:]:
-            _log.warning("archiving another shard failed, too: %s", other)
-        if errors:
-            raise errors[0]
+        try:
+            if errors:
+                raise errors[0]
+        finally:
+            errors.clear()  # the error knows this frame: together they would keep what it held
         return moved
 
     async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
         """Return what the archive has of these shards. Errors as `Log.last`."""
         return await self._log.manifests.health(streams)
 
-    async def _shard(self, info: StreamInfo, *, everything: bool) -> Archived:
-        shard, log = info.shard, self._log
-        manifest = await log.manifests.current(shard, fresh=True)
+    async def _shard(self, shard: int, *, everything: bool) -> Archived:
+        manifest = await self._log.manifests.current(shard, fresh=True)
         if self._is_held(manifest):
             return Archived()
-        moved, failed = Archived(), None
         try:
             moved = await self._pass(shard, manifest, everything=everything)
         except (Superseded, SegmentGone):  # by another archiver, or an erasure: the next pass
-            pass
-        except FoldlogError as error:
-            failed = error
-        try:
-            # What was merged; and of an archiver that died, which may hold what was erased since.
-            manifest = await log.manifests.current(shard, fresh=True)
-            await log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
-        except FoldlogError as error:
-            failed = failed or error
-        if failed is not None:
-            raise failed
+            moved = Archived()
+        except FoldlogError:
+            try:
+                await self._sweep(shard)
+            except FoldlogError as error:
+                _log.warning("shard %d: files that nobody names stay: %s", shard, error)
+            raise
+        await self._sweep(shard)
         return moved
+
+    async def _sweep(self, shard: int) -> None:
+        """Remove what was merged; and of an archiver that died, which may hold what was erased."""
+        manifest = await self._log.manifests.current(shard, fresh=True)
+        await self._log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
 
     async def _pass(self, shard: int, manifest: Manifest, *, everything: bool) -> Archived:
         moved, log = Archived(), self._log

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from foldlog.errors import LogUnavailable
+from foldlog.errors import FoldlogError, LogUnavailable
 from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
 from foldlog.log.archive.segments import SegmentGone, Segments
 from foldlog.log.archive.selection import Selection
@@ -27,20 +27,27 @@ class Erasing:
         """Have no file of the archive hold these rows when this returns.
 
         The log has none of them any more: an archiver that read it earlier finds another manifest,
-        and begins anew.
+        and begins anew. What it puts into a bucket just then, its next pass removes.
 
         Raises:
             LogUnavailable, LogCorrupt: some may remain; erasing again is safe.
         """
         self._due.append((shard, doomed))
         async with self._busy:
-            due, self._due = self._due, []
+            left, self._due = list(dict.fromkeys(self._due)), []
+            error: FoldlogError | None = None
             try:
-                for number in dict.fromkeys(shard for shard, _ in due):
-                    await self._erase(number, [which for shard, which in due if shard == number])
-            except BaseException:
-                self._due += due
-                raise
+                for number in {number for number, _ in left}:
+                    try:
+                        await self._erase(number, [which for n, which in left if n == number])
+                    except FoldlogError as failed:  # each caller is told of its own shard
+                        error = failed if number == shard else error
+                    else:
+                        left = [each for each in left if each[0] != number]
+            finally:
+                self._due += left
+            if error is not None:
+                raise error
 
     async def _erase(self, shard: int, doomed: Sequence[Selection]) -> None:
         for _ in range(ATTEMPTS):

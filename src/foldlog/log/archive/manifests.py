@@ -31,7 +31,7 @@ ATTEMPTS: Final = 8
 """How often a manifest may change during one read before that is an error."""
 
 _MISSING: Final = 3
-"""So often a file may be gone that the newest manifest names: a cache may have dropped it."""
+"""So often a file may be gone that the newest manifest names, before that is an error."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(ArchiveChanged).decode

@@ -147,6 +147,7 @@ class Bucket:
             except FileNotFoundError as error:  # `open` has found the draft
                 raise LogUnavailable(f"the archive has no such bucket: {error}") from error
         self._cache.put(name, draft)
+        self._shrink(self._cache.root / name)
 
     def open(self, name: str) -> IO[bytes]:
         path = self._cache.root / name
@@ -168,10 +169,10 @@ class Bucket:
                         copy.write(chunk)
                 copy.seek(0)
                 self._cache.put(name, beside / _PART)
+                self._shrink(path)
                 stack.pop_all()
         finally:
             self._cache.delete(f"{path.parent.name}/{beside.name}")
-        self._shrink(path)
         return copy
 
     def delete(self, name: str) -> None:

@@ -23,7 +23,7 @@ from foldlog_projections.archive import Segment
 _FOOTERS: Final = 64
 """Footers in memory, of 1 MiB at most."""
 
-_ALL: Final = ("time", "data")
+_REST: Final = ("time", "data")
 
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class Segments:
         self,
         segments: Sequence[Segment],
         which: Selection,
-        more: Sequence[str] = _ALL,
+        more: Sequence[str] = _REST,
         *,
         newest_first: bool = False,
     ) -> Iterator[Any]:
@@ -146,11 +146,11 @@ class Segments:
         except FileNotFoundError as error:
             raise SegmentGone(segment.name) from error
         except self._parquet.ERRORS as error:
+            if isinstance(error, MemoryError) or getattr(error, "errno", None):
+                raise LogUnavailable(f"{segment.name} cannot be read now: {error}") from error
             # Whoever removes it overwrites it first, under another name.
             if not (self._place.here.root / segment.name).exists():
                 raise SegmentGone(segment.name) from error
-            if isinstance(error, MemoryError) or getattr(error, "errno", None):
-                raise LogUnavailable(f"{segment.name} cannot be read now: {error}") from error
             raise LogCorrupt(segment.name, segment.first, str(error)) from error
 
     # --- writing ----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Segments:
             SegmentGone: the manifest has changed since. LogUnavailable: the place did not answer.
         """
         rows = self._parquet.sort(packed)
-        return await self._kept(folder, base, rows, first, last, previous)
+        return await self._store(folder, base, rows, first, last, previous)
 
     async def merge(
         self,
@@ -195,9 +195,9 @@ class Segments:
         sources = [self._parquet.leave_out(self._tables(run, Selection()), without) for run in runs]
         rows = self._parquet.merge(sources)
         span = segments[0].first, segments[-1].last
-        return await self._kept(folder, base, rows, *span, previous)
+        return await self._store(folder, base, rows, *span, previous)
 
-    async def _kept(
+    async def _store(
         self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
     ) -> list[Segment]:
         """Write in a thread, which has ended when this has."""
@@ -211,6 +211,8 @@ class Segments:
             while not writing.done():
                 with suppress(asyncio.CancelledError):  # of which one is on its way already
                     await asyncio.wait([writing])
+            if not writing.cancelled():
+                writing.exception()  # which is either raised, or of a writer that was cancelled
 
     def _write(
         self,
@@ -225,10 +227,10 @@ class Segments:
         here, draft = self._place.here, f".{base:016d}-{secrets.token_hex(4)}"
         run = list[Segment]()
         try:
-            groups = until(ended, self._parquet.group(rows))
+            groups = stop_when(ended, self._parquet.group(rows))
             files = self._parquet.write(here.draft(folder, draft), groups)
             latest = max((each.newest for each in files), default=(0, ""))[1]
-            for each in until(ended, files):
+            for each in stop_when(ended, files):
                 with each.path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
                 name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
@@ -276,13 +278,16 @@ class Segments:
         if not folder:  # nothing was archived yet
             return
         kept = {each.name for each in named}
-        for name in place.names(folder):
-            decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
-            if name not in kept and decided_on.isdigit() and int(decided_on) < base:
-                place.delete(name)
+        for _ in range(2):  # what became a file out of a draft meanwhile is listed again
+            for name in sorted(place.names(folder), key=lambda name: "/." not in name):
+                decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
+                copied = name.replace("/.", "/").rpartition(".")[0]  # if it is a copy under way
+                is_old = decided_on.isdigit() and int(decided_on) < base
+                if is_old and not {name, copied} & kept:
+                    place.delete(name)
 
 
-def until(ended: threading.Event, items: Iterable[T]) -> Iterator[T]:
+def stop_when(ended: threading.Event, items: Iterable[T]) -> Iterator[T]:
     """Yield items; raise LogUnavailable once that is set."""
     for item in items:
         if ended.is_set():

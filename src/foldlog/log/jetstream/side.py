@@ -72,23 +72,23 @@ class SideStream(StreamClient):
         unserved = [Outgoing(subject, data, block) for subject, data in messages]
         acks = list[wire.PubAck]()
         deadline = time.monotonic() + self.timeout
-        while unserved:
-            left = deadline - time.monotonic()
-            try:
+        try:
+            while unserved:
+                left = deadline - time.monotonic()
                 replies = await ask_all(self.connection, unserved, timeout=max(left, PAUSE))
-            except Forbidden as error:
-                raise AppendFailed(str(error)) from error
-            sent, unserved = unserved, []
-            for message, reply in zip(sent, replies, strict=True):
-                if status_of(reply) == "503":
-                    unserved.append(message)
-                else:
-                    acks.append(_ack_decoder.decode(reply.data))
-            if unserved:  # missing, or new, or without a leader for a moment: nothing was stored
-                if left <= PAUSE:
-                    raise LogUnavailable(f"nobody serves {self.name}")
-                await self._make_stream(deadline)
-                await asyncio.sleep(PAUSE)
+                sent, unserved = unserved, []
+                for message, reply in zip(sent, replies, strict=True):
+                    if status_of(reply) == "503":
+                        unserved.append(message)
+                    else:
+                        acks.append(_ack_decoder.decode(reply.data))
+                if unserved:  # missing, or new, or without a leader for a moment: not stored
+                    if left <= PAUSE:
+                        raise LogUnavailable(f"nobody serves {self.name}")
+                    await self._make_stream(deadline)
+                    await asyncio.sleep(PAUSE)
+        except Forbidden as error:
+            raise AppendFailed(str(error)) from error
         refused = [ack.error for ack in acks if ack.error is not None]
         for each in refused:
             if each.err_code not in wire.WRONG_LAST:
@@ -132,7 +132,8 @@ class SideStream(StreamClient):
             made = await ask(
                 self.connection, verb, wire.StreamDescription, self._config, timeout=left
             )
-            if made.error is not None:
+            # An operator may have changed the settings of one that is there.
+            if made.error is not None and made.error.err_code != wire.STREAM_EXISTS:
                 is_passing = made.error.code == NO_LEADER
                 refusal = LogUnavailable if is_passing else ConfigurationError
                 raise refusal(f"{self.name} was refused: {made.error.description}")
