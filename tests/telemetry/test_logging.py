@@ -74,7 +74,7 @@ async def test_debug_tells_where_time_goes(
 
 @pytest.mark.long  # a purge waits until no process believes an older manifest
 async def test_what_is_archived_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("duckdb")
+    pytest.importorskip("pyarrow")
     caplog.set_level(logging.DEBUG, "foldlog")
     async with foldlog.connect(path=tmp_path / "data", archive=tmp_path / "archive") as store:
         await store.save_event(event("trace", payload={"text": SECRET}))

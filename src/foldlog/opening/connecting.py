@@ -155,8 +155,8 @@ def connect(
         archive_options: what obstore takes for such a bucket: `endpoint`, `region` ...
         archive_cache: a directory for copies of a bucket's files. None: `archive-cache` in the
             data directory (with a `url`: in `$FOLDLOG_PATH` or `./.foldlog`).
-        archive_cache_bytes: bytes that these copies may take on the disk, besides those that one
-            read needs; the least recently read copies are dropped first.
+        archive_cache_bytes: bytes that these copies may take on the disk, besides the file that
+            is being read; the least recently read copies are dropped first.
         nats_options: what `nats.connect` takes: `user`, `password`, `token`, `user_credentials`,
             `nkeys_seed`, `tls`, `tls_hostname` ... If none of them and no `url` signs in,
             `$FOLDLOG_CREDS` or `$FOLDLOG_USER` and `$FOLDLOG_PASSWORD` do.

@@ -40,7 +40,7 @@ class Erasing:
                 for number in {number for number, _ in left}:
                     try:
                         await self._erase(number, [which for n, which in left if n == number])
-                    except FoldlogError as failed:  # each caller is told of its own shard
+                    except FoldlogError as failed:  # raised to those who ask for this shard
                         error = failed if number == shard else error
                     else:
                         left = [each for each in left if each[0] != number]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foldlog.log.archive.selection import Selection
+from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
 
 CUT: Final = 32 * 1024 * 1024
@@ -57,7 +57,6 @@ SCHEMA: Final = pa.schema(
 
 _ORDER: Final = [("subject", "ascending"), ("seq", "ascending")]
 _KEYS: Final = ("subject", "seq")
-_REST: Final = ("time", "data")
 _FORMAT: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": ["subject"],
@@ -200,7 +199,7 @@ def read(
     file: IO[bytes],
     footer: Footer,
     which: Selection,
-    more: Sequence[str] = _REST,
+    more: Sequence[str] = REST,
     *,
     newest_first: bool = False,
 ) -> Iterator[Table]:

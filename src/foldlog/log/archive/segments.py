@@ -15,15 +15,13 @@ from typing import Any, Final, TypeVar
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 from foldlog.log.archive.places import Place
-from foldlog.log.archive.selection import Selection
+from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
 _FOOTERS: Final = 64
 """Footers in memory, of 1 MiB at most."""
-
-_REST: Final = ("time", "data")
 
 
 T = TypeVar("T")
@@ -123,7 +121,7 @@ class Segments:
         self,
         segments: Sequence[Segment],
         which: Selection,
-        more: Sequence[str] = _REST,
+        more: Sequence[str] = REST,
         *,
         newest_first: bool = False,
     ) -> Iterator[Any]:
@@ -148,7 +146,7 @@ class Segments:
         except self._parquet.ERRORS as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None):
                 raise LogUnavailable(f"{segment.name} cannot be read now: {error}") from error
-            # Whoever removes it overwrites it first, under another name.
+            # A file that is removed is overwritten first, under another name.
             if not (self._place.here.root / segment.name).exists():
                 raise SegmentGone(segment.name) from error
             raise LogCorrupt(segment.name, segment.first, str(error)) from error
@@ -209,7 +207,7 @@ class Segments:
         finally:
             ended.set()
             while not writing.done():
-                with suppress(asyncio.CancelledError):  # of which one is on its way already
+                with suppress(asyncio.CancelledError):  # the first is raised in the end
                     await asyncio.wait([writing])
             if not writing.cancelled():
                 writing.exception()  # which is either raised, or of a writer that was cancelled

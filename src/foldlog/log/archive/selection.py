@@ -1,10 +1,13 @@
-"""Which rows of an archive a question is about."""
+"""Which rows of an archive a question is about, and which columns."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from foldlog_projections.archive import Segment
+
+REST: Final = ("time", "data")
+"""The columns of a row beside its subject and its sequence."""
 
 _MOST: Final = 2**63 - 1
 
