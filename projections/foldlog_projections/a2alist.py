@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -59,5 +59,11 @@ kind: Final = Kind(
     "a2alist",
     keys=("store", "owner"),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, Listed]),
+    fold=Fold(dict, _list, state=dict[str, Listed], forgets_ids=True),
 )
+
+
+def off(keys: tuple[str, ...], listed: Mapping[str, Listed]) -> list[Unlisted]:
+    """What takes a task off the list."""
+    _, task_id = keys
+    return [Unlisted(task_id)] if task_id in listed else []

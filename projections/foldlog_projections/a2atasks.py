@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Content, Fold, Kind
+from foldlog.kind import Content, Fold, Kind, Listing
+from foldlog_projections import a2alist
 from foldlog_projections.delta import Delta, patch
 
 SAVED: Final = "agent_task.saved"
@@ -77,9 +78,14 @@ def _apply(state: AgentTask, record: Saved | Pushed, envelope: Recorded) -> Agen
     return state
 
 
+def _list_of(keys: tuple[str, ...], task: AgentTask) -> tuple[str, ...] | None:
+    return None if task.saved is None else (keys[0], task.saved.owner)
+
+
 kind: Final = Kind(
     "a2atasks",
     keys=("store", "task_id"),
+    listed=[Listing(a2alist.kind, a2alist.off, _list_of)],
     records={SAVED: Saved, PUSHED: Pushed},
     fold=Fold(AgentTask, _apply, state=AgentTask),
 )

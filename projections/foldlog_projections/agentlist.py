@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Fold, Kind, Listing
 
 LISTED: Final = "agent.listed"
 UNLISTED: Final = "agent.unlisted"
@@ -37,5 +38,17 @@ kind: Final = Kind(
     "agentlist",
     keys=("runtime",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, bool], replaces="scope"),
+    fold=Fold(dict, _list, state=dict[str, bool], replaces="scope", forgets_ids=True),
 )
+
+
+def _off(keys: tuple[str, ...], listed: Mapping[str, bool]) -> list[Unlisted]:
+    _, scope = keys
+    return [Unlisted(scope)] if scope in listed else []
+
+
+def _runtime(keys: tuple[str, ...], _: Any) -> tuple[str, ...]:
+    return keys[:1]
+
+
+listing: Final = Listing(kind, _off, _runtime)

@@ -15,6 +15,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog_projections import agentlist
 from foldlog_projections.delta import patch
 
 TURNED: Final = "agent.turned"
@@ -153,6 +154,7 @@ def _keep(state: AgentState) -> bytes:
 kind: Final = Kind(
     "agentstates",
     keys=("runtime", "scope"),
+    listed=[agentlist.listing],
     records={TURNED: Turned},
     fold=Fold(AgentState, _apply, state=AgentState, keep=_keep),
     redacted={TURNED: ("state", "label")},

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Blob, Fold, Kind
+from foldlog_projections import artifact
 
 SAVED = "artifact.saved"
 DELETED = "artifact.deleted"
@@ -27,7 +28,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`artifact.saved`: a reference, and the copy of its bytes, which the envelope's id claims.
+    """`artifact.saved`: a reference, and the blob with its bytes.
 
     `ttl`: seconds it lives from the envelope's `ts`, 0 for ever. `source`: what the user supplied.
     """
@@ -35,7 +36,7 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     artifact_id: str
     sha256: str
     size_bytes: int
-    blob: str = ""
+    blob: Blob = ""
     ttl: int = 0
     mime_type: str | None = None
     filename: str | None = None
@@ -73,7 +74,7 @@ class Held(NamedTuple):
 def apply(state: dict[str, Held], record: Any, envelope: Recorded, /) -> dict[str, Held]:
     """The first save of an id stands until a deletion names it.
 
-    A save that was deleted never comes back, so its claim on the bytes may be released.
+    A save that was deleted never comes back, so its bytes may go.
     """
     if isinstance(record, Saved):
         held = Held(envelope.id, envelope.seq, envelope.ts, record)
@@ -83,10 +84,15 @@ def apply(state: dict[str, Held], record: Any, envelope: Recorded, /) -> dict[st
     return state
 
 
+def _places(state: dict[str, Held]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(artifact.kind.name, (artifact_id,)) for artifact_id in state]
+
+
 kind: Final = Kind(
     "artifacts",
     keys=("session_id",),
     owner="session",
+    pointers=_places,
     records={SAVED: Saved, DELETED: Deleted},
     fold=Fold(dict, apply, state=dict[str, Held]),
     redacted={SAVED: ("data", "filename", "meta")},

@@ -25,10 +25,15 @@ def _add(state: dict[Belonging, bool], added: Belonging, _: Recorded) -> dict[Be
     return state
 
 
+def _views(state: dict[Belonging, bool]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.kind, each.keys) for each in state]
+
+
 kind: Final = Kind(
     "belongings",
     keys=("session_id",),
     owner="session",
+    owns=_views,
     records={"belonging.added": Belonging},
     fold=Fold(dict, _add, state=dict[Belonging, bool]),
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog import codec
-from foldlog.kind import Content, Kind
+from foldlog.kind import Content, Kind, content_rule
 from foldlog_projections.folds import every
 
 
@@ -36,5 +36,5 @@ kind: Final = Kind(
     owner="trace",
     records={"event.saved": EventSaved},
     fold=every,
-    id=_identity,
+    id=content_rule(_identity),
 )

@@ -2,26 +2,40 @@
 
 A projection sees each id once, and never a save that arrives after a later one of the same writer,
 so that no fold needs to think of retries.
+
+A clearing names, for each writer, the last of its drafts that was removed. What that writer drafted
+up to then is a late repeat, or was saved while the clearing went on: it has no effect. Everything
+that was drafted later takes effect, whatever its id and its content are.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, FORKED, Recorded, content_id
+from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, content_id
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
 
-REFUSAL_BYTES: Final = 8
-_REFUSALS_AN_ENVELOPE: Final = 16_384
+DIGESTS: Final = "I"
+"""The type of digests in an array: 32 bits."""
+
+_WRITERS_REMEMBERED: Final = 16
+"""Writers of one key whose last counter a fold remembers: the latest ones."""
+
+_CONFLICTS_REMEMBERED: Final = 64
+_IDS_REMEMBERED: Final = 1024
+"""Ids that a fold for which repeats are harmless remembers at most."""
+
+_REFUSAL_BYTES: Final = 8
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -36,7 +50,9 @@ class Projection(Protocol[S]):
     reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
     that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
     one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
-    None where a state fits no snapshot. `remains`, `early_snapshots`: see `foldlog.kind.Fold`.
+    None where a state fits no snapshot. `digest(envelope)` is a digest of its content; None where
+    an id follows from the content. `remains`, `forgets_ids`, `early_snapshots`: see
+    `foldlog.kind.Fold`.
     """
 
     name: str
@@ -46,7 +62,9 @@ class Projection(Protocol[S]):
     keep: Callable[[S], bytes] | None
     restore: Callable[[bytes], S] | None
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
+    forgets_ids: bool
     early_snapshots: bool
+    digest: Callable[[Recorded | Draft], int] | None
 
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:
@@ -70,35 +88,52 @@ class EqualByBytes:
 
 
 class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of `subject.cleared`: 8-byte hashes of every content id that was removed, and
-    what the projection leaves of its state.
+    """The payload of `subject.cleared`.
+
+    `removed` has the counter of the last draft of each writer that was removed. `remains` is what
+    the projection leaves of its state. `refused` stands in logs of before: 8-byte hashes of the
+    ids that were removed, which writers that did not know of the clearing could not save again.
     """
 
-    refused: bytes
+    refused: bytes = b""
     remains: bytes = b""
+    removed: dict[str, int] = {}
+
+
+class Conflict(NamedTuple):
+    """An envelope whose id stood for other content already: it had no effect.
+
+    `writer` and `n` are its own. `stored` and `given` are digests of the two contents.
+    """
+
+    writer: str
+    n: int
+    stored: int
+    given: int
 
 
 @dataclass(slots=True)
 class Folded(Generic[S]):
     """A projection's state, and the ids that it has applied.
 
-    `seen` maps an envelope id to its ordinal since the last clearing, which begins at sequence
-    `cleared_at` (0: there was none). For a `latest_only` projection it has sequences, and may
-    lack some. `refused` are hashes of cleared ids. `newest` has, for each replaced key and each
-    writer, the counter of the writer's last draft.
+    `seen` maps an envelope id to its ordinal since the last clearing, which stands at sequence
+    `cleared_at` (0: there was none). Of a `latest_only` projection it has sequences, and may lack
+    some. `digests` are those of the contents by ordinal, where ids do not follow from contents.
+    `conflicts` are the latest envelopes whose id stood for something else.
+
+    `newest` has, for each replaced key, the writers that replaced it last, each with the counter
+    of its last draft. `barred` has the writers whose drafts were cleared, each with the counter of
+    the last one. `refused`: see `Cleared`.
     """
 
     state: S
     seen: dict[str, int] = field(default_factory=dict)
-    refused: set[bytes] = field(default_factory=set)
     cleared_at: int = 0
-    newest: dict[tuple[Replaced, str], int] = field(default_factory=dict)
-
-    def admits(self, id: str) -> bool:
-        """Whether an envelope with this id would take effect."""
-        if id in self.seen:
-            return False
-        return not self.refused or refusal(id) not in self.refused
+    newest: dict[Replaced, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    barred: dict[str, int] = field(default_factory=dict)
+    digests: array[int] = field(default_factory=lambda: array(DIGESTS))
+    conflicts: dict[str, Conflict] = field(default_factory=dict)
+    refused: frozenset[bytes] = frozenset()
 
 
 def start(projection: Projection[S]) -> Folded[S]:
@@ -117,6 +152,20 @@ def copied(projection: Projection[S], state: Any) -> Any:
     return projection.restore(projection.keep(state))
 
 
+def copied_fold(projection: Projection[S], folded: Folded[S]) -> Folded[S]:
+    """A fold that shares nothing with the given one."""
+    return Folded(
+        copied(projection, folded.state),
+        dict(folded.seen),
+        folded.cleared_at,
+        dict(folded.newest),
+        dict(folded.barred),
+        folded.digests[:],
+        dict(folded.conflicts),
+        folded.refused,
+    )
+
+
 def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bool:
     """Fold one envelope in. Return whether it took effect."""
     type = envelope.type
@@ -127,11 +176,15 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         return True
     if type == FORKED:
         return False  # the records that it leads to were folded before it
-    id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
-    # A load that takes the latest only has not looked at what its writer knew of already.
-    if id in seen and (not latest_only or seen[id] > envelope.known):
+    if (folded.barred or folded.refused) and _is_barred(folded, envelope):
         return False
-    if folded.refused and refusal(id) in folded.refused:
+    id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
+    digest = None if projection.digest is None else projection.digest(envelope)
+    at = seen.get(id)
+    # A load that takes the latest only has not looked at what its writer knew of already.
+    if at is not None and (not latest_only or at > envelope.known):
+        if digest is not None and digest != folded.digests[at]:
+            _note_conflict(folded, envelope, folded.digests[at], digest)
         return False
     try:
         replaces = projection.replaces
@@ -146,7 +199,11 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         raise
     except Exception as fault:  # the fold may be the caller's code, which may raise anything
         raise msgspec.ValidationError(f"{projection.name}, {type}: {fault!r}") from fault
+    if projection.forgets_ids and len(seen) >= _IDS_REMEMBERED:
+        seen.clear()
     seen[id] = envelope.seq if latest_only else len(seen)
+    if digest is not None:
+        folded.digests.append(digest)
     return not is_overtaken
 
 
@@ -154,49 +211,49 @@ def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Reco
     """Whether its writer has replaced that key already; if not, note that it does so now."""
     if replaced is None:
         return False
-    key = replaced, envelope.writer
-    if envelope.n < folded.newest.get(key, 0):
+    writer, n = envelope.writer, envelope.n
+    writers = folded.newest.get(replaced, ())
+    if writers and (len(writers) > 1 or writers[0][0] != writer):
+        for other, last in writers:
+            if other == writer and n < last:
+                return True
+        others = [each for each in writers if each[0] != writer]
+        folded.newest[replaced] = (*others[1 - _WRITERS_REMEMBERED :], (writer, n))
+        return False
+    if writers and n < writers[0][1]:
         return True
-    folded.newest[key] = envelope.n
+    folded.newest[replaced] = ((writer, n),)
     return False
+
+
+def _note_conflict(folded: Folded[Any], envelope: Recorded, stored: int, given: int) -> None:
+    folded.conflicts[envelope.id] = Conflict(envelope.writer, envelope.n, stored, given)
+    if len(folded.conflicts) > _CONFLICTS_REMEMBERED:
+        del folded.conflicts[next(iter(folded.conflicts))]
 
 
 def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> None:
     tombstone = msgspec.msgpack.decode(envelope.payload, type=Cleared)
-    cleared = hashes(tombstone.refused)
-    # One that remembers nothing forgets what those before it remembered: they are purged.
-    folded.refused = folded.refused | cleared if cleared else set()
-    # The tombstones of one clearing follow each other; the first of them is where it stands.
-    tombstones = -(-len(folded.refused) // _REFUSALS_AN_ENVELOPE) or 1
-    is_another = envelope.seq >= folded.cleared_at + tombstones
-    if folded.seen or not folded.cleared_at or is_another:
-        folded.cleared_at = envelope.seq
-    folded.seen = {}
-    folded.newest = {}
+    state = projection.initial()
     if projection.remains is not None and tombstone.remains:
-        folded.state = projection.remains[1](tombstone.remains)
-    else:
-        folded.state = projection.initial()
+        state = projection.remains[1](tombstone.remains)
+    at, refused = envelope.seq, _hashes(tombstone.refused)
+    if refused and folded.refused and not folded.seen:  # parts of one clearing, in logs of before
+        at, refused = folded.cleared_at, refused | folded.refused
+    folded.state, folded.cleared_at = state, at
+    folded.seen, folded.newest, folded.barred = {}, {}, dict(tombstone.removed)
+    folded.digests, folded.conflicts, folded.refused = array(DIGESTS), {}, refused
 
 
-def clearing(folded: Folded[Any], remains: bytes = b"", *, remember: bool = True) -> list[bytes]:
-    """The payloads of the `subject.cleared` that remove all that was applied: one or more.
-
-    Args:
-        remains: what the projection leaves of its state.
-        remember: repetitions are refused, for ever.
-    """
-    refused = sorted(folded.refused.union(map(refusal, folded.seen))) if remember else []
-    starts = range(0, len(refused) or 1, _REFUSALS_AN_ENVELOPE)
-    parts = [b"".join(refused[start : start + _REFUSALS_AN_ENVELOPE]) for start in starts]
-    return [*map(_encode, map(Cleared, parts[:-1])), _encode(Cleared(parts[-1], remains))]
+def _is_barred(folded: Folded[Any], envelope: Recorded) -> bool:
+    if envelope.n <= folded.barred.get(envelope.writer, -1):
+        return True
+    if not folded.refused or envelope.known >= folded.cleared_at:
+        return False
+    id = content_id(envelope.id).encode()
+    return hashlib.blake2b(id, digest_size=_REFUSAL_BYTES).digest() in folded.refused
 
 
-def refusal(id: str) -> bytes:
-    """The hash under which a cleared subject remembers a content id."""
-    return hashlib.blake2b(content_id(id).encode(), digest_size=REFUSAL_BYTES).digest()
-
-
-def hashes(joined: bytes) -> set[bytes]:
-    """Hashes that stand one after the other."""
-    return {joined[at : at + REFUSAL_BYTES] for at in range(0, len(joined), REFUSAL_BYTES)}
+def _hashes(joined: bytes) -> frozenset[bytes]:
+    starts = range(0, len(joined), _REFUSAL_BYTES)
+    return frozenset(joined[at : at + _REFUSAL_BYTES] for at in starts)

@@ -47,6 +47,7 @@ def escaped(part: str) -> str:
 kind: Final = Kind(
     "memory",
     keys=("key",),
+    owner=session_of,
     records={"memory.saved": MemorySaved},
     fold=last,
 )

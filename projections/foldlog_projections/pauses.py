@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.envelope import Recorded, content_id, upsert_id
-from foldlog.kind import Content, Fold, Kind
+from foldlog.kind import Content, Fold, Kind, content_rule
+from foldlog_projections import waiting
 
 CONSUMED = "pause.consumed"
 
@@ -69,7 +70,8 @@ def _apply(state: Pause, envelope: Recorded) -> Pause:
 kind: Final = Kind(
     "pauses",
     keys=("token",),
+    listed=[waiting.listing("pause")],
     records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},
     fold=Fold(Pause, _apply, state=Pause, takes="envelope", replaces=_replaced),
-    id=_identity,
+    id=content_rule(_identity),
 )

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from foldlog.kind import Kind
+from foldlog.kind import Blob, Kind
 from foldlog_projections.folds import last
 
 WRITTEN: Final = "scoped.written"
@@ -24,8 +24,7 @@ of all of it. No user's key is this one."""
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`scoped.written`: a value, an encoded payload; or the blob that holds that payload, which
-    the envelope's id claims.
+    """`scoped.written`: a value, an encoded payload; or the blob that holds that payload.
 
     Hints are as the writer gave them, empty if not. `ttl` in milliseconds, from the log's time of
     the envelope; -1 for ever.
@@ -37,7 +36,7 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
     content_kind: str = ""
     salience: float | None = None
     ttl: int = -1
-    blob: str = ""
+    blob: Blob = ""
     size: int = 0
 
 
@@ -57,6 +56,7 @@ class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
 kind: Final = Kind(
     "scoped",
     keys=("scope", "key"),
+    owner="scope",
     version=2,
     records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
     fold=last,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog_projections import waiting
 from foldlog_projections.delta import patch
 from foldlog_projections.fold import EqualByBytes
 
@@ -192,6 +193,7 @@ kind: Final = Kind(
     "session",
     keys=("session_id",),
     owner="session",
+    listed=[waiting.listing("patch")],
     records={
         CONTEXT: ContextChanged,
         QUEUED: PatchQueued,

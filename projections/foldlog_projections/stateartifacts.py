@@ -1,4 +1,4 @@
-"""Where an artifact of recoverable states leads: to a content, if that knows of it."""
+"""An artifact of recoverable states: its content stands in a blob of its own."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from typing import Final
 
 import msgspec
 
-from foldlog.kind import Kind
+from foldlog.kind import Blob, Kind
 from foldlog_projections.folds import last
 
 NAMED: Final = "stateartifact.named"
 
 
-class Named(msgspec.Struct, frozen=True):
-    """`stateartifact.named`: the content by its SHA-256, and the codec that wrote it."""
+class Named(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`stateartifact.named`: the content by its SHA-256, the codec that wrote it, its bytes."""
 
     sha256: str
     codec: str
+    blob: Blob = ""
+    size: int = 0
 
 
 kind: Final = Kind(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Fold, Kind, Listing
 
 LISTED: Final = "state.listed"
 UNLISTED: Final = "state.unlisted"
@@ -41,5 +42,13 @@ kind: Final = Kind(
     "statelist",
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},
-    fold=Fold(dict, _list, state=dict[str, Listed], replaces="state_id"),
+    fold=Fold(dict, _list, state=dict[str, Listed], replaces="state_id", forgets_ids=True),
 )
+
+
+def _off(keys: tuple[str, ...], listed: Mapping[str, Listed]) -> list[Unlisted]:
+    [state_id] = keys
+    return [Unlisted(state_id)] if state_id in listed else []
+
+
+listing: Final = Listing(kind, _off)

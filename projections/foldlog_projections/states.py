@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Blob, Fold, Kind
+from foldlog_projections import statelist, waiting
 from foldlog_projections.delta import joined, patch
 from foldlog_projections.fold import EqualByBytes
 
@@ -64,9 +65,10 @@ class Intended(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`step.done`: it happened, and gave this; a large result is an artifact. Time in seconds.
+    """`step.done`: it happened, and gave this. Time in seconds.
 
-    `type` names the type of a result that only the caller's own type reads back.
+    A large result is in the blob, and in logs of before an artifact. `type` names the type of a
+    result that only the caller's own type reads back.
     """
 
     address: str
@@ -74,6 +76,7 @@ class Done(msgspec.Struct, frozen=True, omit_defaults=True):
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
     artifact_id: str = ""
     type: str = ""
+    blob: Blob = ""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -129,6 +132,7 @@ class Step(msgspec.Struct, frozen=True):
     error: str = ""
     message: str = ""
     request: bytes = b""
+    blob: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -195,9 +199,9 @@ def _step(state: State, record: Any, ts: float) -> Step:
     match record:
         case Intended(event_type=event_type):
             return Step(address, event_type, "intended", epoch, before.attempt + 1, ts)
-        case Done(seconds=seconds, result=result, artifact_id=artifact_id, type=type_):
+        case Done(seconds=seconds, result=result, artifact_id=artifact_id, type=type_, blob=blob):
             changed = {"seconds": seconds, "result": bytes(result), "type": type_}
-            changed["artifact_id"] = artifact_id
+            changed |= {"artifact_id": artifact_id, "blob": blob}
             phase = "done"
         case Failed(seconds=seconds, error=error, message=message):
             changed = {"seconds": seconds, "error": error, "message": message}
@@ -223,6 +227,7 @@ def is_another_question(step: Step, asked: Waiting) -> bool:
 kind: Final = Kind(
     "states",
     keys=("state_id",),
+    listed=[waiting.listing("question"), statelist.listing],
     records={
         SAVED: Saved,
         OWNED: Owned,
@@ -235,7 +240,7 @@ kind: Final = Kind(
         UNRECORDED: Unrecorded,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=4,
+    version=5,
     redacted={
         SAVED: ("tags", "description", "custom", "execution_state"),
         DONE: ("result",),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog.kind import Content, Kind, field_id
+from foldlog.kind import Clock, Content, Kind, field_id
 from foldlog_projections.folds import feed
 
 
@@ -19,7 +19,7 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     event_type: str
     payload: Content[Any]
     source: str
-    created_at: str
+    created_at: Clock[str]
     trace_id: str | None = None
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
+from foldlog_projections import waiting
 from foldlog_projections.folds import task_of
 
 
@@ -96,6 +97,7 @@ kind: Final = Kind(
     "tasks",
     keys=("session_id",),
     owner="session",
+    listed=[waiting.listing("task")],
     records={SAVED: TaskSaved, CHANGED: Changed},
     fold=Fold(dict, _apply, state=dict[str, Recorded], takes="envelope", replaces="task_id"),
 )

@@ -25,6 +25,10 @@ class TraceSaved(msgspec.Struct, frozen=True):
     content: str
 
 
+def _names(state: dict[str, str]) -> list[tuple[str, tuple[str, ...]]]:
+    return [("trace", (trace_id,)) for trace_id in state]
+
+
 def _move_to_end(state: dict[str, str], saved: TraceSaved, _: Recorded) -> dict[str, str]:
     state.pop(saved.trace_id, None)
     state[saved.trace_id] = saved.content
@@ -35,6 +39,7 @@ kind: Final = Kind(
     "traces",
     keys=("session_id",),
     owner="session",
+    owns=_names,
     records={"trace.saved": TraceSaved},
     fold=Fold(dict, _move_to_end, state=dict[str, str], replaces="trace_id"),
 )

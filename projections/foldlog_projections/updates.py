@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog.kind import Content, Kind, field_id
+from foldlog.kind import Clock, Content, Kind, field_id
 from foldlog_projections.folds import feed
 
 
@@ -18,7 +18,7 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     update_id: str
     update_type: str
     content: Content[Any]
-    created_at: str
+    created_at: Clock[str]
     trace_id: str | None = None
     step_index: int | None = None
     total_steps: int | None = None

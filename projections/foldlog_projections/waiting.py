@@ -4,12 +4,14 @@ said by the source that an id names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
 from foldlog.envelope import Recorded
-from foldlog.kind import Fold, Kind
+from foldlog.kind import Fold, Kind, Listing
 
 BEGAN: Final = "waiting.began"
 ENDED: Final = "waiting.ended"
@@ -43,6 +45,22 @@ kind: Final = Kind(
     "waiting",
     keys=("shard",),
     records={BEGAN: Began, ENDED: Ended},
-    fold=Fold(dict, _apply, state=dict[str, str | None]),
+    fold=Fold(dict, _apply, state=dict[str, str | None], forgets_ids=True),
 )
 """By id, the session that each goes with. The key is a number that falls on the shard."""
+
+
+def stem_of(source: str, key: str) -> str:
+    """How the ids begin of what waits at a source, in a view whose first key is that."""
+    return f"{source}/{quote(key, safe=':', errors='strict')}/"
+
+
+def listing(source: str) -> Listing:
+    """What a kind declares whose views hold what waits at a source."""
+
+    def off(keys: tuple[str, ...], listed: Mapping[str, str | None]) -> list[Ended]:
+        stem = stem_of(source, keys[0])
+        ids = tuple(id for id in listed if id.startswith(stem))
+        return [Ended(ids)] if ids else []
+
+    return Listing(kind, off)

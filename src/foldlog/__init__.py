@@ -41,6 +41,7 @@ from foldlog.errors import (
     BundleRefused as BundleRefused,
     ConfigurationError as ConfigurationError,
     FoldlogError as FoldlogError,
+    IdTaken as IdTaken,
     ImportFailed as ImportFailed,
     InvalidId as InvalidId,
     LogCorrupt as LogCorrupt,
@@ -62,6 +63,7 @@ from foldlog.errors import (
     StoreClosed as StoreClosed,
     UnknownMoment as UnknownMoment,
     UnsupportedServer as UnsupportedServer,
+    VersionConflict as VersionConflict,
     WaitingExpired as WaitingExpired,
 )
 

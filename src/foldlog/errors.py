@@ -154,6 +154,46 @@ class AppendConflict(AppendFailed):
         self.actual = actual
 
 
+class IdTaken(AppendFailed):
+    """An id stands for other content already. A repeat of the same content raises nothing.
+
+    Raised by the call that saves the other content, which stores nothing; or, where the view was
+    not in memory, by the next read of the view in the same store: what was saved has no effect.
+
+    `kind` and `keys` name the view. `stored` and `given` are digests of the two contents.
+    """
+
+    def __init__(self, kind: str, keys: Sequence[str], id: str, stored: int, given: int) -> None:
+        view = f"{kind}({', '.join(map(shown, keys))})"
+        super().__init__(
+            f"{view} has another record of the id {shown(id)}: {stored:08x} is stored, and "
+            f"{given:08x} was given; save it under another id"
+        )
+        self.kind = kind
+        self.keys = tuple(keys)
+        self.id = id
+        self.stored = f"{stored:08x}"
+        self.given = f"{given:08x}"
+
+
+class VersionConflict(AppendConflict):
+    """What was to change is not at the version that was expected: nothing was stored.
+
+    `key` is what was to change: a scoped key, or a conversation. `expected` and `actual` are
+    versions; None for no such key. Repeating the call with the same version is of no use.
+    """
+
+    expected: Any
+    actual: Any
+
+    def __init__(self, key: str, expected: object, actual: object) -> None:
+        wanted = "not to be there" if expected is None else f"at version {expected}"
+        found = "not there" if actual is None else f"at version {actual}"
+        AppendFailed.__init__(self, f"{shown(key)} was expected {wanted}, and is {found}")
+        self.subject = self.key = key
+        self.expected, self.actual = expected, actual
+
+
 class AlreadyAnswered(AppendConflict):
     """Somebody else answered what waited: nothing was stored.
 

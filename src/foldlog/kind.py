@@ -21,7 +21,8 @@ snapshots, `diff` and telemetry derive what they need from the declaration:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -31,7 +32,7 @@ import msgspec
 from msgspec.inspect import AnyType, DictType, ListType, Metadata, StructType, Type, UnionType
 
 from foldlog import codec
-from foldlog.envelope import Recorded, upsert_id
+from foldlog.envelope import Draft, Recorded, upsert_id
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.subjects import checked_id
 
@@ -44,12 +45,33 @@ Content = Annotated[T, msgspec.Meta(extra={"content": True})]
 All other fields are ids, names, numbers and times.
 """
 
-Owner = Literal["session", "trace"]
-"""Whose records they are: the session, or the trace, that the first key names."""
+Clock = Annotated[T, msgspec.Meta(extra={"clock": True})]
+"""The type of a record's field that holds its writer's time.
+
+Two records of one id that differ in nothing else are the same one.
+"""
+
+Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
+"""The type of a record's field that names a large value of its view; "" for none.
+
+`store.put_blob` stores the value and returns the name. It goes when the view is removed.
+"""
+
+Owner = Literal["session", "trace", "scope"] | Callable[..., str | None]
+"""Whose a view is. The first key names the session; or a trace, which goes with the sessions that
+list it; or a scope, which is a session's if it is `session:<id>`. Or a function of all keys returns
+the session's id, None for nobody's: what is saved to such a view is entered in a list of the
+session.
+"""
+
+Named = Callable[[S], Iterable[tuple[str, tuple[str, ...]]]]
+"""Returns what a state names: pairs of a kind's name and a view's keys."""
 
 IdRule = Callable[[Any, bytes], str]
 """Makes a record's idempotency key of the record and its encoding."""
 
+_NIL: Final = msgspec.Raw(b"\xc0")
+_OF_SESSION: Final = "session:"
 _NAME: Final = re.compile("[a-z][a-z0-9_]{0,31}")
 _TYPE: Final = re.compile(r"[a-z][a-z_.]{0,63}")
 
@@ -74,6 +96,20 @@ def content_digest(record: Any, body: bytes) -> str:
     return codec.digest(body)
 
 
+@dataclass(frozen=True, slots=True)
+class content_rule:  # noqa: N801 - a rule, as the functions beside it
+    """Declare that a function's ids follow from the content: equal ids mean equal contents.
+
+    Args:
+        make: returns the id of a record, given the record and its encoding.
+    """
+
+    make: IdRule
+
+    def __call__(self, record: Any, body: bytes) -> str:
+        return self.make(record, body)
+
+
 def field_id(name: str) -> IdRule:
     """Return an id rule by which a field of the record is its id: saving it again has no effect.
 
@@ -95,11 +131,23 @@ def fields_of(*names: str, of: type[msgspec.Struct] | None = None) -> Callable[[
     Args:
         of: the record's struct. It says what a field that a record leaves out holds.
     """
+    decode, values = _fields_decoder(names, of), attrgetter(*names)
+    return lambda envelope: values(decode(envelope.payload))
+
+
+def fields_of_payload(*names: str, of: type[msgspec.Struct]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Return a function that decodes these fields of an encoded record, and nothing else."""
+    decode = _fields_decoder(names, of)
+    return lambda payload: msgspec.structs.astuple(decode(payload))
+
+
+def _fields_decoder(
+    names: tuple[str, ...], of: type[msgspec.Struct] | None
+) -> Callable[[bytes], Any]:
     declared = {} if of is None else {each.name: each for each in msgspec.structs.fields(of)}
     fields = [(name, str | int | None, _as_declared(declared.get(name))) for name in names]
     made = msgspec.defstruct("Fields", fields, gc=False, kw_only=True)
-    decode, values = msgspec.msgpack.Decoder(made).decode, attrgetter(*names)
-    return lambda envelope: values(decode(envelope.payload))
+    return msgspec.msgpack.Decoder(made).decode
 
 
 def _as_declared(field: msgspec.structs.FieldInfo | None) -> Any:
@@ -141,6 +189,8 @@ class Fold(Generic[S]):
         keep: makes bytes of a state, where `state` cannot describe it.
         restore: makes a state of these bytes.
         latest_only: the state follows from the last record alone.
+        forgets_ids: applying a record again is harmless, or is mended by its readers. The fold then
+            remembers the ids of late records only, as a list does whose entries come and go.
         remains: what clearing a view leaves of it, for late writers to be refused by: a function
             from the state to bytes, which hold no content, and one from those to the state with
             which the view begins anew, which is false as an empty one is. What the first one makes
@@ -159,8 +209,25 @@ class Fold(Generic[S]):
     keep: Callable[[S], bytes] | None = None
     restore: Callable[[bytes], S] | None = None
     latest_only: bool = False
+    forgets_ids: bool = False
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = None
     early_snapshots: bool = False
+
+
+class Listing(NamedTuple):
+    """An entry that a view has in a list, which is a view of another kind.
+
+    Attributes:
+        list: the kind of the list.
+        off: returns the records that take the view off the list, given the view's keys and the
+            list's state.
+        keys: returns the list's keys, given the view's keys and state; None: there is no entry.
+            Left out: each shard has one list, with the views of that shard.
+    """
+
+    list: Kind[Any]
+    off: Callable[[tuple[str, ...], Any], Sequence[msgspec.Struct]]
+    keys: Callable[[tuple[str, ...], Any], tuple[str, ...] | None] | None = None
 
 
 class RecordType:
@@ -185,6 +252,30 @@ class RecordType:
         """The fields that hold values of any kind."""
         return self._fields_with(_holds_anything)
 
+    @cached_property
+    def blobs(self) -> Callable[[bytes], tuple[str, ...]] | None:
+        """Returns the names of the large values that an encoded record holds; None if none can."""
+        names = self._fields_with(lambda found: _is_marked(found, "blob"))
+        if not names:
+            return None
+        found = fields_of_payload(*names, of=self.schema)
+        return lambda payload: tuple(name for name in found(payload) if name)
+
+    @cached_property
+    def digest(self) -> Callable[[bytes], int]:
+        """Returns a digest of an encoded record, but for the writer's times."""
+        fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
+        kept = [each for each in fields if not _is_marked(each.type, "clock")]
+        if len(kept) == len(fields):
+            return zlib.crc32
+        made = msgspec.defstruct(
+            "Timeless",
+            [(f.name, msgspec.Raw, msgspec.field(default=_NIL, name=f.encode_name)) for f in kept],
+            gc=False,
+        )
+        decode, values = msgspec.msgpack.Decoder(made).decode, attrgetter(*(f.name for f in kept))
+        return lambda payload: zlib.crc32(b"".join(map(bytes, values(decode(payload)))))
+
     def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
         return tuple(field.name for field in fields if predicate(field.type))
@@ -202,8 +293,13 @@ class Kind(Generic[S]):
             store.
         fold: how records become a state: `foldlog.every`, `foldlog.last`, `foldlog.last_by(...)`
             or a `foldlog.Fold` made of your functions.
-        owner: the session or trace that the first key names owns the records: clearing or erasing
-            it removes them, and a fork of a session shares them.
+        owner: whose its views are: see `foldlog.Owner`. Clearing or erasing the owner removes
+            them, and a fork of a session shares them.
+        owns: returns what else belongs to the owner of a view, given the view's state: pairs of
+            `"trace"` and a trace's id, or of another kind's name and a view's keys.
+        pointers: returns the views of other kinds that only say where something of a view is, given
+            the view's state: pairs as of `owns`. They go when the view goes.
+        listed: the entries of a view in lists, which go when the view goes.
         version: grows with every change of what the fold computes; snapshots of other versions
             are ignored.
         id: what makes two records the same one: `fresh_id`, `content_digest`,
@@ -233,6 +329,9 @@ class Kind(Generic[S]):
         keys: tuple[str, ...] = (),
         records: Mapping[str, type[msgspec.Struct]] | None = None,
         owner: Owner | None = None,
+        owns: Named[S] | None = None,
+        pointers: Named[S] | None = None,
+        listed: Sequence[Listing] = (),
         version: int = 1,
         id: IdRule = fresh_id,
         of: Kind[Any] | None = None,
@@ -260,10 +359,14 @@ class Kind(Generic[S]):
         self.owner: Owner | None = owner if of is None else of.owner
         if not self.keys:
             raise ConfigurationError(f"kind {name!r} needs at least one key")
-        if self.owner not in (None, "session", "trace"):
+        if self.owner not in (None, "session", "trace", "scope") and not callable(self.owner):
             raise ConfigurationError(
-                f'kind {name!r}: owner is "session", "trace" or None, not {owner!r:.80}'
+                f'kind {name!r}: owner is "session", "trace", "scope", a function of its keys or '
+                f"None, not {owner!r:.80}"
             )
+        self.owns = owns
+        self.pointers = pointers
+        self.listed: tuple[Listing, ...] = tuple(listed)
         self.records: dict[str, RecordType] = {
             type_: _record_type(type_, schema, (redacted or {}).get(type_))
             for type_, schema in (records or {}).items()
@@ -271,11 +374,44 @@ class Kind(Generic[S]):
         self._types = {each.schema: type_ for type_, each in self.records.items()}
         self._schemas: Mapping[str, Any] = (records or {}) if of is None else of._schemas
         self._decoders = _Decoders(self, codec.decoder)
+        self._digests: dict[str, Callable[[bytes], int]] = {}
+        self.digest: Callable[[Recorded | Draft], int] | None = None
+        rule = id if of is None else of.id
+        if rule not in (fresh_id, content_digest) and not isinstance(rule, content_rule):
+            self.digest = self._digest_of
         self._take_fold(fold)
+
+    def _digest_of(self, envelope: Recorded | Draft) -> int:
+        digest = self._digests.get(envelope.type)
+        if digest is None:
+            record = (self if self.of is None else self.of).records.get(envelope.type)
+            digest = self._digests[envelope.type] = zlib.crc32 if record is None else record.digest
+        return digest(envelope.payload)
+
+    @cached_property
+    def has_blobs(self) -> bool:
+        """Whether its records can name large values."""
+        return any(each.blobs is not None for each in self.records.values())
+
+    def session_of(self, keys: tuple[str, ...]) -> str | None:
+        """Return the session whose a view is, by its keys; None if they name none.
+
+        Args:
+            keys: the view's keys.
+        """
+        if callable(self.owner):
+            return self.owner(*keys)
+        if self.owner == "session":
+            return keys[0]
+        if self.owner is not None and keys[0].startswith(_OF_SESSION):
+            return keys[0].removeprefix(_OF_SESSION) or None
+        return None
 
     def _take_fold(self, fold: Fold[S]) -> None:
         self.initial: Callable[[], S] = fold.initial
-        self.latest_only: bool = fold.latest_only
+        # Where an id may come again, the last record alone does not tell whether it is a repeat.
+        self.latest_only: bool = fold.latest_only and self.id is fresh_id
+        self.forgets_ids: bool = fold.forgets_ids
         self.early_snapshots: bool = fold.early_snapshots
         self.state: Any = fold.state
         self.remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None = fold.remains
@@ -385,7 +521,11 @@ def _record_type(
 
 
 def _is_content(found: Type) -> bool:
-    return isinstance(found, Metadata) and bool((found.extra or {}).get("content"))
+    return _is_marked(found, "content")
+
+
+def _is_marked(found: Type, mark: str) -> bool:
+    return isinstance(found, Metadata) and bool((found.extra or {}).get(mark))
 
 
 def _holds_anything(found: Type) -> bool:

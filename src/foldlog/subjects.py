@@ -22,7 +22,7 @@ SNAPSHOT_PREFIX: Final = "snapshots"
 """Part 3 of the snapshot of `foldlog.x` stands at `snapshots.3.foldlog.x`."""
 
 BLOB_PREFIX: Final = "blobs"
-"""The blobs of namespace `x` stand below `blobs.foldlog.x`."""
+"""Part 3 of blob `b` of the view at `foldlog.x` stands at `blobs.3.b.foldlog.x`."""
 
 MAX_TOKEN: Final = 120
 """A key whose escaped form is longer is hashed; the envelope then carries the original."""
@@ -134,11 +134,11 @@ class Namespace:
 
     def blobs(self) -> str:
         """The name of the JetStream stream that holds blobs."""
-        return f"{PREFIX.upper()}_{self._token}_blobs"
+        return f"{PREFIX.upper()}_{self._token}_bytes"
 
-    def blob(self, name: str, part: str) -> str:
-        """Where one part of a blob stands; the name is a token as it is."""
-        return f"{BLOB_PREFIX}.{PREFIX}.{self._token}.{name}.{part}"
+    def everything(self) -> str:
+        """The filter over all shards."""
+        return f"{PREFIX}.{self._token}.>"
 
     def snapshots(self) -> str:
         """The name of the JetStream stream that holds snapshots."""
@@ -184,6 +184,11 @@ def matching(filters: Sequence[str]) -> Callable[[str], bool]:
 def snapshot(subject: str, number: int | str) -> str:
     """The subject of part `number` of the snapshot of `subject`; `*` for every part."""
     return f"{SNAPSHOT_PREFIX}.{number}.{subject}"
+
+
+def blob(subject: str, name: str, part: int | str) -> str:
+    """The subject of one part of a blob of `subject`; name and part may be `*`."""
+    return f"{BLOB_PREFIX}.{part}.{name}.{subject}"
 
 
 def live(subject: str) -> str:

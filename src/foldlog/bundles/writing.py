@@ -20,6 +20,7 @@ from foldlog.bundles.reading import MOST_MANIFEST_BYTES
 from foldlog.errors import BundleRefused
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.store.blobs import BlobRef
 
 
 class Bundle(NamedTuple):
@@ -78,8 +79,8 @@ async def write_bundle(
                     async for record in found:
                         entry.write(tally.add(record).encode())
                         tally.open(record)
-            names = await past.blob_names(session_id=session_id, until=position)
-            included = await _write_artifacts(store, names, writing)
+            refs = await past.blob_refs(session_id=session_id, until=position)
+            included = await _write_artifacts(store, refs, writing)
             manifest = tally.manifest(included)
             if not manifest.records:
                 reason = f"the log holds nothing of it at {position}"
@@ -96,12 +97,12 @@ async def write_bundle(
     return Bundle(target, manifest, anchors.digest(manifest.encode()))
 
 
-async def _write_artifacts(store: Store, names: Sequence[str], writing: Writing) -> set[str]:
+async def _write_artifacts(store: Store, refs: Sequence[BlobRef], writing: Writing) -> set[str]:
     """Write the bytes that are still there of those that records name; return their digests."""
     included = set[str]()
-    for name in names:
-        sha256 = name.partition("-")[0]
-        if sha256 not in included and (data := await store.blob(name)) is not None:
+    for ref in refs:
+        sha256 = ref.name.partition("-")[0]
+        if sha256 not in included and (data := await store.blob(ref)) is not None:
             with writing.entry(ARTIFACTS + sha256) as entry:
                 await asyncio.to_thread(entry.write, data)
             included.add(sha256)

@@ -48,7 +48,7 @@ async def execution(store: Store, state_id: str) -> Described:
 
 async def everything(store: Store) -> dict[str, Described]:
     """What a namespace holds: each session, and under "" what belongs to none."""
-    from foldlog.store.scopes import is_own
+    from foldlog.store.ownership import WHOLE
 
     described = dict[str, Described]()
     claimed: set[Key[Any]] = set()
@@ -60,7 +60,7 @@ async def everything(store: Store) -> dict[str, Described]:
     for kind in store.kinds.values():
         if kind.of is None and kind.owner != "session" and kind.name not in _INDEXES:
             found = await store.keys(kind)
-            rest += [key for key in found if key not in claimed and not is_own(key)]
+            rest += [key for key in found if key not in claimed and key.keys[-1] != WHOLE]
     return described | {"": await _described(store, rest, "")}
 
 
@@ -71,7 +71,6 @@ def one_line(value: object) -> str:
 
 async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
     """The session's views. What a fork shares of memory stands under the fork's own keys."""
-    from foldlog.store.scopes import is_own
     from foldlog_projections import memory
 
     origins, origin = set[str](), (await store.lineage_of(session_id)).shared
@@ -79,10 +78,10 @@ async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
         origins.add(origin.session_id)
         origin = (await store.lineage_of(origin.session_id)).shared
     views: dict[Key[Any], None] = {}
-    for key in await store.views_of_session(session_id, None):
+    for key in await store.views_of(session_id):
         if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
             key = memory.kind(memory.key_in(key.keys[0], session_id))
-        if key.kind.name not in _INDEXES and not is_own(key):
+        if key.kind.name not in _INDEXES:
             views[key] = None
     return sorted(views, key=lambda key: key.kind.owner != "session")  # its own first
 

@@ -52,8 +52,8 @@ def _show(erased: Erased) -> None:
         out.print(f"\n{erased.payload_bytes:,} bytes of payloads")
     else:
         out.print("there was nothing to remove")
-    if erased.artifacts:
-        out.print(f"{erased.artifacts:,} artifacts of {erased.artifact_bytes:,} bytes")
+    if erased.blobs:
+        out.print(f"{erased.blobs:,} large values, such as artifacts")
     if erased.readable:
         for what in erased.readable:
             out.print(f"can still be read: {printable(what)}", style="red")

@@ -203,7 +203,7 @@ async def _contents(
         reached[progress.shard] = Reach(progress.seq)
     since = LogPosition(tuple(reached))
     some, size = list[LogRecord](), 0
-    found = store.records(session_id=header.session_id, after=since, until=until, claims=True)
+    found = store.records(session_id=header.session_id, after=since, until=until)
     async with aclosing(found) as records:
         async for record in records:
             some.append(record)
@@ -214,16 +214,17 @@ async def _contents(
     yield some
     if not blobs:
         return
-    which = await store.blob_names(session_id=header.session_id, after=after, until=until)
-    for name in which:
-        if name > progress.blob and (data := await store.blob(name)) is not None:
-            yield BlobLine(name, data)
+    which = await store.blob_refs(session_id=header.session_id, after=after, until=until)
+    for ref in which:
+        is_new = progress.blob is None or ref > progress.blob
+        if is_new and (data := await store.blob(ref)) is not None:
+            yield BlobLine(ref.name, data, ref.kind, ref.keys)
 
 
 def _write(part: Part, some: Something, progress: Progress) -> Progress:
     part.write(_encoded(some))
     if isinstance(some, BlobLine):
-        progress = replace(progress, blob=some.blob, blobs=progress.blobs + 1)
+        progress = replace(progress, blob=some.ref, blobs=progress.blobs + 1)
     elif some:
         last = some[-1]
         records = progress.records + len(some)

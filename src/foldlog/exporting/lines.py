@@ -15,8 +15,10 @@ from foldlog.envelope import Draft, Recorded, pack
 from foldlog.errors import ImportFailed, LogCorrupt
 from foldlog.exporting.payloads import NOT_JSON, as_json, from_json
 from foldlog.store import LogRecord
+from foldlog.store.blobs import BlobRef
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 1 had blobs that belonged to no view."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -47,11 +49,18 @@ class End(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class BlobLine(msgspec.Struct, frozen=True):
-    """An artifact's bytes, or those of another large value."""
+class BlobLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A large value of a view. In format 1 nothing says of which."""
 
     blob: str
     data: bytes
+    kind: str = ""
+    keys: tuple[str, ...] = ()
+
+    @property
+    def ref(self) -> BlobRef:
+        """What it is called."""
+        return BlobRef(self.kind, self.keys, self.blob)
 
 
 class _Envelope(msgspec.Struct, omit_defaults=True):

@@ -19,6 +19,7 @@ import msgspec
 from foldlog.errors import ConfigurationError
 from foldlog.exporting.lines import Header, encode_line
 from foldlog.locks import LockFile, require_flock
+from foldlog.store.blobs import BlobRef
 
 _STALE: Final = 6 * 3600.0
 """Seconds after which nobody goes on with a file: it would end where the log did then."""
@@ -38,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True):
     size: int = 0
     shard: int = 0
     seq: int = 0
-    blob: str = ""
+    blob: BlobRef | None = None
     records: int = 0
     blobs: int = 0
 

@@ -63,7 +63,7 @@ def read_header(path: str | Path) -> Header:
         if not line.startswith(_HEADER):
             break
         header = decode_line(line, Header)
-        if header.foldlog_export != FORMAT:
+        if not 1 <= header.foldlog_export <= FORMAT:
             reason = f"format {header.foldlog_export} is newer than this version"
             raise ImportFailed(f"{path}: {reason}: upgrade foldlog")
         return header

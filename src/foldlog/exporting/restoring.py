@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,8 +19,10 @@ from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store import LogRecord
+from foldlog.store.blobs import BlobRef
 from foldlog.store.copying import FILLER
 
+_SHA256: Final = re.compile(rb"[0-9a-f]{64}")
 _RECORDS: Final = 1_000
 _BYTES: Final = 4 * 1024 * 1024
 
@@ -88,12 +92,16 @@ async def restore(
     checked = await _checked(store, path, heads)
     ends = [reach.seq for reach in LogPosition.parse(header.until).shards]
     done = present = 0
+    named: dict[str, set[BlobRef]] = defaultdict(set)
     batches = _batches(path)
     while (some := await asyncio.to_thread(next, batches, None)) is not None:
         if isinstance(some, BlobLine):
-            await store.restore_blob(some.blob, some.data)
+            for ref in [some.ref] if some.kind else named.get(_content(some.blob), ()):
+                await store.restore_blob(BlobRef(*ref[:2], some.blob), some.data)
             done += 1
         else:
+            if header.foldlog_export == 1:
+                _note_contents(store, some, named)
             shard = some[0].shard
             new = [each for each in some if each.seq > heads[shard]]
             await store.restore(shard, new)
@@ -104,6 +112,20 @@ async def restore(
         await store.restore(shard, [], until=end)
     await store.end_restore()
     return Restored(checked.records - present, present, checked.blobs)
+
+
+def _note_contents(
+    store: Store, records: Iterable[LogRecord], named: dict[str, set[BlobRef]]
+) -> None:
+    """Note which views name a content, by its SHA-256: in format 1 only their records say it."""
+    for record in records:
+        if record.kind in store.kinds:
+            for found in _SHA256.findall(record.data):
+                named[found.decode()].add(BlobRef(record.kind, record.keys, ""))
+
+
+def _content(name: str) -> str:
+    return name.partition("-")[0]
 
 
 async def _checked(store: Store, path: Path, heads: list[int]) -> Checked:

@@ -1,18 +1,18 @@
-"""Blobs beside the log: bytes too large for an envelope, under a name that never means others.
+"""Blobs beside the log: bytes too large for an envelope. Each belongs to one subject of the log.
 
-`<name>.0`, `<name>.1` and so on hold the chunks; `<name>.whole` is written last and says how many
-there are. The log says which blobs are used (`foldlog.store.blobs`).
+Parts 0, 1 and so on hold the chunks; the part `whole` is written last and says how many there are.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import datetime as dt
+from typing import Final, NamedTuple
 
 import msgspec
 
 from foldlog.errors import LogCorrupt
 from foldlog.log.side import Side
-from foldlog.subjects import Namespace
+from foldlog.subjects import Branch, Namespace, Subject, blob
 
 CHUNK_BYTES: Final = 128 * 1024
 """A server's smallest sensible `max_payload` holds it."""
@@ -20,6 +20,7 @@ CHUNK_BYTES: Final = 128 * 1024
 _IN_FLIGHT: Final = 16
 """Chunks under way at once: the server syncs while the next ones arrive."""
 
+_WHOLE: Final = "whole"
 _GRACE: Final = 3600
 """Seconds that a blob stays beyond its TTL: clocks may differ by so much."""
 
@@ -34,52 +35,65 @@ class _Whole(msgspec.Struct, frozen=True):
     chunks: int
 
 
+class BlobName(NamedTuple):
+    """A blob, by the name of the subject that it belongs to and its own."""
+
+    subject: str
+    name: str
+
+
 class Blobs:
-    """The blobs of a namespace. They end with the log that they belong to."""
+    """The blobs of a namespace, each of one subject of the log. They end with the log."""
 
     def __init__(self, side: Side, namespace: Namespace) -> None:
         self._side = side
         self._namespace = namespace
 
-    async def put(self, name: str, data: bytes, *, ttl: int | None = None) -> None:
+    async def put(
+        self, subject: Subject, name: str, data: bytes, *, ttl: int | None = None
+    ) -> None:
         """Store `data`. Storing it again is safe.
 
         `ttl`: the seconds for which it must be readable; it may be removed at some time after
-        that. None: until `delete`.
+        that. None: until it is deleted.
 
         Raises:
             AppendFailed: refused. LogUnavailable, LogTimeout: not stored whole. Nobody can read
                 it; `delete` removes what was stored.
         """
-        if await self._side.last(self._subject(name, "whole")) is not None:
+        if await self.holds(subject, name):
             return
         span = ttl + _GRACE if ttl is not None and 0 < ttl <= _LONGEST else None
         size = min(CHUNK_BYTES, self._side.max_bytes)
         parts = [
-            (self._subject(name, number), data[start : start + size])
+            (blob(subject.name, name, number), data[start : start + size])
             for number, start in enumerate(range(0, len(data), size))
         ]
         whole = msgspec.json.encode(_Whole(len(data), len(parts)))
         for first in range(0, len(parts), _IN_FLIGHT):
             await self._side.put(parts[first : first + _IN_FLIGHT], ttl=span)
-        await self._side.put([(self._subject(name, "whole"), whole)], ttl=span)
+        await self._side.put([(blob(subject.name, name, _WHOLE), whole)], ttl=span)
 
-    async def get(self, name: str) -> bytes | None:
+    async def holds(self, subject: Subject, name: str) -> bool:
+        """Return whether a blob is stored whole."""
+        return await self._side.last(blob(subject.name, name, _WHOLE)) is not None
+
+    async def get(self, subject: Subject, name: str) -> bytes | None:
         """Return what was stored under `name`, or None; raise LogCorrupt if a part is missing."""
-        stored = await self._side.last(self._subject(name, "whole"))
+        stored = await self._side.last(blob(subject.name, name, _WHOLE))
         if stored is None:
             return None
         whole = msgspec.json.decode(stored.data, type=_Whole)
         chunks: list[bytes] = []
-        subjects = [self._subject(name, number) for number in range(whole.chunks)]
+        subjects = [blob(subject.name, name, number) for number in range(whole.chunks)]
         for first in range(0, whole.chunks, _IN_FLIGHT):
             asked = subjects[first : first + _IN_FLIGHT]
-            for subject, chunk in zip(asked, await self._side.get(asked), strict=True):
+            for part, chunk in zip(asked, await self._side.get(asked), strict=True):
                 if chunk is not None:
                     chunks.append(chunk)
-                elif (last := await self._side.last(subject)) is not None:
+                elif (last := await self._side.last(part)) is not None:
                     chunks.append(last.data)  # the replica lagged
-                elif await self._side.last(self._subject(name, "whole")) is None:
+                elif not await self.holds(subject, name):
                     return None  # deleted while it was read
                 else:
                     raise self._corrupt(
@@ -90,17 +104,23 @@ class Blobs:
             raise self._corrupt(name, f"{len(data)} bytes instead of {whole.size}")
         return data
 
-    async def delete(self, name: str) -> None:
-        """Remove what was stored under `name`; fine if nothing is. Deleting again is safe."""
-        await self._side.purge(self._subject(name, "*"))
+    async def delete(self, of: Subject | Branch, name: str = "*") -> None:
+        """Remove a blob of a subject, or all of a subject or branch; fine if there is none."""
+        await self._side.purge(blob(of.name, name, "*"))
 
-    async def names(self) -> list[str]:
-        """Return the names of all that is stored. For operators."""
-        found = await self._side.subjects(self._subject("*", "*"))
-        return list(dict.fromkeys(subject.split(".")[3] for subject in found))
+    async def names(self, of: Subject | Branch | None = None) -> list[BlobName]:
+        """Return the blobs of a subject or branch, or all, sorted: those that are stored whole."""
+        below = self._namespace.everything() if of is None else of.name
+        found = await self._side.subjects(blob(below, "*", _WHOLE))
+        split = (each.split(".", 3) for each in found)
+        return sorted(BlobName(subject, name) for _, _, name, subject in split)
 
-    def _subject(self, name: str, part: int | str) -> str:
-        return self._namespace.blob(name, str(part))
+    async def stored_at(self, blob_name: BlobName) -> float:
+        """Return when a blob was stored whole, in Unix seconds; 0 if it is gone."""
+        stored = await self._side.last(blob(blob_name.subject, blob_name.name, _WHOLE))
+        if stored is None or not stored.time:
+            return 0.0
+        return dt.datetime.fromisoformat(stored.time).timestamp()
 
     def _corrupt(self, name: str, reason: str) -> LogCorrupt:
         return LogCorrupt(self._side.name, 0, f"blob {name}: {reason}")

@@ -130,3 +130,16 @@ def forked(subject: Subject | Branch, record: Record) -> Forked | None:
         return _decoder.decode(first.payload)
     except msgspec.MsgspecError as error:
         raise LogCorrupt(subject.name, record.seq, str(error)) from error
+
+
+async def origin_of(log: Log, subject: Subject) -> Subject | None:
+    """Return the subject whose records a forked one begins with; None if it was not forked.
+
+    Raises:
+        LogUnavailable, LogCorrupt: the log did not answer, or its first record cannot be read.
+    """
+    async with aclosing(log.read(subject)) as pages:
+        async for records in pages:
+            fork = forked(subject, records[0])
+            return None if fork is None else log.namespace.subject(subject.family, *fork.keys)
+    return None

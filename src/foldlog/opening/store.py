@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 
-from foldlog.kind import Key
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
 from foldlog.models import WaitingKind
 from foldlog.position import LogPosition
+from foldlog.store.clearing import Area
 from foldlog.store.core import Backend
 from foldlog.store.forks import When, named
 from foldlog.store.operation import operation
@@ -21,6 +21,7 @@ from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Inbox, Source
+from foldlog_projections import scoped, states
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
@@ -57,7 +58,7 @@ class Store(Inbox, BaseStore):
         """Executions that can stop anywhere and resume: `store.recovery.execution("id")`."""
         from foldlog.recovery import ArtifactBackend, StateBackend
 
-        return StateBackend(self, ArtifactBackend(self, self._blobs))
+        return StateBackend(self, ArtifactBackend(self))
 
     @functools.cached_property
     def scoped(self) -> ScopedStore:
@@ -67,7 +68,6 @@ class Store(Inbox, BaseStore):
         server = self.backend.server
         found = open_scoped(
             self,
-            self._blobs,
             max_bytes=self._options.max_hot_bytes,
             directory=server.path if server is not None else None,
         )
@@ -234,17 +234,18 @@ class Store(Inbox, BaseStore):
 
         return SessionSource(self)
 
-    async def _forget_state_artifacts(self, state_id: str) -> None:
-        await self.recovery.artifacts.delete_artifacts_of(state_id)
+    async def _before_removal(self, area: Area) -> None:
+        if area.kind is states.kind:
+            await self.recovery.artifacts.delete_artifacts_of(*area.keys)
 
-    async def _artifacts_of_state(self, state_id: str) -> list[Key[Any]]:
-        return await self.recovery.artifacts.artifacts_of(state_id)
-
-    async def _forget_scope(self, scope: str | None) -> None:
+    async def _after_removal(self, area: Area | None) -> None:
+        if area is not None and area.kind is not scoped.kind:
+            return
         if "scoped" in vars(self) or self.backend.server is not None:
             from foldlog.scoped import Scope
 
-            await self.scoped.forget(None if scope is None else Scope.from_subject_key(scope))
+            scope = None if area is None else Scope.from_subject_key(area.keys[0])
+            await self.scoped.forget(scope)
 
 
 class Closing(Protocol):

@@ -1,28 +1,27 @@
-"""The ArtifactBackend: large objects of executions, each content stored once."""
+"""The ArtifactBackend: large objects of executions by id."""
 
 from __future__ import annotations
 
 import functools
+import time
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from foldlog.errors import FoldlogError, LogCorrupt
-from foldlog.kind import Key
 from foldlog.recovery import codecs
 from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.recovery.writing import listed_states, read_state
-from foldlog.store.blobs import COLLECTED_SECONDS, BlobStore, digest
+from foldlog.store.blobs import LOOSE_SECONDS, LargeValues, digest
+from foldlog.store.clearing import clear
 from foldlog.store.operation import Calls, operation
-from foldlog.store.primitives import Primitives
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
-from foldlog_projections.blobs import Claim
 from foldlog_projections.stateartifacts import Named
 
-GARBAGE_SECONDS: Final = COLLECTED_SECONDS
+GARBAGE_SECONDS: Final = LOOSE_SECONDS
 """Seconds in which the checkpoint that refers to a saved artifact must come."""
 
 
@@ -44,15 +43,13 @@ _operation: Final = functools.partial(operation, prefix="recovery.artifacts.")
 class ArtifactBackend:
     """Artifacts by id, made by `store.recovery.artifacts`. Lives as long as its store.
 
-    Bytes, text and plain data come back exactly; other objects need `with_codec`. A content is
-    stored once, under however many ids. Inside `store.atomic()` an artifact is named with the
-    block; its bytes are stored at once.
+    Bytes, text and plain data come back exactly; other objects need `with_codec`. Inside
+    `store.atomic()` an artifact is named with the block; its bytes are stored at once.
     """
 
-    def __init__(self, store: Primitives, blobs: BlobStore, codec: str | None = None) -> None:
+    def __init__(self, store: LargeValues, codec: str | None = None) -> None:
         self.calls: Calls = store.calls
         self._store = store
-        self._blobs = blobs
         self._codec = codec
 
     @property
@@ -71,7 +68,7 @@ class ArtifactBackend:
         Raises:
             ConfigurationError: there is no such codec.
         """
-        return type(self)(self._store, self._blobs, codecs.checked(codec))
+        return type(self)(self._store, codecs.checked(codec))
 
     def artifact_id(self, artifact: Any) -> str:
         """Return the id that follows from an artifact's content, as it would be stored.
@@ -131,28 +128,23 @@ class ArtifactBackend:
             LogUnavailable, LogCorrupt: the log did not answer, or the bytes are not whole.
             StoreClosed: the store is closed.
         """
-        failed: tuple[Named, str] | None = None
-        while True:
-            named = await self._named(artifact_id)
-            if named is None:
-                return None
-            copy = await self._blobs.copy_of(named.sha256, _claim(artifact_id))
-            if copy is None:
-                return None
+        key, failed = stateartifacts.kind(artifact_id), None
+        while (named := await self._named(artifact_id)) is not None:
             try:
-                data, reason = await self._blobs.get(copy), "its bytes are missing"
+                data, reason = await self._store.read_blob(key, named.blob), "its bytes are missing"
             except LogCorrupt as fault:
                 data, reason = None, fault.reason
             if data is not None:
                 return _decoded(artifact_id, Encoded(named.codec, data), self._codec)
             # Somebody may have replaced or deleted it meanwhile: look again.
-            if failed == (named, copy):
+            if failed == named:
                 raise _corrupt(artifact_id, reason)
-            failed = (named, copy)
+            failed = named
+        return None
 
     @_operation(writes=True)
     async def delete_artifact(self, artifact_id: str) -> bool:
-        """Remove an artifact; return whether there was one. Its bytes go with their last id.
+        """Remove an artifact with its bytes; return whether there was one.
 
         Snapshots that refer to it are not searched; `collect_garbage` does that.
 
@@ -164,17 +156,8 @@ class ArtifactBackend:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        named = await self._named(artifact_id)
-        if named is None:
-            return False
-        return await self._blobs.release(named.sha256, _claim(artifact_id)) is not None
-
-    async def artifacts_of(self, state_id: str) -> list[Key[Any]]:
-        """Internal: the views of the artifacts of a state; none if it cannot be read."""
-        with suppress(LogCorrupt):
-            referred = artifacts_of(await read_state(self._store, state_id))
-            return [stateartifacts.kind(each) for each in sorted(referred)]
-        return []
+        [held] = await clear(self._store, stateartifacts.kind(artifact_id))
+        return held.folded.state is not None
 
     async def delete_artifacts_of(self, state_id: str) -> None:
         """Remove the artifacts to which this state refers and no other one does.
@@ -207,10 +190,7 @@ class ArtifactBackend:
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        named = await self._named(artifact_id)
-        if named is None:
-            return False
-        return await self._blobs.copy_of(named.sha256, _claim(artifact_id)) is not None
+        return await self._named(artifact_id) is not None
 
     @_operation()
     async def list_artifacts(self) -> list[str]:
@@ -220,7 +200,8 @@ class ArtifactBackend:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         keys = await self._store.keys(stateartifacts.kind)
-        return [key.keys[0] for key in keys if await self.exists(key.keys[0])]
+        found = zip(keys, await self._store.views(keys, consistency="strong"), strict=True)
+        return [key.keys[0] for key, named in found if named is not None]
 
     @_operation()
     async def get_size(self, artifact_id: str) -> int | None:
@@ -234,17 +215,14 @@ class ArtifactBackend:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         named = await self._named(artifact_id)
-        if named is None:
-            return None
-        content = await self._blobs.read(named.sha256)
-        return content.size if _claim(artifact_id) in content.claims else None
+        return None if named is None else named.size
 
     @_operation(writes=True)
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
         """Remove the artifacts that no snapshot refers to, and return which.
 
-        With them go the bytes that any save of the store has left behind when it was cut short. It
-        is for operators: it reads every state and every content.
+        It is for operators: it reads every state and every artifact. `store.sweep_blobs` removes
+        the bytes of saves that were cut short.
 
         Args:
             older_than: seconds since an artifact was saved last, for it to be garbage. It must
@@ -255,20 +233,20 @@ class ArtifactBackend:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; collect again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        # Contents first: what is stored from now on is not looked at, what was is referred to by
-        # a checkpoint that is on record by now, or is too young.
-        contents = await self._blobs.all()
-        referred = await self._referred_to()
-
-        async def is_used(sha256: str, claim: Claim) -> bool:
-            # A save that was cut short may have claimed another content, too.
-            named = await self._named(claim.id) if claim.id in referred else None
-            return named is not None and named.sha256 == sha256
-
-        users = {stateartifacts.kind.name: is_used}
-        collected = await self._blobs.collect(contents, users, older_than=older_than)
-        removed = [claim.id for claim, _ in collected if claim.family == stateartifacts.kind.name]
-        return Garbage(tuple(removed), sum(freed for _, freed in collected))
+        # Artifacts first: what is saved from now on is not looked at, and what was is referred to
+        # by a checkpoint that is on record by now, or is too young.
+        keys = await self._store.keys(stateartifacts.kind)
+        referred, now = await self._referred_to(), time.time()
+        removed, freed = list[str](), 0
+        for key in keys:
+            [artifact_id] = key.keys
+            items = await self._store.items(key, limit=1, newest_first=True, consistency="strong")
+            is_old = all(now - item.recorded_at >= older_than for item in items)
+            if items and is_old and artifact_id not in referred:
+                removed.append(artifact_id)
+                freed += items[0].record.size
+                await self.delete_artifact(artifact_id)
+        return Garbage(tuple(removed), freed)
 
     async def _referred_to(self, *, but: str = "") -> set[str]:
         """The ids of the artifacts to which states refer; `but` is a state that does not count."""
@@ -286,26 +264,22 @@ class ArtifactBackend:
         return codecs.encode(redacted, self._codec)
 
     async def _save(self, artifact_id: str, encoded: Encoded) -> None:
-        # The content first, then that the artifact leads there. What is cut short leaves a claim
-        # that leads nowhere, never an artifact without bytes; and so does what gives way. Both
-        # are for `collect_garbage`: nobody else can tell them from a save that is under way.
-        new = Named(await digest(encoded.data), encoded.codec)
-        await self._blobs.claim(_claim(artifact_id), encoded.data, new.sha256)
-
-        def name(before: Any) -> list[Named]:
-            return [] if before == new else [new]
-
-        await self._store.decide(stateartifacts.kind(artifact_id), name)
+        # The bytes first: what is cut short leaves bytes without an artifact, never the reverse.
+        key, sha256 = stateartifacts.kind(artifact_id), await digest(encoded.data)
+        before = await self._named(artifact_id)
+        if before is not None and (before.sha256, before.codec) == (sha256, encoded.codec):
+            return
+        blob = await self._store.put_blob(key, encoded.data)
+        await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))
+        await self._store.keep_blob(key, blob, encoded.data)
+        if before is not None:
+            await self._store.remove_blob(key, before.blob)
 
     async def _named(self, artifact_id: str) -> Named | None:
         named: Named | None = await self._store.view(
             stateartifacts.kind(artifact_id), consistency="strong"
         )
         return named
-
-
-def _claim(artifact_id: str) -> Claim:
-    return Claim(stateartifacts.kind.name, (), artifact_id)
 
 
 def _decoded(artifact_id: str, encoded: Encoded, opted_in: str | None) -> Any:

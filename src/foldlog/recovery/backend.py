@@ -29,9 +29,9 @@ from foldlog.recovery.snapshots import event_of, listing, restored, saving, valu
 from foldlog.recovery.stepping import Stepping
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
+from foldlog.store.clearing import clear
 from foldlog.store.operation import Calls, operation
 from foldlog.store.ownership import Ownership
-from foldlog.store.removal import remove_state
 from foldlog.subjects import checked_id
 from foldlog_projections import states
 from foldlog_projections.states import State
@@ -230,7 +230,8 @@ class StateBackend:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        return (await remove_state(self._store, state_id)).value is not None
+        [held] = await clear(self._store, states.kind(state_id))
+        return held.folded.state.value is not None
 
     def execution(
         self,

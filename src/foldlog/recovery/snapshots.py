@@ -151,6 +151,8 @@ def event_of(step: Step) -> dict[str, Any]:
         event["execution_time"] = step.seconds
     if step.artifact_id:
         event["artifact_id"] = step.artifact_id
+    elif step.blob:
+        event["blob"] = step.blob
     elif step.phase == "done":
         event["result"] = codec.decode(step.result)
     if step.phase == "failed":

@@ -224,6 +224,11 @@ class Stepping:
 
     async def data(self, recorded: Step) -> Any:
         """Return the result of a step as it is on record. Errors as `replay`."""
+        if recorded.blob:
+            found = await self._tenure.read_blob(recorded.blob)
+            if found is None:
+                raise ResultMissing(self._tenure.state_id, recorded.address, recorded.blob)
+            return codec.decode(found)
         if not recorded.artifact_id:
             return codec.decode(recorded.result)
         data = await self.artifacts.load_artifact(recorded.artifact_id)
@@ -270,36 +275,43 @@ class Stepping:
     async def _record(self, work: Work, seconds: float, value: Any) -> Result:
         try:
             result = self._result(work, value)
-            done = await self._done(work, seconds, result)
+            done, large = await self._done(work, seconds, result)
         except (PayloadError, RedactionFailed) as error:
             lost = Unrecorded(work.address, seconds, type(error).__qualname__)
             await self._tenure.write(lost)
             raise
-        is_artifact = bool(done.artifact_id)
+        await self._write(work, done)
+        if done.blob:
+            await self._tenure.keep_blob(done.blob, large)
+        return result
+
+    async def _write(self, work: Work, done: Done) -> None:
+        is_artifact = bool(done.artifact_id or done.blob)
         if not self.auto_checkpoint.applies_to(work.event_type, is_artifact=is_artifact):
             await self._tenure.write(done)
-            return result
+            return
         try:
             await self._tenure.write(done, status=StateStatus.RUNNING)
         except (PayloadError, RedactionFailed):
             # The storage cannot be saved: the step's result is recorded all the same.
             await self._tenure.write(done)
             raise
-        return result
 
     def _result(self, work: Work, value: Any) -> Result:
         """The result of a step, redacted."""
         found = Result(value) if work.is_opaque else dump_result(value, work.declared)
         return self._tenure.redaction.result(work.address, found, work.declared)
 
-    async def _done(self, work: Work, seconds: float, result: Result) -> Done:
-        encoded = result.encoded or b""
-        if not encoded and not work.artifact:
-            encoded = codec.encode(result.data, "result")
-        if work.artifact or len(encoded) > LARGE_RESULT:
+    async def _done(self, work: Work, seconds: float, result: Result) -> tuple[Done, bytes]:
+        """What records a step's result, and its bytes where they stand in a blob."""
+        if work.artifact:
             artifact_id = await self.artifacts.add_artifact(result.data)
-            return Done(work.address, seconds, artifact_id=artifact_id, type=result.type)
-        return Done(work.address, seconds, msgspec.Raw(encoded), type=result.type)
+            return Done(work.address, seconds, artifact_id=artifact_id, type=result.type), b""
+        encoded = result.encoded or codec.encode(result.data, "result")
+        if len(encoded) > LARGE_RESULT:
+            blob = await self._tenure.put_blob(encoded)
+            return Done(work.address, seconds, type=result.type, blob=blob), encoded
+        return Done(work.address, seconds, msgspec.Raw(encoded), type=result.type), b""
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:

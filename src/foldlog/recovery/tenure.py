@@ -66,6 +66,18 @@ class Tenure:
         data: dict[str, Any] = self.snapshot.execution_state["storage"]["data"]
         return data
 
+    async def put_blob(self, data: bytes) -> str:
+        """Store a large value of the state; return its name. Errors as `Store.put_blob`."""
+        return await self._store.put_blob(states.kind(self.state_id), data)
+
+    async def keep_blob(self, name: str, data: bytes) -> None:
+        """See that a large value is there. Errors as `Store.keep_blob`."""
+        await self._store.keep_blob(states.kind(self.state_id), name, data)
+
+    async def read_blob(self, name: str) -> bytes | None:
+        """Return a large value of the state. Errors as `Store.read_blob`."""
+        return await self._store.read_blob(states.kind(self.state_id), name)
+
     async def begin(self, resume_from: str | None) -> None:
         """Take the execution over, or begin it; with `resume_from`, void that step and all after.
 

@@ -25,7 +25,7 @@ import msgspec
 from foldlog.envelope import CLEARED, FORKED, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record
-from foldlog.store.scopes import key_of
+from foldlog.scoped.records import key_of
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections import scoped
 from foldlog_projections.scoped import OWN, Linked, Written

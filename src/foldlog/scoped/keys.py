@@ -36,22 +36,19 @@ from foldlog.scoped.cache import Cache
 from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
-from foldlog.store.blobs import BlobStore, digest
 from foldlog.store.primitives import At, Decided
 from foldlog.store.removal import Removal
-from foldlog.store.scopes import claim_of, clear_key, clear_scope, own
 from foldlog.subjects import Branch, Subject
 from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped
-from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import start, step
 from foldlog_projections.scoped import OWN
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""
 
-Storing = Callable[[Scope, str, str, bytes], Awaitable[str]]
-"""Stores the encoded value of a key's version as a blob if it is large; returns its name, or ""."""
+Storing = Callable[[Scope, str, bytes], Awaitable[str]]
+"""Stores the encoded value of a key as a blob if it is large; returns its name, or ""."""
 
 Moment = Position | LogPosition | dt.datetime
 """A place on the log, or a time by its clock."""
@@ -60,10 +57,9 @@ Moment = Position | LogPosition | dt.datetime
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Removal, blobs: BlobStore, cache: Cache) -> None:
+    def __init__(self, journal: Removal, cache: Cache) -> None:
         self.journal = journal
         self.cache = cache
-        self._blobs = blobs
 
     def subject(self, scope: Scope, key: str) -> Subject:
         """Where a key stands. Raises InvalidId: it is empty, or NUL; PayloadError: no Scope."""
@@ -74,7 +70,7 @@ class Keys:
 
     def own(self, scope: Scope) -> Subject:
         """Where a scope's links stand, and its tombstone."""
-        return self.journal.subject(scoped.kind, *own(scope.subject_key).keys)
+        return self.journal.subject(scoped.kind, scope.subject_key, OWN)
 
     def branch(self, scope: Scope) -> Branch:
         """All subjects of a scope."""
@@ -143,27 +139,28 @@ class Keys:
         found = (held for held in await self.history(scope, key) if held.version == version)
         return next(found, None)
 
-    async def value(self, held: Held) -> Any:
-        """Return a value, a new object."""
-        return None if held.written is None else records.decoded(await self.payload(held), held)
-
-    async def payload(self, held: Held) -> bytes:
+    async def payload(self, scope: Scope, key: str, held: Held) -> bytes:
         """Return an encoded value, or raise LogCorrupt if its blob is gone."""
         written = held.written
         assert written is not None, "what was deleted has no value"
         if not written.blob:
             return bytes(written.value)
-        data = await self._blobs.get(written.blob)
+        view = scoped.kind(scope.subject_key, key)
+        data = await self.journal.read_blob(view, written.blob)
         if data is None:
             reason = f"the blob {written.blob} of a value is missing"
             raise LogCorrupt(scoped.kind.name, held.envelope.seq, reason)
         return data
 
-    async def revision(self, key: str, held: Held, payload: bytes | None = None) -> Revision:
+    async def revision(
+        self, scope: Scope, key: str, held: Held, payload: bytes | None = None
+    ) -> Revision:
         """Return what a caller sees of an envelope; `payload`: its encoded value, if at hand."""
+        if payload is None and held.written is not None:
+            payload = await self.payload(scope, key, held)
         return Revision(
             key=key,
-            value=await self.value(held) if payload is None else records.decoded(payload, held),
+            value=None if payload is None else records.decoded(payload, held),
             version=held.version,
             position=held.envelope.position,
             recorded_at=records.time_of(held.envelope),
@@ -176,7 +173,7 @@ class Keys:
         held = await self.last(scope, key)
         while held is not None and held.is_there(self.journal.now()):
             try:
-                return held, await self.payload(held)
+                return held, await self.payload(scope, key, held)
             except LogCorrupt:
                 # Its scope may have been cleared meanwhile: look again.
                 again = await self.last(scope, key)
@@ -196,16 +193,16 @@ class Keys:
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[Storing]:
         """Give what stores large values. If the block fails, and the log cannot come to name
-        them, the blobs are released again.
+        them, they are removed again.
         """
-        claimed: list[tuple[str, Claim]] = []
+        stored: list[tuple[Key[Any], str, bytes]] = []
 
-        async def store(scope: Scope, key: str, version: str, body: bytes) -> str:
+        async def store(scope: Scope, key: str, body: bytes) -> str:
             if len(body) <= BLOB_BYTES:
                 return ""
-            sha256, claim = await digest(body), claim_of(scope.subject_key, key, version)
-            name = await self._blobs.claim(claim, body, sha256)
-            claimed.append((sha256, claim))
+            view = scoped.kind(scope.subject_key, key)
+            name = await self.journal.put_blob(view, body)
+            stored.append((view, name, body))
             return name
 
         try:
@@ -213,9 +210,11 @@ class Keys:
         except AppendUnknown:
             raise
         except FoldlogError:
-            for sha256, claim in claimed:
-                await self._blobs.release(sha256, claim)
+            for view, name, _ in stored:
+                await self.journal.remove_blob(view, name)
             raise
+        for each in stored:
+            await self.journal.keep_blob(*each)
 
     async def add_belongings(
         self, session_id: str | None, written: Iterable[tuple[Scope, str]]
@@ -225,13 +224,12 @@ class Keys:
         await self.journal.add_belongings(session_id, *keys)
 
     async def clear(self, scope: Scope, key: str | None = None) -> None:
-        """Erase a scope, or one key of it. Errors as `refuse_if_forked` and `clear_scope`."""
+        """Erase a scope, or one key of it. Errors as `Store.delete`."""
         name = checked_scope(scope).subject_key
-        await self.journal.refuse_if_forked(own(name))
         if key is None:
-            await clear_scope(self.journal, self._blobs, name, overwrite=False)
+            await self.journal.delete_all(scoped.kind, name, overwrite=False)
         else:
-            await clear_key(self.journal, self._blobs, name, key)
+            await self.journal.delete(scoped.kind(name, key))
             self.cache.drop(self.subject(scope, key))
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:

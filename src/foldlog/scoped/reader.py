@@ -99,7 +99,9 @@ class ScopedReader:
         """
         if at is not None:
             held = await self._keys.as_of(scope, key, at)
-            return None if held is None else await self._keys.value(held)
+            if held is None or held.written is None:
+                return None
+            return records.decoded(await self._keys.payload(scope, key, held), held)
         found = await self._lookup(scope, key, consistency)
         return None if found is None else codec.decode(found.payload)
 
@@ -148,7 +150,7 @@ class ScopedReader:
             PayloadError: an argument is of the wrong type.
         """
         held, payload = await self._keys.present(scope, key)
-        return None if held is None else await self._keys.revision(key, held, payload)
+        return None if held is None else await self._keys.revision(scope, key, held, payload)
 
     @_operation()
     async def list(
@@ -312,9 +314,8 @@ class ScopedReader:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise PayloadError("limit", f"{limit!r:.80} is no number of revisions")
         found = await self._keys.history(scope, key)
-        return [
-            await self._keys.revision(key, held) for held in found[max(len(found) - limit, 0) :]
-        ]
+        latest = found[max(len(found) - limit, 0) :]
+        return [await self._keys.revision(scope, key, held) for held in latest]
 
     def watch(
         self, scope: Scope, prefix: str = "", *, since: str | None = None

@@ -10,10 +10,11 @@ import msgspec
 
 from foldlog import codec
 from foldlog.envelope import Draft, Recorded, draft
+from foldlog.errors import LogCorrupt
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
 from foldlog.store.payloads import dump
 from foldlog.store.restoring import FAULTS, load, restoring, unreadable
-from foldlog.subjects import checked_id
+from foldlog.subjects import checked_id, unescape
 from foldlog_projections import scoped
 from foldlog_projections.scoped import OWN, Linked, Written
 
@@ -133,6 +134,18 @@ def _link(type: str, link: MemoryLink) -> Draft:
         )
     )
     return draft(type, body, id=new_version())
+
+
+def key_of(subject: str, envelope: Recorded) -> str:
+    """The key of a scope to which an envelope belongs, by its subject's name.
+
+    Raises:
+        LogCorrupt: neither tells it.
+    """
+    key = envelope.keys[-1] if envelope.keys else unescape(subject.rpartition(".")[2])
+    if key is None:
+        raise LogCorrupt(subject, envelope.seq, "the keys of a hashed subject are missing")
+    return key
 
 
 def new_version() -> str:

@@ -32,7 +32,6 @@ from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.scoped.search import Search
 from foldlog.scoped.vectors import Embedder
-from foldlog.store.blobs import BlobStore
 from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
 from foldlog.store.removal import Removal
@@ -168,7 +167,7 @@ class ScopedStore(ScopedReader):
         await self._keys.add_belongings(session_id, [(scope, key)])
         async with self._keys.storing() as store:
             version = records.new_version()
-            blob = await store(scope, key, version, body)
+            blob = await store(scope, key, body)
             change = records.written(key, body, options, version, blob)
             if expected is Expect.ANYTHING:
                 await self._keys.append([(scope, change)])
@@ -474,7 +473,7 @@ async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | No
             return None
         case Effect.WriteMemory():
             version = records.new_version()
-            blob = await store(effect.scope, effect.key, version, body)
+            blob = await store(effect.scope, effect.key, body)
             return records.written(effect.key, body, effect.options, version, blob)
         case Effect.DeleteMemory():
             return records.deleted(effect.key)
@@ -484,11 +483,9 @@ async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | No
             return records.unlinked(effect.from_key, effect.to_key, effect.relation)
 
 
-def open_scoped(
-    journal: Removal, blobs: BlobStore, *, max_bytes: int, directory: Path | None
-) -> ScopedStore:
+def open_scoped(journal: Removal, *, max_bytes: int, directory: Path | None) -> ScopedStore:
     """Return the ScopedStore over a store's log; `directory`: for search indexes, if anywhere."""
-    keys = Keys(journal, blobs, Cache(max_bytes))
+    keys = Keys(journal, Cache(max_bytes))
     # The stream's name tells the namespace, in characters that any file system takes.
     place = directory and directory / "search" / journal.forked_log.namespace.stream(0)
     return ScopedStore(keys, Transient(), [Search(keys, Indexes(journal, place))])

@@ -16,8 +16,8 @@ from foldlog.scoped.index import Index
 from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import Revision
+from foldlog.scoped.records import key_of
 from foldlog.scoped.scope import Scope
-from foldlog.store.scopes import key_of
 from foldlog.views.watching import watched, woken
 from foldlog_projections import scoped
 
@@ -39,7 +39,7 @@ async def watch(
         after = synced.seq
         for key, version in present:
             if (held := await keys.version(scope, key, version)) is not None:
-                yield await keys.revision(key, held)
+                yield await keys.revision(scope, key, held)
     yielded: OrderedDict[str, None] = OrderedDict()
     async with aclosing(_changes(keys, scope, after)) as changes:
         async for changed, envelope in changes:
@@ -52,7 +52,7 @@ async def watch(
                 yielded.popitem(last=False)
             # It may have been cleared meanwhile.
             if (held := await keys.version(scope, changed, envelope.id)) is not None:
-                yield await keys.revision(changed, held)
+                yield await keys.revision(scope, changed, held)
 
 
 async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple[str, Recorded]]:

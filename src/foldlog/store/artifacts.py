@@ -1,7 +1,7 @@
 """Artifacts: bytes that a model does not see (StateStore specification 2.11, section 11).
 
-The bytes are blobs that each save claims, everything else is on the log (ADR 0005): a session's
-subject says what there is, and a pointer per artifact says which session's subject that is.
+The bytes are large values of the session's view, everything else is on the log (ADR 0005): the view
+says what there is, and a pointer per artifact says which session's view that is.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Draft, draft, upsert_id
+from foldlog.envelope import Draft, draft, upsert_id
 from foldlog.errors import AppendUnknown, ArtifactTooLarge, FoldlogError, LogCorrupt, PastErased
 from foldlog.kind import Key
-from foldlog.log.port import Append, Record
+from foldlog.log.port import Append
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
-from foldlog.store.blobs import BlobStore, digest
+from foldlog.store.blobs import digest
 from foldlog.store.operation import Calls, nothing, operation
-from foldlog.store.ownership import Ownership
-from foldlog.store.payloads import dump
+from foldlog.store.payloads import dump, encode
 from foldlog.store.references import (
     Keys,
     checked_bytes,
@@ -36,27 +35,17 @@ from foldlog.store.references import (
     session_keys,
     to_go,
 )
-from foldlog.store.restoring import load
-from foldlog.store.tombstones import clear_view
-from foldlog.subjects import Subject, checked_id
+from foldlog.store.removal import Removal
+from foldlog.subjects import checked_id
 from foldlog.views import Consistency
-from foldlog_projections import artifacts
+from foldlog_projections import artifact, artifacts
+from foldlog_projections.artifact import Located
 from foldlog_projections.artifacts import Deleted, Held, Saved
-from foldlog_projections.blobs import Claim
 from foldlog_projections.fold import Folded
-
-POINTER: Final = "artifact"
-"""A family without a view: an artifact's subject holds the keys of its session's subject."""
 
 _READS_REMEMBERED: Final = 10_000
 
 _operation = functools.partial(operation, prefix="artifacts.")
-
-
-class _Pointer(msgspec.Struct, frozen=True):
-    """`artifact.located`."""
-
-    keys: Keys
 
 
 class _Found(NamedTuple):
@@ -71,15 +60,11 @@ class Artifacts:
 
     Saves and deletions inside `store.atomic()` take effect with the block, and its limits do not
     count what the block saves. Bytes are stored at once; those of a block that fails, and of what a
-    block deletes, go when they expire or are collected.
+    block deletes, go with the session, or by `store.sweep_blobs`.
     """
 
-    def __init__(
-        self, store: Ownership, blobs: BlobStore, retention: ArtifactRetentionConfig
-    ) -> None:
+    def __init__(self, store: Removal, retention: ArtifactRetentionConfig) -> None:
         self._store = store
-        self._blobs = blobs
-        blobs.users[artifacts.kind.name] = self._is_used
         self._retention = retention
         self.calls: Calls = store.calls
         self._read_at: OrderedDict[str, float] = OrderedDict()
@@ -99,7 +84,7 @@ class Artifacts:
         """Store bytes and return their reference.
 
         The id follows from content, namespace and scope. The first save stands, with its metadata
-        and life span. What `clear_session` removed is not stored again.
+        and life span.
 
         Args:
             data: the bytes.
@@ -136,28 +121,29 @@ class Artifacts:
         # 1. Refuse before anything is stored. 2. Store the bytes. 3. Append where it is. 4. Append
         # that it is. An interruption leaves bytes without a reference, never the reverse.
         folded = await self._store.read(artifacts.kind, *keys)
-        if self._going(folded, made, id) is None:
+        if self._going(folded, made) is None:
             self._note_read(made.artifact_id)
             held = self._alive(folded, made.artifact_id)
             return reference(held.saved if held is not None else made)
-        ttl = max(self._retention.ttl_seconds, 0)
-        claim = Claim(artifacts.kind.name, keys, id)
-        blob = await self._blobs.claim(claim, content, made.sha256, ttl=ttl)
+        view, ttl = Key(artifacts.kind, keys), max(self._retention.ttl_seconds, 0)
+        blob = await self._store.put_blob(view, content, ttl=ttl or None)
         made = msgspec.structs.replace(made, blob=blob, ttl=ttl)
         try:
             await self._locate(made.artifact_id, keys)
             gone = await self._record(keys, made, id)
         except AppendUnknown:
-            raise  # the log may come to refer to the bytes
+            raise  # the log may come to name the bytes
         except FoldlogError:
-            await self._blobs.release(made.sha256, claim)
+            await self._store.remove_blob(view, blob)
             raise
-        await self._release(keys, gone)
-        folded = await self._store.read(artifacts.kind, *keys)
-        held = folded.state.get(made.artifact_id)
-        is_waiting = held is None and folded.admits(id)  # for the end of its atomic block
-        if not is_waiting and (held is None or held.id != id):
-            await self._blobs.release(made.sha256, claim)
+        await self._remove_bytes(keys, gone)
+        held = (await self._store.read(artifacts.kind, *keys)).state.get(made.artifact_id)
+        if held is not None and held.id != id:  # somebody else was first
+            await self._store.remove_blob(view, blob)
+        elif held is not None and await self._located(made.artifact_id) is None:
+            # The session was cleared between the bytes and the record.
+            await self._locate(made.artifact_id, keys)
+            await self._store.keep_blob(view, blob, content)
         return reference(held.saved if held is not None else made)
 
     @_operation(writes=True)
@@ -278,7 +264,7 @@ class Artifacts:
             return False
         subject = self._store.subject(artifacts.kind, *found.keys)
         await self._store.append_drafts((subject, [_deletion(found.held)]))
-        await self._release(found.keys, [found.held])
+        await self._remove_bytes(found.keys, [found.held])
         return True
 
     @_operation(list)
@@ -308,55 +294,34 @@ class Artifacts:
 
     @_operation(nothing, writes=True)
     async def clear_session(self, session_id: str) -> None:
-        """Remove a session's artifacts. A late writer cannot bring them back.
+        """Remove a session's artifacts.
 
         Args:
             session_id: the session.
 
         Raises:
             InvalidId: the id is empty.
+            SessionHasForks: forks still share the session. Nothing was removed.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        keys = (checked_id(session_id, "session_id"),)
-        folded = await self._store.read_what_can_be(artifacts.kind, *keys)
-        # Looked up before: a writer that saves one anew appends anew where it is.
-        pointers = dict[Subject, int]()
-        for pointer in [self._store.subject(POINTER, id) for id in folded.state]:
-            try:
-                record = await self._store.forked_log.last(pointer)
-                if record is not None and _keys(record) in (None, keys):
-                    pointers[pointer] = record.seq
-            except LogCorrupt as error:
-                pointers[pointer] = error.sequence
-        await self._clear(keys)
-        for pointer, seq in pointers.items():
-            await self._store.forked_log.purge(pointer, before=seq + 1)
+        await self._store.delete(artifacts.kind(checked_id(session_id, "session_id")))
 
     @_operation(nothing, writes=True)
     async def clear(self) -> None:
-        """Remove all artifacts. Unlike `clear_session` it does not remember what there was.
+        """Remove all artifacts.
 
         Raises:
+            SessionHasForks: forks still share a session. Some were removed.
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         for subject in await self._store.forked_log.subjects(artifacts.kind.name):
-            await self._clear(subject.keys, remember=False)
+            await self._store.delete(Key(artifacts.kind, subject.keys))
 
-    async def _clear(self, keys: Keys, *, remember: bool = True) -> None:
-        # The bytes first: should this be interrupted, only the view says where they are.
-        folded = await self._store.read_what_can_be(artifacts.kind, *keys)
-        released = {held.id for held in folded.state.values()}
-        await self._release(keys, list(folded.state.values()), are_kept=False)
-        left = await clear_view(self._store, Key(artifacts.kind, keys), remember=remember)
-        await self._release(keys, [held for held in left.values() if held.id not in released])
-
-    def _going(
-        self, folded: Folded[dict[str, Held]], made: Saved, id: str
-    ) -> Sequence[Held] | None:
-        """What must go for `made` to be saved; None if it is there, or was cleared."""
-        if self._alive(folded, made.artifact_id) is not None or not folded.admits(id):
+    def _going(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held] | None:
+        """What must go for `made` to be saved; None if it is there."""
+        if self._alive(folded, made.artifact_id) is not None:
             return None
         now = self._store.now()
         return to_go(folded.state, made, self._retention, now=now, read_at=self._read_at)
@@ -374,41 +339,32 @@ class Artifacts:
         # processes do the same on their own; if they exceed a limit in sum, the next save evicts.
         async with self._turns.setdefault(keys, asyncio.Lock()):
             folded = await self._store.read(artifacts.kind, *keys)
-            gone = self._going(folded, made, id)
+            gone = self._going(folded, made)
             if gone is None:
-                return ()  # saved by somebody else, or cleared, while these bytes were stored
+                return ()  # saved by somebody else while these bytes were stored
             drafts = [*map(_deletion, gone), draft(artifacts.SAVED, dump(made), id=id)]
             await self._store.append_drafts((self._store.subject(artifacts.kind, *keys), drafts))
             return gone
 
-    async def _release(self, keys: Keys, gone: Sequence[Held], *, are_kept: bool = True) -> None:
-        """Release the bytes of what the log no longer holds: nothing yet, in an atomic block.
+    async def _remove_bytes(self, keys: Keys, gone: Sequence[Held]) -> None:
+        """Remove the bytes of what the log no longer holds: nothing yet, in an atomic block.
 
-        `are_kept`: not what the session still holds, either.
+        What a session shares with forks, or with its origin, goes with the session that saved it.
         """
-        standing = await self._standing(keys, own=are_kept) if gone else set()
+        if not gone or (len(keys) == 1 and await self._store.relatives(keys[0])):
+            return
+        standing = (await self._store.read(artifacts.kind, *keys, consistency="strong")).state
+        ids = {held.id for held in standing.values()}
         for held in gone:
-            if held.id not in standing:
-                claim = Claim(artifacts.kind.name, session_keys(held.saved.scope), held.id)
-                await self._blobs.release(held.saved.sha256, claim)
-
-    async def _standing(self, keys: Keys, *, own: bool = True) -> set[str]:
-        """The ids of all saves that a session holds, if `own`, or one that it shares them with."""
-        relatives = await self._store.relatives(keys[0]) if len(keys) == 1 else []
-        standing: set[str] = set()
-        for each in (*([keys] if own else []), *((relative,) for relative in relatives)):
-            folded = await self._store.read(artifacts.kind, *each, consistency="strong")
-            standing |= {held.id for held in folded.state.values()}
-        return standing
-
-    async def _is_used(self, sha256: str, claim: Claim) -> bool:
-        return claim.id in await self._standing(claim.keys)
+            if held.id not in ids:
+                await self._store.remove_blob(Key(artifacts.kind, keys), held.saved.blob)
 
     async def _bytes(self, artifact_id: str, keys: Keys | None = None) -> bytes | None:
         found = await self._find(artifact_id, keys)
         while found is not None:
             try:
-                data = await self._blobs.get(found.held.saved.blob)
+                view = Key(artifacts.kind, found.keys)
+                data = await self._store.read_blob(view, found.held.saved.blob)
                 if data is None:
                     raise self._missing(found)
             except (LogCorrupt, PastErased):
@@ -436,9 +392,10 @@ class Artifacts:
         Directly, also inside `atomic()`: it may live on another shard, and has no effect before its
         session's subject has the artifact.
         """
-        subject = self._store.subject(POINTER, artifact_id)
-        pointer = draft("artifact.located", dump(_Pointer(keys)), id="located")
-        await self._store.forked_log.append([Append(subject, (pointer,))])
+        view = artifact.kind(artifact_id)
+        pointer = encode(artifact.kind, Located(keys))
+        subject = self._store.subject(view.kind, *view.keys)
+        await self._store.append_each([Append(subject, (pointer,))])
 
     async def _find(
         self, artifact_id: str, keys: Keys | None = None, consistency: Consistency = "session"
@@ -460,18 +417,14 @@ class Artifacts:
         return None
 
     async def _located(self, artifact_id: str) -> Keys | None:
-        record = await self._store.forked_log.last(self._store.subject(POINTER, artifact_id))
-        return None if record is None else _keys(record)
+        at: Located | None = await self._store.view(
+            artifact.kind(artifact_id), consistency="strong"
+        )
+        return None if at is None else at.keys
 
     def _alive(self, folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
         held = folded.state.get(artifact_id)
         return held if held is not None and held.expires_at > self._store.now() else None
-
-
-def _keys(pointer: Record) -> Keys | None:
-    """The keys of the subject to which a pointer leads; None if it was cleared."""
-    last = pointer.envelopes[-1]
-    return None if last.type == CLEARED else load(_Pointer, last.payload).keys
 
 
 def _deletion(held: Held) -> Draft:

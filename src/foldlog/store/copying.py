@@ -9,12 +9,11 @@ from typing import Any, Final
 from foldlog.envelope import CLEARED, draft, pack
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.position import LogPosition
-from foldlog.store.blobs import digest
+from foldlog.store.blobs import BlobRef, blobs_in, digest
 from foldlog.store.operation import operation
 from foldlog.store.records import LogRecord, Records
-from foldlog.store.restoring import restore
 from foldlog.subjects import Subject
-from foldlog_projections import archive, artifacts, blobs, scoped, stateartifacts
+from foldlog_projections import archive
 
 FILLER: Final = "filler"
 """A family without a view: stands where a log that is restored has no records."""
@@ -29,58 +28,49 @@ _BYTES: Final = 4 * 1024 * 1024
 class Copying(Records):
     """Reads blobs as they are stored, and writes what another log held."""
 
-    async def blob_names(
+    async def blob_refs(
         self,
         *,
         session_id: str | None = None,
         after: LogPosition | None = None,
         until: LogPosition | None = None,
-    ) -> list[str]:
+    ) -> list[BlobRef]:
         """Internal.
 
-        Return the names of what is stored beside the log: artifacts and other large values.
-
-        Sorted. All that the log knew of at `until`; with another argument, what those records
-        refer to that `records` yields for it. Errors as `records`.
+        Return the large values that those records name that `records` yields for the same
+        arguments, sorted. Errors as `records`.
         """
-        found = set[str]()
-        if session_id is None and after is None:
-            async for record in self.records(kinds=[blobs.kind.name], until=until):
-                begun = (each.id for each in record.envelopes if each.type == blobs.BEGUN)
-                found |= {f"{record.keys[0]}-{id}" for id in begun}
-            return sorted(found.intersection(await self.backend.blobs.names()))
-        kinds = [artifacts.kind.name, scoped.kind.name, stateartifacts.kind.name]
+        kinds = [kind.name for kind in self.kinds.values() if kind.has_blobs]
         options: dict[str, Any] = {"session_id": session_id, "after": after, "until": until}
+        found = set[BlobRef]()
         async for record in self.records(kinds=kinds, **options):
-            for each in record.envelopes:
-                if each.type == artifacts.SAVED:
-                    found.add(restore(artifacts.Saved, each).blob)
-                elif each.type == scoped.WRITTEN:
-                    found.add(restore(scoped.Written, each).blob)
-                elif each.type == stateartifacts.NAMED:
-                    sha256 = restore(stateartifacts.Named, each).sha256
-                    copies = (await self._blobs.read(sha256)).copies
-                    found |= {f"{sha256}-{copy}" for copy in copies}
-        return sorted(found - {""})
+            for envelope in record.envelopes:
+                for name in blobs_in(self.kinds[record.kind], envelope):
+                    found.add(BlobRef(record.kind, record.keys, name))
+        return sorted(found)
 
-    async def blob(self, name: str) -> bytes | None:
-        """Internal: return what is stored under one of `blob_names`; None if it was removed since.
+    async def blob(self, ref: BlobRef) -> bytes | None:
+        """Internal: return a large value; None if it was removed since.
 
         Raises:
             LogUnavailable: it could not be read. LogCorrupt: it is not there whole.
         """
-        return await self._blobs.get(_checked_name(name))
+        return await self.backend.blobs.get(self.subject(ref.kind, *ref.keys), ref.name)
 
     @operation(writes=True)
-    async def restore_blob(self, name: str, data: bytes) -> None:
-        """Internal: store what `blob` returned for that name, perhaps of another store.
+    async def restore_blob(self, ref: BlobRef, data: bytes) -> None:
+        """Internal: store what `blob` returned for that value, perhaps of another store.
 
         Raises:
             PayloadError: the name is not that of these bytes. Others as `restore`.
         """
-        if not _checked_name(name).startswith(f"{await digest(data)}-"):
-            raise PayloadError(name, "the bytes are not those that the name tells")
-        await self.backend.blobs.put(name, data)
+        if not _BLOB.fullmatch(ref.name):
+            raise PayloadError("name", f"{ref.name!r:.80} is no name of a blob")
+        if not ref.name.startswith(f"{await digest(data)}-"):
+            raise PayloadError(ref.name, "the bytes are not those that the name tells")
+        if not _FAMILY.fullmatch(ref.kind) or not ref.keys:
+            raise PayloadError(ref.name, "it belongs to no view")
+        await self.backend.blobs.put(self.subject(ref.kind, *ref.keys), ref.name, data)
 
     @operation(writes=True)
     async def restore(
@@ -174,9 +164,3 @@ def _chunks(records: Iterator[tuple[Subject, bytes]]) -> Iterator[list[tuple[Sub
         size += len(each[1])
     if chunk:
         yield chunk
-
-
-def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or not _BLOB.fullmatch(name):
-        raise PayloadError("name", f"{name!r:.80} is no name of a blob")
-    return name

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.errors import AppendConflict, AppendUnknown
+from foldlog.errors import AppendConflict, AppendUnknown, IdTaken
 from foldlog.kind import Key, Kind
 from foldlog.log.archive import Archiver
 from foldlog.log.blobs import Blobs
@@ -36,7 +36,7 @@ from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox, Place
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
-from foldlog_projections.fold import Folded, Projection, copied, step
+from foldlog_projections.fold import Folded, Projection, copied_fold, step
 from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
 
@@ -106,7 +106,7 @@ class Block:
         key = (projection.name, subject)
         overlay = self._overlays.get(key)
         if overlay is None or overlay.head != head:
-            overlay = self._overlays[key] = _Overlay(_copied(projection, folded), head)
+            overlay = self._overlays[key] = _Overlay(copied_fold(projection, folded), head)
         # A sequence of 0, and the time now: it is not stored yet, and what expires is as new.
         now = dt.datetime.fromtimestamp(time.time(), dt.UTC).isoformat()
         for each in drafts[overlay.applied :]:
@@ -135,11 +135,6 @@ def begun(owner: object) -> Iterator[Block]:
     finally:
         block.open = False
         _current.reset(token)
-
-
-def _copied(projection: Any, folded: Folded[Any]) -> Folded[Any]:
-    state, refused = copied(projection, folded.state), set(folded.refused)
-    return Folded(state, dict(folded.seen), refused, folded.cleared_at, dict(folded.newest))
 
 
 class Backend(NamedTuple):
@@ -283,14 +278,39 @@ class Core:
         stamped = []
         for subject, drafts in (*before, *appends):
             folded = self.hot_views.current(subject)
-            if folded is not None:
-                drafts = [each for each in drafts if folded.admits(each.id)]
+            drafts = self.unsaved(subject, drafts, folded)
             if drafts:
                 known = 0 if folded is None else folded.cleared_at
                 stamped.append(self._log.stamped(Append(subject, tuple(drafts)), known))
         if not stamped:
             return
         await self._append(self.backend.outbox or self.log, stamped, atomic)
+
+    def unsaved(
+        self, subject: Subject, drafts: Sequence[Draft], folded: Folded[Any] | None
+    ) -> Sequence[Draft]:
+        """Internal: the drafts that a view lacks, as far as it is in memory.
+
+        Raises:
+            IdTaken: the view has one of the ids, or the call gives it twice, for other content.
+        """
+        kind = self.kinds.get(subject.family)
+        digest = None if kind is None else kind.digest
+        if digest is None:
+            return drafts if folded is None else [d for d in drafts if d.id not in folded.seen]
+        if folded is None and len(drafts) == 1:
+            return drafts
+        new = dict[str, tuple[Draft, int]]()
+        for each in drafts:
+            given = digest(each)
+            at = None if folded is None else folded.seen.get(each.id)
+            if at is not None and folded is not None:
+                stored = folded.digests[at]
+            else:
+                stored = new.setdefault(each.id, (each, given))[1]
+            if stored != given:
+                raise IdTaken(subject.family, subject.keys, each.id, stored, given)
+        return [each for each, _ in new.values()]
 
     async def append_atomically(self, appends: Sequence[Append]) -> list[int]:
         """Internal: append all or nothing, at once: past the spool, and also inside `atomic()`.

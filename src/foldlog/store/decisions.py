@@ -215,8 +215,9 @@ class Decisions(Core):
             ]
             # No await from here on: a view may go on while others read, and its head with it.
             heads = {key: at.head for key, at in zip(keys, read, strict=True)}
+            folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
             try:
-                decided = {key: found for key, found in decision(*read).items() if found.drafts}
+                decided = self._new(decision(*read), folds)
             except Exception:
                 if consistency == "strong":
                     raise
@@ -240,6 +241,17 @@ class Decisions(Core):
             else:
                 found = zip(decided.items(), seqs, strict=False)
                 return {key: Stored(each.value, seq) for (key, each), seq in found}
+
+    def _new(
+        self, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
+    ) -> dict[Key[Any], Decided]:
+        """What was decided, without what the views have already. IdTaken: it is other content."""
+        new = dict[Key[Any], Decided]()
+        for key, found in decided.items():
+            drafts = self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
+            if drafts:
+                new[key] = found._replace(drafts=drafts)
+        return new
 
     async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Internal.
@@ -265,7 +277,8 @@ class Decisions(Core):
         block.is_decided = True
         read = [At(*await self.read_at(key.kind, *key.keys)) for key in keys]
         heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-        decided = {key: found for key, found in decision(*read).items() if found.drafts}
+        folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
+        decided = self._new(decision(*read), folds)
         for key, found in decided.items():
             subject = self._subject_of(key)
             if key in heads:

@@ -11,7 +11,7 @@ import datetime as dt
 import itertools
 import secrets
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
@@ -23,16 +23,15 @@ from foldlog.log.moments import Event
 from foldlog.log.port import Append, Log, Record
 from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
 from foldlog.position import LogPosition
+from foldlog.store.clearing import Prefix
 from foldlog.store.events import event_id, trace_of
 from foldlog.store.operation import operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.ownership import Ownership, area_of
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided
-from foldlog.store.scopes import Contents, contents, scope_of_session
 from foldlog.subjects import Namespace, Subject, checked_id
-from foldlog_projections import events, lineage, scoped, steering, updates
+from foldlog_projections import events, lineage, steering, updates
 from foldlog_projections.lineage import Began, Fork
-from foldlog_projections.scoped import OWN
 
 When = LogPosition | dt.datetime | str | StateUpdate | SteeringEvent | StoredEvent
 """A moment: that position; all that was stored by that time, which has a time zone; or right after
@@ -117,24 +116,18 @@ class Forks(Ownership):
             body = dump(Forked(keys, reach.seq, reach.index))
             return (draft(FORKED, body, id=upsert_id(body)),)
 
-        views = [self.subject(kind, name) for kind in self.session_kinds]
+        # Each leads to what the fork reads through to. Where a kind has many views, each does.
+        views = [kind(name) for kind in self.session_kinds]
         appends = [
             Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0),
-            *(Append(each, forked(session_id), 0) for each in views),
+            *(Append(self.subject(key.kind, name), forked(session_id), 0) for key in views),
         ]
         keys = list[Append]()
-        scope, origins = scope_of_session(name), scope_of_session(session_id)
-        held = Contents()
-        with suppress(PastErased):  # a scope that was erased since is no longer shared
-            held = await contents(self, origins, self.log_at(position))
-        if held.keys:
-            scoped_at = self.subject(scoped.kind, scope, OWN)
-            appends.append(Append(scoped_at, forked(origins, OWN), 0))
-            keys = [
-                Append(self.subject(scoped.kind, scope, key), forked(origins, key))
-                for key in held.keys
-                if key != OWN
-            ]
+        for area in self._branching(session_id):
+            first = area.keys[0].removesuffix(session_id)
+            for held in await self._keys_at(area, position):
+                subject = self.subject(area.kind, first + name, *held[1:])
+                keys.append(Append(subject, forked(*held)))
 
         def begin(at: At) -> dict[Key[Any], Decided]:
             if at.folded.state.cleared_at > reach.seq:
@@ -150,11 +143,11 @@ class Forks(Ownership):
         parents = [self.subject(kind, session_id) for kind in self.session_kinds]
         lasts = await self._lasts(self.log_at(position), parents)
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
-        if not held.keys and types <= {CLEARED, FORKED}:
+        if not keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
         if keys:
             await check_unused()
-            # Nobody looks at keys that their scope does not name yet, however many there are.
+            # Nobody looks at these before the fork is there, however many there are.
             await log.append(keys)
         await self.decide_drafts(
             [lineage.kind(session_id)],
@@ -164,6 +157,29 @@ class Forks(Ownership):
             on_conflict=check_unused,
         )
         return name
+
+    def _branching(self, session_id: str) -> list[Prefix]:
+        """The areas of a session with many views of one kind."""
+        kinds = [kind for kind in self.kinds.values() if kind.of is None and kind.owner != "trace"]
+        found = (area_of(kind, session_id) for kind in kinds)
+        return [area for area in found if isinstance(area, Prefix)]
+
+    async def _keys_at(self, area: Prefix, position: LogPosition) -> list[tuple[str, ...]]:
+        """The keys of the views of an area that held something then."""
+        found = dict[str, tuple[str, ...]]()
+        log = self.log_at(position)
+        with suppress(PastErased):  # what was erased since is no longer shared
+            async with aclosing(log.read(self.area_subject(area))) as pages:
+                async for records in pages:
+                    for record in records:
+                        last = record.envelopes[-1]
+                        subject = log.namespace.parse(record.subject)
+                        keys = tuple(last.keys or ()) if subject is None else subject.keys
+                        if last.type == CLEARED:
+                            found.pop(record.subject, None)
+                        else:
+                            found[record.subject] = keys
+        return [keys for keys in found.values() if keys]
 
     def _fork_subject(self, parent: Subject, into: str | None) -> Subject:
         wanted = f"{parent.keys[0]}-{secrets.token_hex(4)}" if into is None else into

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from foldlog.errors import AppendConflict
+from foldlog.errors import VersionConflict
 from foldlog.store.operation import nothing, operation
 from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
 from foldlog.views import Consistency
@@ -27,7 +27,8 @@ class Messages(Primitives):
     ) -> None:
         """Add messages to a conversation, in order, all of them or none.
 
-        A message whose id the conversation has had has no effect, even if it was removed since.
+        A repeat of a message that the conversation has had has no effect, even if it was removed
+        since.
 
         Args:
             session_id: the session.
@@ -40,7 +41,8 @@ class Messages(Primitives):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            AppendConflict: the conversation has another version; `expected` and `actual` say which.
+            VersionConflict: the conversation has another version: see `expected` and `actual`.
+            IdTaken: the conversation has another message of that id.
         """
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]
@@ -52,7 +54,7 @@ class Messages(Primitives):
         def add(found: Conversations) -> Sequence[msgspec.Struct]:
             version = found[conversation].version
             if version != expected:
-                raise AppendConflict(f"{key} {conversation!r:.80}", expected, version)
+                raise VersionConflict(f"{key} {conversation!r:.80}", expected, version)
             return placed
 
         await self.decide(key, add, copy=False)

@@ -1,35 +1,37 @@
 """Whose a view is, and what a fork shares with the session that it comes from.
 
-The views that belong to a session are cleared, erased, forked and compared with it. The subjects of
-a fork read through to its origin's (`foldlog.log.forks`); its lineage leads to all the rest.
+`owned_by` says all that is a session's: it is cleared, erased, exported, copied and forked with it.
+The subjects of a fork read through to its origin's (`foldlog.log.forks`); its lineage leads to all
+the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from foldlog.envelope import Draft, draft
-from foldlog.errors import LogCorrupt, LogUnavailable, SessionHasForks
+from foldlog.envelope import draft
+from foldlog.errors import LogCorrupt, SessionHasForks
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
-from foldlog.store.core import open_block
+from foldlog.store.blobs import LargeValues
+from foldlog.store.clearing import Area, Prefix, clear, where
 from foldlog.store.decisions import At, Decided
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import dump, encode
-from foldlog.store.primitives import Primitives
-from foldlog.store.tombstones import clear_view
-from foldlog.subjects import Subject, checked_id
+from foldlog.subjects import Branch, Subject
 from foldlog.views import Consistency, refold
 from foldlog.views.fold import salvage
-from foldlog_projections import belongings, lineage
-from foldlog_projections.belongings import Belonging
+from foldlog_projections import lineage
 from foldlog_projections.fold import Folded
+from foldlog_projections.folds import every
 from foldlog_projections.lineage import Began, Ended, Fork, Lineage
 
+WHOLE: Final = "\0"
+"""A last key that stands for all views whose other keys are the same."""
 
-class Ownership(Primitives):
+
+class Ownership(LargeValues):
     """Which views belong to sessions, where sessions come from, and which go on from them."""
 
     @operation(nothing, writes=True)
@@ -54,60 +56,6 @@ class Ownership(Primitives):
         self._subject(key)  # refuses an unknown kind
         await self.add_belongings(session_id, key)
 
-    async def add_belongings(self, session_id: str | None, *keys: Key[Any]) -> None:
-        """Internal.
-
-        Have views belong to a session if one is named: as `belong`, which may degrade.
-        """
-        if session_id is None:
-            return
-        checked_id(session_id, "session_id")
-        listed = (await self.read(belongings.kind, session_id)).state
-        appends = [self._listing(session_id, key) for key in keys if _entry(key) not in listed]
-        if appends:
-            drafts = tuple(draft for _, drafts in appends for draft in drafts)
-            await self.append_atomically([Append(appends[0][0], drafts)])
-
-    async def append_of_session(
-        self, session_id: str | None, key: Key[Any], *appends: tuple[Subject, Sequence[Draft]]
-    ) -> None:
-        """Internal.
-
-        Append as `append_drafts`, and have the view belong to the session if one is named.
-
-        A later save costs nothing more while the session's list is in memory.
-        """
-        if session_id is None:
-            await self.append_drafts(*appends)
-            return
-        # Nothing is awaited before the append: saves keep their order.
-        subject = self.subject(belongings.kind, checked_id(session_id, "session_id"))
-        if self._lists(subject, key):
-            await self.append_drafts(*appends)
-        else:
-            await self.append_drafts(*appends, before=[self._listing(session_id, key)])
-        if self.hot_views.current(subject) is None:
-            await self._look_again(session_id, key)
-
-    async def _look_again(self, session_id: str, key: Key[Any]) -> None:
-        """Read the list, which another process may have cleared, and keep it in memory."""
-        try:
-            folded = await self.read(belongings.kind, session_id)
-            if open_block(self) is None and _entry(key) not in folded.state:
-                await self.append_drafts(self._listing(session_id, key))
-        except (LogUnavailable, LogCorrupt):
-            return  # what was saved is saved; the next save looks again
-
-    def _lists(self, subject: Subject, key: Key[Any]) -> bool:
-        view = self.hot_views.peek(belongings.kind, subject)
-        return view is not None and _entry(key) in view.folded.state
-
-    def _listing(self, session_id: str, key: Key[Any]) -> tuple[Subject, list[Draft]]:
-        return (
-            self.subject(belongings.kind, session_id),
-            [encode(belongings.kind, _entry(key))],
-        )
-
     @property
     def session_kinds(self) -> list[Kind[Any]]:
         """Internal: the kinds with one view for each session, under its id alone."""
@@ -121,15 +69,70 @@ class Ownership(Primitives):
         """Internal: the log as of the moment at which a fork left its origin."""
         return self.log_at(LogPosition.parse(began.position))
 
-    async def inherited(self, began: Began | None, kind: Kind[S]) -> S:
-        """Internal.
+    async def owned_by(self, session_id: str, origin: Began | None) -> list[Area]:
+        """Internal: all that is a session's, what it only shares with its origin left out.
 
-        What a session's list had when the fork began: its views stay when the fork goes.
+        Those that kinds declare as a session's; those that such views name in turn; and those of
+        the traces that they name. What names others stands last.
         """
-        if began is None:
-            return kind.initial()
-        subject = self.subject(kind, began.session_id)
-        return (await refold(self.origin_log(began), kind, subject)).state
+        found = dict[Area, None]()
+        log = self.forked_log
+        for kind in self.kinds.values():
+            area = None if kind.of is not None else area_of(kind, session_id)
+            if area is not None:
+                await self._add_owned(found, area, log)
+        if origin is not None:
+            shared = dict[Area, None]()
+            for kind in self.session_kinds:
+                if kind.owns is not None or kind.pointers is not None:
+                    area = kind(origin.session_id)
+                    await self._add_owned(shared, area, self.origin_log(origin))
+                    shared.pop(area)
+            found = {area: None for area in found if area not in shared}
+        whole = {(area.kind, area.keys) for area in found if isinstance(area, Prefix)}
+        single = (
+            area
+            for area in found
+            if isinstance(area, Prefix)
+            or not any((area.kind, area.keys[:n]) in whole for n in range(1, len(area.keys)))
+        )
+        return sorted(single, key=lambda area: area.kind.owns is not None)
+
+    async def views_of(self, session_id: str) -> list[Key[Any]]:
+        """Internal: the views of a session that hold records, what it shares included."""
+        found = dict[Key[Any], None]()
+        for area in await self.owned_by(session_id, None):
+            keys = [area] if isinstance(area, Key) else await self.keys(area.kind, area.keys)
+            found |= dict.fromkeys(key for key in keys if key.keys[-1] != WHOLE)
+        return list(found)
+
+    def area_subject(self, area: Area) -> Subject | Branch:
+        """Internal: the subject of one view, or the branch of many."""
+        return where(self, area)
+
+    async def _add_owned(self, found: dict[Area, None], area: Area, log: Log) -> None:
+        """Enter an area, and all that its state names, by the log given."""
+        if area in found:
+            return
+        found[area] = None
+        naming = [each for each in (area.kind.owns, area.kind.pointers) if each is not None]
+        if not naming or not isinstance(area, Key):
+            return
+        subject = self.subject(area.kind, *area.keys)
+        try:
+            state = (await refold(log, area.kind, subject)).state
+        except LogCorrupt:
+            state = (await salvage(log, area.kind, subject)).state
+        for named, keys in [pair for each in naming for pair in each(state)]:
+            if named == "trace":
+                for kind in self.kinds_of("trace"):
+                    await self._add_owned(found, _area(kind, keys[0]), log)
+            else:
+                await self._add_owned(found, self.key_named(named, keys), log)
+
+    def key_named(self, name: str, keys: tuple[str, ...]) -> Key[Any]:
+        """Internal: the view of a kind's name and keys, also where this program lacks the kind."""
+        return Key(self.kinds.get(name) or _unknown_kind(name, keys), keys)
 
     async def read_what_can_be(self, kind: Kind[S], *keys: str) -> Folded[S]:
         """Internal: read a view strongly, of all that can be read where some of it cannot."""
@@ -166,7 +169,7 @@ class Ownership(Primitives):
             origin = (await self.decide_drafts([key], decision, in_atomic="at once"))[key].value
         except LogCorrupt:
             origin = origin_of((await self.read_what_can_be(lineage.kind, session_id)).state)
-            await clear_view(self, key, remember=False)
+            await clear(self, key)
             await self.decide_drafts([key], decision, in_atomic="at once")
         return origin
 
@@ -180,8 +183,21 @@ class Ownership(Primitives):
         await self.append_atomically([Append(parent, (ended,))])
 
 
-def _entry(key: Key[Any]) -> Belonging:
-    return Belonging(key.kind.name, key.keys)
+def area_of(kind: Kind[Any], session_id: str) -> Area | None:
+    """Return the views of a kind that are a session's by their keys; None: none are."""
+    if kind.owner == "session":
+        return _area(kind, session_id)
+    return _area(kind, f"session:{session_id}") if kind.owner in ("trace", "scope") else None
+
+
+def _area(kind: Kind[Any], first: str) -> Area:
+    return kind(first) if len(kind.keys) == 1 else Prefix(kind, (first,))
+
+
+def _unknown_kind(name: str, keys: tuple[str, ...]) -> Kind[Any]:
+    """A kind that this program does not know: its records can be removed all the same."""
+    named = tuple(f"key_{number}" for number, _ in enumerate(keys))
+    return Kind(name, keys=named, fold=every)
 
 
 class OfSession(Protocol):

@@ -23,8 +23,9 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key, Kind
 from foldlog.position import LogPosition, Reach, mark_of
+from foldlog.store.belonging import Belongings, owner_entered
 from foldlog.store.core import DECIDE_SECONDS
-from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored
+from foldlog.store.decisions import At, Attempts, Decided, Stored
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import drafting
 from foldlog.views import Choose, Consistency, watching
@@ -64,7 +65,7 @@ class Item(NamedTuple):
     number: int
 
 
-class Primitives(Decisions):
+class Primitives(Belongings):
     """What a store does with records of any kind."""
 
     @operation(nothing, writes=True)
@@ -95,8 +96,8 @@ class Primitives(Decisions):
             >>> sum(each.euros for each in await store.view(costs("oslo")))
             200.0
         """
-        subject = self._subject(key)
-        await self.append_drafts((subject, self._drafted("append", key, records)))
+        saved = self._subject(key), self._drafted("append", key, records)
+        await self.append_of_session(owner_entered(key), key, saved)
 
     @overload
     async def decide(
@@ -168,6 +169,8 @@ class Primitives(Decisions):
             [1, 0]
         """
         seen = self._copied if copy else lambda _, at: at.folded.state
+        for each in [key] if isinstance(key, Key) else key:
+            await self.add_belongings(owner_entered(each), each)
         if isinstance(key, Key):
             one = await self.decide_drafts(
                 [key],

@@ -6,7 +6,6 @@ that programs hold adds the facades: `foldlog.opening.store`.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -18,7 +17,6 @@ from foldlog.log.moments import head
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.bindings import Bindings
-from foldlog.store.blobs import BlobStore
 from foldlog.store.copying import Copying
 from foldlog.store.core import Backend
 from foldlog.store.erasure import Erasure
@@ -32,13 +30,11 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
 from foldlog.store.rebuild import OnProgress, RebuildReport, VerifyReport, rebuild, verify
-from foldlog.store.scopes import is_claim_used
 from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
-from foldlog_projections import scoped
 
 
 class BaseStore(
@@ -61,9 +57,7 @@ class BaseStore(
 
     def __init__(self, backend: Backend, options: StoreOptions) -> None:
         super().__init__(backend, options)
-        self._blobs = BlobStore(self, backend.blobs)
-        self._artifacts = Artifacts(self, self._blobs, options.retention)
-        self._blobs.users[scoped.kind.name] = functools.partial(is_claim_used, self)
+        self._artifacts = Artifacts(self, options.retention)
         self._ending = AsyncExitStack()
         if backend.server is not None:
             self.on_close(backend.server.leave)

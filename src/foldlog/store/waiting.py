@@ -26,19 +26,11 @@ from foldlog.store.payloads import encode
 from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency, watching
-from foldlog_projections import pauses, session, states, tasks, waiting
+from foldlog_projections import waiting
 
 _log: Final = logging.getLogger("foldlog")
 
 _RETRY_SECONDS: Final = 1.0
-_VIEWS: Final = {
-    WaitingKind.PAUSE: pauses.kind.name,
-    WaitingKind.PATCH: session.kind.name,
-    WaitingKind.TASK: tasks.kind.name,
-    WaitingKind.QUESTION: states.kind.name,
-}
-"""The kind of view in which each waits; the first key of a reference is the view's."""
-
 _EXAMPLE: Final = "question/trip-1/step-2/19ab3f52c10"
 
 _AT_ONCE: Final = 64
@@ -274,15 +266,6 @@ async def take_off(store: Core, over: Iterable[Ref]) -> None:
             await store.append_atomically([Append(subject, tuple(drafts))])
         except (AppendFailed, AppendUnknown, LogUnavailable) as error:
             _log.debug("the list of what waits was not tidied: %s", error)
-
-
-async def forget_views(store: Core, views: Iterable[Key[Any]]) -> None:
-    """Take off the lists what waited in views that were removed. Errors as `Core.read`."""
-    removed = {(key.kind.name, key.keys) for key in views}
-    for key in _lists(store):
-        folded = await store.read(key.kind, *key.keys, consistency="strong")
-        refs = map(Ref.of, folded.state)
-        await take_off(store, [ref for ref in refs if (_VIEWS[ref.kind], ref.keys[:1]) in removed])
 
 
 def list_key(store: Core, shard: int) -> Key[_Listed]:

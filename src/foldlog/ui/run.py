@@ -10,7 +10,6 @@ from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
 from foldlog.store.primitives import Item
-from foldlog.store.scopes import is_own
 from foldlog.ui.plain import CUT, record_of
 from foldlog_projections import memory, steering, tasks, updates
 
@@ -34,7 +33,7 @@ class Run(NamedTuple):
         """
         if self.kind == "trace":
             return _of_trace(store, self.id)
-        found = [each for each in await store.views_of_session(self.id, None) if not is_own(each)]
+        found = await store.views_of(self.id)
         if (await store.lineage_of(self.id)).shared is not None:
             found = [self._own(each) for each in found]
         named = await self._named_traces(store)

@@ -19,12 +19,12 @@ from foldlog.envelope import Position
 from foldlog.errors import AppendFailed
 from foldlog.subjects import escape
 from foldlog.upcasting import UPCASTERS
-from foldlog_projections.fold import Folded, Projection, Replaced, hashes
+from foldlog_projections.fold import DIGESTS, Conflict, Folded, Projection, Replaced
 from foldlog_projections.items import ORDINAL, PAGE, Items, Places, between
 
 S = TypeVar("S")
 
-FORMAT: Final = 4 if sys.byteorder == "little" else -4
+FORMAT: Final = 5 if sys.byteorder == "little" else -5
 """Changes with what heads and parts look like; ordinals are as this machine has them."""
 
 PART_BYTES: Final = 256 * 1024
@@ -83,7 +83,10 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     parts: list[Sealed]
     rest: bytes
     state: bytes
-    newest: list[tuple[Replaced, str, int]] = []
+    newest: list[tuple[Replaced, tuple[tuple[str, int], ...]]] = []
+    barred: dict[str, int] = {}
+    digests: bytes = b""
+    conflicts: dict[str, Conflict] = {}
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -170,7 +173,10 @@ class Sealing:
             parts=[],
             rest=b"",
             state=state,
-            newest=[(*key, n) for key, n in folded.newest.items()],
+            newest=list(folded.newest.items()),
+            barred=folded.barred,
+            digests=folded.digests[: self.covered].tobytes(),
+            conflicts=folded.conflicts,
         )
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
@@ -241,9 +247,12 @@ def restore(projection: Projection[S], head: Head, parts: Sequence[bytes | None]
         folded = Folded(
             state=_state(projection, head, decoded, len(ids)),
             seen=dict(zip(ids, range(len(ids)), strict=True)),
-            refused=hashes(head.refused),
+            refused=frozenset(head.refused[at : at + 8] for at in range(0, len(head.refused), 8)),
+            barred=head.barred,
+            digests=array(DIGESTS, head.digests),
+            conflicts=head.conflicts,
             cleared_at=head.cleared_at,
-            newest={(replaced, writer): n for replaced, writer, n in head.newest},
+            newest=dict(head.newest),
         )
     except (msgspec.MsgspecError, ValueError) as error:
         raise Unusable(str(error)) from error

@@ -39,7 +39,7 @@ from foldlog.log.port import (
     Unfollow,
 )
 from foldlog.log.snapshots import SnapshotStore
-from foldlog.subjects import Branch, Namespace, Subject, checked_filter, live, snapshot
+from foldlog.subjects import Branch, Namespace, Subject, blob, checked_filter, live, snapshot
 
 T = TypeVar("T")
 
@@ -81,11 +81,11 @@ class JetStreamLog:
         self.timeout = timeout
         self.replicas = replicas
         side = partial(SideStream, connection, replicas=replicas, timeout=timeout)
-        everything = namespace.wildcard(0).removesuffix("0.>") + ">"
+        everything = namespace.everything()
         self.side: SideStream = side(namespace.snapshots(), snapshot(everything, "*"))
         self.snapshots: SnapshotStore = SnapshotStore(self.side, namespace, self.identity)
         chunks = side(
-            namespace.blobs(), namespace.blob("*", "*"), discard="new", allow_msg_ttl=True
+            namespace.blobs(), blob(everything, "*", "*"), discard="new", allow_msg_ttl=True
         )
         self.blobs: Blobs = Blobs(chunks, namespace)
         self._shards = list[_Shard]()

@@ -1,0 +1,285 @@
+"""Clearing views: what they hold is read once, as it is stored, and then removed.
+
+A cleared subject begins with a *tombstone*: the fold begins anew there, and drops what the writers
+of the removed records had drafted up to then. What stands before it is purged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft, upsert_id
+from foldlog.errors import AppendConflict, LogCorrupt
+from foldlog.kind import Key, Kind
+from foldlog.log.port import Append
+from foldlog.store.blobs import LargeValues, blobs_in
+from foldlog.store.core import DECIDE_SECONDS, Core
+from foldlog.store.decisions import Attempts
+from foldlog.store.payloads import encode
+from foldlog.subjects import Branch, Subject
+from foldlog.views.fold import readable
+from foldlog_projections.fold import Cleared, Folded, start, step
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+AT_ONCE: Final = 32
+"""Views that are read or cleared side by side."""
+
+_WRITERS: Final = 1_000
+"""Writers that a tombstone names at most: those that wrote last."""
+
+_BURIED_AT_ONCE: Final = 250
+_decode: Final = msgspec.msgpack.Decoder(Cleared).decode
+
+
+class Prefix(NamedTuple):
+    """All views of a kind whose keys begin with these, and go on."""
+
+    kind: Kind[Any]
+    keys: tuple[str, ...]
+
+
+Area = Key[Any] | Prefix
+"""One view, or all of a kind whose keys begin alike."""
+
+
+@dataclass(slots=True)
+class Holding(Generic[S]):
+    """What one view holds by itself, without what a fork shares with its origin.
+
+    `head` is the sequence at which it ends, `tombstone` that of the tombstone with which it begins.
+    `removed` has the counter of each writer's last draft, `blobs` the names of its large values.
+    `count` and `payload_bytes` are of the envelopes that take effect.
+    """
+
+    key: Key[S]
+    folded: Folded[S]
+    head: int = 0
+    tombstone: int = 0
+    is_forked: bool = False
+    removed: dict[str, int] = field(default_factory=dict)
+    refused: bytes = b""
+    blobs: set[str] = field(default_factory=set)
+    count: int = 0
+    payload_bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing but perhaps a tombstone."""
+        return not (self.count or self.is_forked)
+
+    def take(self, envelope: Recorded) -> None:
+        """Take in the next envelope, in the order of the log."""
+        self.head = envelope.seq
+        if envelope.writer:
+            last = self.removed.pop(envelope.writer, 0)  # so that those that wrote last stand last
+            self.removed[envelope.writer] = max(last, envelope.n)
+        if envelope.type == CLEARED:
+            with suppress(msgspec.MsgspecError):
+                tombstone = _decode(envelope.payload)
+                self.removed = {**tombstone.removed, **self.removed}
+                self.refused += tombstone.refused
+            self.tombstone, self.count, self.is_forked = envelope.seq, 0, False
+            self.blobs.clear()
+        elif envelope.type == FORKED:
+            self.is_forked = True
+        else:
+            self.count += 1
+            self.payload_bytes += len(envelope.payload)
+            with suppress(msgspec.MsgspecError):  # what cannot be read goes all the same
+                self.blobs.update(blobs_in(self.key.kind, envelope))
+        with suppress(msgspec.MsgspecError):
+            step(self.key.kind, self.folded, envelope)
+
+
+OnEnvelope = Callable[[Key[Any], Recorded], None]
+"""Hears of each envelope that a view holds by itself."""
+
+
+async def read_holdings(
+    store: LargeValues, area: Area, on_envelope: OnEnvelope | None = None
+) -> list[Holding[Any]]:
+    """Read what views hold: all that can be read of it.
+
+    Raises:
+        LogUnavailable, StoreClosed: the log did not answer.
+    """
+    found = dict[str, Holding[Any]]()
+
+    def take(name: str, key: Key[Any] | None, envelopes: Sequence[Recorded]) -> None:
+        if name not in found:
+            key = key or _key_at(store, area.kind, name, envelopes[0])
+            found[name] = Holding(key, start(area.kind))
+        for each in envelopes:
+            found[name].take(each)
+            if on_envelope is not None and each.type not in (CLEARED, FORKED):
+                on_envelope(found[name].key, each)
+
+    if isinstance(area, Key):
+        subject = store.subject(area.kind, *area.keys)
+        found[subject.name] = Holding(area, start(area.kind))
+        async with aclosing(readable(store.log, subject)) as pages:
+            async for envelopes in pages:
+                take(subject.name, area, envelopes)
+        return list(found.values())
+    try:
+        async with aclosing(store.log.read(where(store, area))) as branch:
+            async for records in branch:
+                for record in records:
+                    take(record.subject, None, record.envelopes)
+    except LogCorrupt:
+        keys = await store.keys(area.kind, area.keys)
+        held = await side_by_side(keys, lambda key: read_holdings(store, key, on_envelope))
+        return [holding for [holding] in held]
+    return list(found.values())
+
+
+async def clear(
+    store: LargeValues,
+    area: Area,
+    *,
+    overwrite: bool = True,
+    check: Callable[[Any], None] | None = None,
+    on_envelope: OnEnvelope | None = None,
+) -> list[Holding[Any]]:
+    """Remove views with their large values and their entries in lists; return what they held.
+
+    1. Read what they hold. 2. Append a tombstone to each, where the reading ended, and take it off
+    its lists. 3. Purge what stands before the tombstones, and the large values. Clearing again
+    finishes what was interrupted.
+
+    Args:
+        overwrite: see `Log.purge`.
+        check: is given the state of a single view; what it raises is raised, and nothing is
+            removed.
+        on_envelope: hears of each envelope, and again after a conflict.
+
+    Raises:
+        LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
+    """
+    attempts, heads = Attempts(DECIDE_SECONDS), list[int]()
+    while True:
+        holdings = await read_holdings(store, area, on_envelope)
+        if check is not None:
+            check(holdings[0].folded.state)
+        # Where a subject ends with what cannot be read, nobody knows where it ends.
+        before_conflict, heads = heads, [each.head for each in holdings]
+        try:
+            if not all(each.is_empty for each in holdings):
+                await _bury(store, holdings, is_known=before_conflict != heads)
+            break
+        except AppendConflict as conflict:
+            await attempts.pause(conflict)
+    before = min((each.tombstone for each in holdings), default=0)
+    if before:
+        removed = where(store, area)
+        await store.forked_log.purge(removed, before=before, overwrite=overwrite)
+        if not area.kind.latest_only:
+            for each in holdings:
+                subject = store.subject(each.key.kind, *each.key.keys)
+                await store.hot_views.forget(subject, overwrite=overwrite)
+        if area.kind.has_blobs:
+            await store.backend.blobs.delete(removed)
+    return holdings
+
+
+async def bury_unread(store: LargeValues, subjects: Iterable[Subject]) -> None:
+    """Append a tombstone that remembers nothing to each subject; what stands before stays."""
+    waiting = iter(subjects)
+    while some := list(islice(waiting, _BURIED_AT_ONCE)):
+        await store.append_each([Append(each, (_tombstone(Cleared()),)) for each in some])
+
+
+async def _bury(store: LargeValues, holdings: Sequence[Holding[Any]], *, is_known: bool) -> None:
+    """Append tombstones, and note where they stand; `is_known`: only where the reading ended.
+
+    Raises:
+        AppendConflict: one of the views has grown.
+    """
+    for start_at in range(0, len(holdings), _BURIED_AT_ONCE):
+        some = holdings[start_at : start_at + _BURIED_AT_ONCE]
+        appends = []
+        for each in some:
+            subject = store.subject(each.key.kind, *each.key.keys)
+            expect = each.head if is_known else None
+            appends.append(Append(subject, (_tombstone_of(each),), expect))
+        off = [append for each in some for append in await _off_lists(store, each)]
+        seqs = await store.append_atomically([*appends, *off])
+        for each, seq in zip(some, seqs, strict=False):
+            each.tombstone = seq
+
+
+async def _off_lists(store: LargeValues, held: Holding[Any]) -> list[Append]:
+    """What takes a view off the lists that it stands in."""
+    appends = []
+    for listing in held.key.kind.listed:
+        keys: tuple[str, ...] | None
+        if listing.keys is None:
+            shard = store.subject(held.key.kind, *held.key.keys).shard
+            keys = (store.log.namespace.key_on(shard, listing.list.name),)
+        else:
+            keys = listing.keys(held.key.keys, held.folded.state)
+        if keys is None:
+            continue
+        listed = (await store.read(listing.list, *keys, consistency="strong")).state
+        if records := listing.off(held.key.keys, listed):
+            drafts = tuple(encode(listing.list, each) for each in records)
+            appends.append(Append(store.subject(listing.list, *keys), drafts))
+    return appends
+
+
+def _tombstone_of(held: Holding[Any]) -> Draft:
+    remains = held.key.kind.remains
+    left = b"" if remains is None else remains[0](held.folded.state)
+    writers = list(held.removed.items())[-_WRITERS:]
+    return _tombstone(Cleared(held.refused, left, dict(writers)))
+
+
+def _tombstone(cleared: Cleared) -> Draft:
+    body = msgspec.msgpack.encode(cleared)
+    return draft(CLEARED, body, id=upsert_id(body))
+
+
+def where(store: Core, area: Area) -> Subject | Branch:
+    """Return the subject of one view, or the branch of many."""
+    if isinstance(area, Key):
+        return store.subject(area.kind, *area.keys)
+    return store.forked_log.namespace.branch(area.kind.family, *area.keys)
+
+
+def _key_at(store: LargeValues, kind: Kind[Any], name: str, envelope: Recorded) -> Key[Any]:
+    subject = store.log.namespace.parse(name)
+    keys = subject.keys if subject is not None else tuple(envelope.keys or ())
+    if not keys:
+        raise LogCorrupt(name, envelope.seq, "the keys of a hashed subject are missing")
+    return Key(kind, keys)
+
+
+async def side_by_side(
+    items: Iterable[S], call: Callable[[S], Awaitable[T]], *, at_once: int = AT_ONCE
+) -> list[T]:
+    """Await a call for each item, some at once; return the results in order.
+
+    When one fails, or this is cancelled, the others have ended before it raises.
+    """
+    waiting, results = enumerate(items), dict[int, T]()
+
+    async def work() -> None:
+        for number, item in waiting:
+            results[number] = await call(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(work(), name="foldlog side by side")
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [results[number] for number in sorted(results)]
