@@ -191,6 +191,8 @@ class Core:
             live=self.past is None,
             own=[kind for kind in options.all_kinds if kind.of is not None],
         )
+        self.hot_views.on_conflict = self._report_conflicts
+        self._reported: set[int] = set()
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
             backend.outbox.on_stored = self._acked
@@ -263,8 +265,9 @@ class Core:
 
         Append what has not been applied yet. Errors as `Log.append`, or `Outbox.append`.
 
-        Inside `atomic()` it gathers, and goes when the block ends. An id that a hot view has
-        applied is not appended again: the fold would drop it.
+        Inside `atomic()` it gathers, and goes when the block ends. An id that the view has is not
+        appended again: the fold would drop it. Where memory says so the log is asked, for the view
+        may have been cleared since.
 
         Args:
             before: goes first, and is never part of an atomic append.
@@ -275,13 +278,19 @@ class Core:
             block.add(appends)
             block.before += before
             return
-        stamped = []
+        found = []
         for subject, drafts in (*before, *appends):
             folded = self.hot_views.current(subject)
-            drafts = self.unsaved(subject, drafts, folded)
-            if drafts:
-                known = 0 if folded is None else folded.cleared_at
-                stamped.append(self._log.stamped(Append(subject, tuple(drafts)), known))
+            if folded is not None and any(each.id in folded.seen for each in drafts):
+                kind = self.kinds[subject.family]
+                folded = await self.hot_views.read(kind, subject, "strong")
+            found.append((subject, self.unsaved(subject, drafts, folded), folded))
+        # From here on nothing is awaited: drafts are numbered as they are sent.
+        stamped = [
+            self._log.stamped(Append(subject, tuple(drafts)), folded.cleared_at if folded else 0)
+            for subject, drafts, folded in found
+            if drafts
+        ]
         if not stamped:
             return
         await self._append(self.backend.outbox or self.log, stamped, atomic)
@@ -337,7 +346,18 @@ class Core:
                 self.hot_views.unsettled(append.subject)
             raise
         self._acked(stamped, seqs)
+        for append in stamped:
+            folded = self.hot_views.current(append.subject)
+            if folded is not None and folded.conflicts:
+                self._report_conflicts(append.subject, folded)
         return seqs
+
+    def _report_conflicts(self, subject: Subject, folded: Folded[Any]) -> None:
+        """Raise IdTaken, once for each, for what this store saved under an id that was taken."""
+        for id, (writer, n, stored, given) in folded.conflicts.items():
+            if writer == self._log.writer.id and n not in self._reported:
+                self._reported.add(n)
+                raise IdTaken(subject.family, subject.keys, id, stored, given)
 
     async def settle(self) -> None:
         """Internal: have appended first what waits in the spool. Errors as `Outbox.settle`."""

@@ -52,6 +52,10 @@ OnAppend = Callable[[Subject, int | None], None]
 """Called with what this process appended to, and where; None: it may be stored or not."""
 
 
+OnConflict = Callable[[Subject, Folded[Any]], None]
+"""Called with each view that is read and holds conflicts of ids; it may raise."""
+
+
 class Hot(dict[Key, View[Any]]):
     """The hot views by `View.key`. Every method takes a time that does not depend on their number.
 
@@ -133,6 +137,7 @@ class Views:
         self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
         self.on_read: OnRead | None = None
         self.on_append: list[OnAppend] = []
+        self.on_conflict: OnConflict = lambda subject, folded: None
         self.closed: bool = False
         self._log = log
         self._loop = loop
@@ -195,6 +200,8 @@ class Views:
         view = self._hit(projection, subject, consistency)
         if view is None:
             view = await self._ask(projection, subject, consistency)
+        if view.folded.conflicts:
+            self.on_conflict(view.subject, view.folded)
         items = view.folded.state
         if not items.absent:
             return items.take(choose(view.folded))
@@ -366,6 +373,8 @@ class Views:
             view = await self._ask(projection, subject, consistency)
         if isinstance(view.folded.state, Items) and view.folded.state.absent:
             await self.take(view, _everything)
+        if view.folded.conflicts:
+            self.on_conflict(view.subject, view.folded)
         return view
 
     def _hit(
