@@ -36,6 +36,21 @@ def trace_of(session_id: str, number: int) -> str:
     return f"{session_id}/{number}"
 
 
+def update_of(id_: str, session_id: str) -> foldlog.StateUpdate:
+    """The update with that id: an id that is saved again has the same content."""
+    return update(id_, session_id, task_id=task_of(id_))
+
+
+def steering_of(id_: str, session_id: str) -> foldlog.SteeringEvent:
+    """The steering event with that id."""
+    return steering(id_, session_id, task_id=task_of(id_))
+
+
+def task_of(id_: str) -> str:
+    """The task of the update and of the steering event with that id."""
+    return "t" if id_ in "ace" else ">"
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Two stores over one log do everything; both must read as the model does.
 
@@ -92,17 +107,17 @@ class StoreMachine(RuleBasedStateMachine):
     def save_task(self, which: bool, session: str, task_id: str, n: int) -> None:
         item = task(task_id, session, priority=n)
         self.run(self.stores[which].save_task(item))
-        self.model.sessions[session].tasks.save(task_id, item, n)
+        self.model.sessions[session].tasks.save(task_id, item)
 
-    @rule(which=st.booleans(), session=sessions, task_id=tasks, id_=ids, n=numbers)
-    def save_update(self, which: bool, session: str, task_id: str, id_: str, n: int) -> None:
-        item = update(id_, session, task_id=task_id, content=n)
+    @rule(which=st.booleans(), session=sessions, id_=ids)
+    def save_update(self, which: bool, session: str, id_: str) -> None:
+        item = update_of(id_, session)
         self.run(self.stores[which].save_update(item))
         self.model.sessions[session].updates.save(id_, item)
 
-    @rule(which=st.booleans(), session=sessions, task_id=tasks, id_=ids)
-    def save_steering(self, which: bool, session: str, task_id: str, id_: str) -> None:
-        item = steering(id_, session, task_id=task_id)
+    @rule(which=st.booleans(), session=sessions, id_=ids)
+    def save_steering(self, which: bool, session: str, id_: str) -> None:
+        item = steering_of(id_, session)
         self.run(self.stores[which].save_steering(item))
         self.model.sessions[session].steering.save(id_, item)
 
@@ -111,12 +126,12 @@ class StoreMachine(RuleBasedStateMachine):
         trace_id = trace_of(session, number)
         item = trajectory(str(n))
         self.run(self.stores[which].save_trajectory(trace_id, session, item))
-        self.model.save_trajectory(trace_id, session, item, n)
+        self.model.save_trajectory(trace_id, session, item)
 
-    @rule(which=st.booleans(), session=sessions, task_id=tasks, id_=ids)
-    def save_atomically(self, which: bool, session: str, task_id: str, id_: str) -> None:
+    @rule(which=st.booleans(), session=sessions, id_=ids)
+    def save_atomically(self, which: bool, session: str, id_: str) -> None:
         store, target = self.stores[which], self.model.sessions[session]
-        items = update(id_, session, task_id=task_id), steering(id_, session, task_id=task_id)
+        items = update_of(id_, session), steering_of(id_, session)
 
         async def save() -> None:
             async with store.atomic():
@@ -130,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=st.booleans(), session=sessions, wanted=st.lists(ids, min_size=1, max_size=12))
     def save_concurrently(self, which: bool, session: str, wanted: list[str]) -> None:
         store, feed = self.stores[which], self.model.sessions[session].updates
-        items = [update(id_, session, content=n) for n, id_ in enumerate(wanted)]
+        items = [update_of(id_, session) for id_ in wanted]
 
         async def save() -> None:
             await asyncio.gather(*(store.save_update(item) for item in items))

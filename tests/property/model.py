@@ -15,7 +15,7 @@ def latest(items: list[Any], limit: int) -> list[Any]:
 
 @dataclass
 class Feed:
-    """A list that keeps each id once, for ever: also after it was cleared."""
+    """A list that keeps each id once, until it is cleared."""
 
     items: list[tuple[str, Any]] = field(default_factory=list)
     known: set[Hashable] = field(default_factory=set)
@@ -28,6 +28,7 @@ class Feed:
 
     def clear(self) -> None:
         self.items = []
+        self.known = set()
 
     def read(self, task_id: str | None, since_id: str | None, limit: int) -> list[Any]:
         ids = [id_ for id_, _ in self.items]
@@ -42,22 +43,14 @@ class Feed:
 
 @dataclass
 class Upserts:
-    """The last value of each key, in order of first save; contents that were cleared stay away."""
+    """The last value of each key, in order of first save."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    contents: set[Hashable] = field(default_factory=set)
-    refused: set[Hashable] = field(default_factory=set)
 
-    def save(self, key: str, value: Any, content: Hashable) -> bool:
-        if (key, content) in self.refused:
-            return False
-        self.contents.add((key, content))
+    def save(self, key: str, value: Any) -> None:
         self.values[key] = value
-        return True
 
     def clear(self) -> None:
-        self.refused |= self.contents
-        self.contents = set()
         self.values = {}
 
 
@@ -104,12 +97,10 @@ class Model:
     def history(self, trace_id: str) -> list[Any]:
         return sorted((event for _, event in self.events[trace_id].items), key=lambda e: e.ts)
 
-    def save_trajectory(
-        self, trace_id: str, session_id: str, value: Any, content: Hashable
-    ) -> None:
+    def save_trajectory(self, trace_id: str, session_id: str, value: Any) -> None:
         session = self.sessions[session_id]
-        if session.trajectories.save(trace_id, value, content):
-            session.traces = [t for t in session.traces if t != trace_id] + [trace_id]
+        session.trajectories.save(trace_id, value)
+        session.traces = [t for t in session.traces if t != trace_id] + [trace_id]
 
     def save_pause(self, token: str, payload: Any, content: Hashable) -> None:
         pause = self.pauses[token]

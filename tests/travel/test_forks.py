@@ -358,11 +358,11 @@ async def test_a_cleared_fork_begins_anew_on_its_own(store: foldlog.Store) -> No
     await updated(store, "session", "u1")
     await store.fork("session", into="fork")
     await store.clear_session("fork")
-    await updated(store, "fork", "u1", "u2")  # u1 was cleared, and stays away
-    assert await ids(store, "fork") == ["u2"]
+    await updated(store, "fork", "u2", "u1", "u2")  # u1 was cleared, and is saved anew
+    assert await ids(store, "fork") == ["u2", "u1"]
     assert await ids(store, "session") == ["u1"]
     await store.clear_session("session")
-    assert await ids(store, "fork") == ["u2"]
+    assert await ids(store, "fork") == ["u2", "u1"]
 
 
 async def test_erasing_a_fork_counts_and_removes_its_own(store: foldlog.Store) -> None:
