@@ -131,6 +131,12 @@ class Ledger:
         if not found or isinstance(found[0].record, Revoked):
             return None
         shared: Shared = found[0].record
+        scope = await self._journal.read(
+            agentstates.kind, self._name, shared.scope, consistency="strong"
+        )
+        shard = self._journal.subject(agentstates.kind, self._name, shared.scope).shard
+        if found[0].position.shards[shard].seq < scope.cleared_at:
+            return None  # what it opened was deleted
         has_expired = shared.ttl and found[0].recorded_at + shared.ttl <= self._journal.now()
         return None if has_expired else shared
 

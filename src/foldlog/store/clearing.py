@@ -65,6 +65,7 @@ class Holding(Generic[S]):
     head: int = 0
     tombstone: int = 0
     is_forked: bool = False
+    is_damaged: bool = False
     removed: dict[str, int] = field(default_factory=dict)
     refused: bytes = b""
     blobs: set[str] = field(default_factory=set)
@@ -74,7 +75,7 @@ class Holding(Generic[S]):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing but perhaps a tombstone."""
-        return not (self.count or self.is_forked)
+        return not (self.count or self.is_forked or self.is_damaged)
 
     def take(self, envelope: Recorded) -> None:
         """Take in the next envelope, in the order of the log."""
@@ -125,11 +126,18 @@ async def read_holdings(
 
     if isinstance(area, Key):
         subject = store.subject(area.kind, *area.keys)
-        found[subject.name] = Holding(area, start(area.kind))
-        async with aclosing(readable(store.log, subject)) as pages:
-            async for envelopes in pages:
-                take(subject.name, area, envelopes)
-        return list(found.values())
+        held = found[subject.name] = Holding(area, start(area.kind))
+        try:
+            async with aclosing(store.log.read(subject)) as whole:
+                async for records in whole:
+                    for record in records:
+                        take(subject.name, area, record.envelopes)
+        except LogCorrupt:
+            held = found[subject.name] = Holding(area, start(area.kind), is_damaged=True)
+            async with aclosing(readable(store.log, subject)) as pages:
+                async for envelopes in pages:
+                    take(subject.name, area, envelopes)
+        return [held]
     try:
         async with aclosing(store.log.read(where(store, area))) as branch:
             async for records in branch:
@@ -137,8 +145,8 @@ async def read_holdings(
                     take(record.subject, None, record.envelopes)
     except LogCorrupt:
         keys = await store.keys(area.kind, area.keys)
-        held = await side_by_side(keys, lambda key: read_holdings(store, key, on_envelope))
-        return [holding for [holding] in held]
+        each = await side_by_side(keys, lambda key: read_holdings(store, key, on_envelope))
+        return [holding for [holding] in each]
     return list(found.values())
 
 
@@ -189,6 +197,16 @@ async def clear(
         if area.kind.has_blobs:
             await store.backend.blobs.delete(removed)
     return holdings
+
+
+async def remove_pointer(store: LargeValues, key: Key[Any]) -> None:
+    """Remove a view that only says where something is, without a trace.
+
+    Raises:
+        LogUnavailable, LogCorrupt: it may remain; removing again is safe.
+    """
+    [held] = await read_holdings(store, key)
+    await store.forked_log.purge(store.subject(key.kind, *key.keys), before=held.head + 1)
 
 
 async def bury_unread(store: LargeValues, subjects: Iterable[Subject]) -> None:

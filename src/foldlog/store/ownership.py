@@ -7,6 +7,7 @@ the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 from foldlog.envelope import draft
@@ -81,14 +82,8 @@ class Ownership(LargeValues):
             area = None if kind.of is not None else area_of(kind, session_id)
             if area is not None:
                 await self._add_owned(found, area, log)
-        if origin is not None:
-            shared = dict[Area, None]()
-            for kind in self.session_kinds:
-                if kind.owns is not None or kind.pointers is not None:
-                    area = kind(origin.session_id)
-                    await self._add_owned(shared, area, self.origin_log(origin))
-                    shared.pop(area)
-            found = {area: None for area in found if area not in shared}
+        shared = await self.shared_by(origin)
+        found = {area: None for area in found if area not in shared}
         whole = {(area.kind, area.keys) for area in found if isinstance(area, Prefix)}
         single = (
             area
@@ -97,6 +92,16 @@ class Ownership(LargeValues):
             or not any((area.kind, area.keys[:n]) in whole for n in range(1, len(area.keys)))
         )
         return sorted(single, key=lambda area: area.kind.owns is not None)
+
+    async def shared_by(self, origin: Began | None) -> dict[Area, None]:
+        """Internal: what a fork's lists name because its origin's did; it stays with the origin."""
+        shared = dict[Area, None]()
+        for kind in self.session_kinds if origin is not None else ():
+            if kind.owns is not None and origin is not None:
+                area = kind(origin.session_id)
+                await self._add_owned(shared, area, self.origin_log(origin))
+                shared.pop(area)
+        return shared
 
     async def views_of(self, session_id: str) -> list[Key[Any]]:
         """Internal: the views of a session that hold records, what it shares included."""
@@ -115,20 +120,27 @@ class Ownership(LargeValues):
         if area in found:
             return
         found[area] = None
-        naming = [each for each in (area.kind.owns, area.kind.pointers) if each is not None]
-        if not naming or not isinstance(area, Key):
-            return
-        subject = self.subject(area.kind, *area.keys)
-        try:
-            state = (await refold(log, area.kind, subject)).state
-        except LogCorrupt:
-            state = (await salvage(log, area.kind, subject)).state
-        for named, keys in [pair for each in naming for pair in each(state)]:
-            if named == "trace":
-                for kind in self.kinds_of("trace"):
-                    await self._add_owned(found, _area(kind, keys[0]), log)
+        if area.kind.owns is not None and isinstance(area, Key):
+            for each in self.areas_named(area.kind.owns(await self.state_in(log, area))):
+                await self._add_owned(found, each, log)
+
+    def areas_named(self, named: Iterable[tuple[str, tuple[str, ...]]]) -> list[Area]:
+        """Internal: what a state names: traces, and other views."""
+        found = list[Area]()
+        for name, keys in named:
+            if name == "trace":
+                found += [_area(kind, keys[0]) for kind in self.kinds_of("trace")]
             else:
-                await self._add_owned(found, self.key_named(named, keys), log)
+                found.append(self.key_named(name, keys))
+        return found
+
+    async def state_in(self, log: Log, key: Key[S]) -> S:
+        """Internal: the state of a view by a log, of all that can be read of it."""
+        subject = self.subject(key.kind, *key.keys)
+        try:
+            return (await refold(log, key.kind, subject)).state
+        except LogCorrupt:
+            return (await salvage(log, key.kind, subject)).state
 
     def key_named(self, name: str, keys: tuple[str, ...]) -> Key[Any]:
         """Internal: the view of a kind's name and keys, also where this program lacks the kind."""

@@ -10,6 +10,7 @@ import msgspec
 
 from foldlog.envelope import Recorded, unpack
 from foldlog.errors import LogCorrupt, PayloadError, shown
+from foldlog.kind import Key
 from foldlog.log.port import Stored
 from foldlog.position import LogPosition
 from foldlog.store.removal import Removal
@@ -146,4 +147,8 @@ class Records(Removal):
         areas = await self.owned_by(session_id, origin)
         own = [self.subject(name, session_id) for name in (lineage.kind.name, lineage.MARKER)]
         found = [*own, *map(self.area_subject, areas)]
+        for area in areas:
+            if area.kind.pointers is not None and isinstance(area, Key):
+                named = area.kind.pointers(await self.state_in(self.log, area))
+                found += [self.area_subject(self.key_named(*pair)) for pair in named]
         return list(dict.fromkeys((each.name, each.shard) for each in found))

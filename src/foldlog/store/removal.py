@@ -21,6 +21,7 @@ from foldlog.store.clearing import (
     Prefix,
     bury_unread,
     clear,
+    remove_pointer,
     side_by_side,
 )
 from foldlog.store.operation import nothing, operation
@@ -112,7 +113,7 @@ class Removal(Ownership):
         held = await clear(self, area, overwrite=overwrite, check=check, on_envelope=on_envelope)
         if (pointers := area.kind.pointers) is not None:
             named = [pair for each in held for pair in pointers(each.folded.state)]
-            await side_by_side(named, lambda pair: clear(self, self.key_named(*pair)))
+            await side_by_side(named, lambda pair: remove_pointer(self, self.key_named(*pair)))
         await self._after_removal(area)
         return held
 
@@ -164,17 +165,23 @@ class Removal(Ownership):
             return await self._remove(area, on_envelope=on_envelope)
 
         # What names the others goes last, so that another clearing can finish an interrupted one;
-        # and what was named meanwhile goes with it.
-        while areas := [
-            area for area in await self.owned_by(session_id, origin) if area not in done
-        ]:
+        # and with it goes what was named meanwhile.
+        areas = await self.owned_by(session_id, origin)
+        shared = await self.shared_by(origin)
+        while areas:
             done |= dict.fromkeys(areas)
-            naming = [area for area in areas if area.kind.owns is not None]
-            for some in ([each for each in areas if each.kind.owns is None], naming):
-                for found in await side_by_side(some, remove):
-                    held += found
-            if not naming:
-                break
+            for names_others in (False, True):
+                some = [each for each in areas if (each.kind.owns is not None) is names_others]
+                found = await side_by_side(some, remove)
+                held += [each for holdings in found for each in holdings]
+            named = [
+                area
+                for holdings in found
+                for each in holdings
+                if each.key.kind.owns is not None
+                for area in self.areas_named(each.key.kind.owns(each.folded.state))
+            ]
+            areas = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
             await self.leave_origin(session_id, origin)

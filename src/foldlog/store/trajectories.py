@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.models import Trajectory
@@ -13,7 +11,7 @@ from foldlog.store.payloads import drafting, encode
 from foldlog.store.primitives import checked_limit
 from foldlog.store.restoring import load, restoring
 from foldlog.subjects import checked_id
-from foldlog.views import Consistency
+from foldlog.views import Consistency, refold
 from foldlog_projections import traces, trajectory as trajectories
 from foldlog_projections.traces import TraceSaved
 from foldlog_projections.trajectory import TrajectorySaved
@@ -43,8 +41,7 @@ class Trajectories(Ownership):
             record = self.redacted(method, key, TrajectorySaved(trajectory.serialise()))
             Trajectory.from_serialised(record.trajectory)  # what cannot be read back is not saved
         saved = encode(key.kind, record)
-        # The trajectory first: a trace is listed only if there is something to get. That the
-        # index names the content lets a cleared session refuse a late writer's repetition.
+        # The trajectory first: a trace is listed only if there is something to get.
         entry = TraceSaved(trace_id, codec.digest(saved.payload))
         listed = self.drafts(method, traces.kind(session_id), entry)
         await self.append_drafts((subject, [saved]), listed)
@@ -65,32 +62,14 @@ class Trajectories(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        listed, latest = await asyncio.gather(
-            self.read(traces.kind, session_id, consistency=consistency),
-            self.read(trajectories.kind, session_id, trace_id, consistency=consistency),
-        )
-        saved, content = latest.state, listed.state.get(trace_id)
-        if content is None:
-            return None
-        if saved is None or codec.digest(saved.payload) != content:
-            # The last record is not what the session counts as saved last: a late writer has put
-            # back what was cleared, a save is just happening, or it is shared with another session.
-            saved = await self._find_trajectory(session_id, trace_id, content)
+        key = trajectories.kind(session_id, trace_id)
+        saved = (await self.read(key.kind, *key.keys, consistency=consistency)).state
+        while saved is None and (origin := (await self.lineage_of(session_id)).shared):
+            # A fork that was made before forks shared trajectories by themselves.
+            session_id, log = origin.session_id, self.origin_log(origin)
+            subject = self.subject(trajectories.kind, session_id, trace_id)
+            saved = (await refold(log, trajectories.kind, subject)).state
         return None if saved is None else _trajectory(saved)
-
-    async def _find_trajectory(
-        self, session_id: str, trace_id: str, content: str
-    ) -> Recorded | None:
-        subject = self.subject(trajectories.kind, session_id, trace_id)
-        found = None
-        async for records in self.forked_log.read(subject):
-            for item in (item for record in records for item in record.envelopes):
-                if codec.digest(item.payload) == content:
-                    found = item
-        if found is not None:
-            return found
-        origin = (await self.lineage_of(session_id)).shared
-        return await self._find_trajectory(origin.session_id, trace_id, content) if origin else None
 
     @operation(list)
     async def list_traces(
