@@ -278,22 +278,32 @@ class Core:
             block.add(appends)
             block.before += before
             return
-        found = []
-        for subject, drafts in (*before, *appends):
-            folded = self.hot_views.current(subject)
-            if folded is not None and any(each.id in folded.seen for each in drafts):
-                kind = self.kinds[subject.family]
-                folded = await self.hot_views.read(kind, subject, "strong")
-            found.append((subject, self.unsaved(subject, drafts, folded), folded))
+        found = [
+            (subject, *await self.without_repeats(subject, drafts))
+            for subject, drafts in (*before, *appends)
+        ]
         # From here on nothing is awaited: drafts are numbered as they are sent.
         stamped = [
-            self._log.stamped(Append(subject, tuple(drafts)), folded.cleared_at if folded else 0)
-            for subject, drafts, folded in found
+            self._log.stamped(Append(subject, tuple(drafts)), cleared_at)
+            for subject, drafts, cleared_at in found
             if drafts
         ]
         if not stamped:
             return
         await self._append(self.backend.outbox or self.log, stamped, atomic)
+
+    async def without_repeats(
+        self, subject: Subject, drafts: Sequence[Draft]
+    ) -> tuple[Sequence[Draft], int]:
+        """Internal: the drafts that a view lacks, and the sequence of its clearing, if known.
+
+        Where memory says that the view has one, the log is asked. Errors as `unsaved`.
+        """
+        folded = self.hot_views.current(subject)
+        if folded is not None and any(each.id in folded.seen for each in drafts):
+            kind = self.kinds[subject.family]
+            folded = await self.hot_views.read(kind, subject, "strong")
+        return self.unsaved(subject, drafts, folded), folded.cleared_at if folded else 0
 
     def unsaved(
         self, subject: Subject, drafts: Sequence[Draft], folded: Folded[Any] | None
