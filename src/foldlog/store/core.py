@@ -18,7 +18,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.errors import AppendConflict, AppendUnknown, IdTaken
+from foldlog.errors import (
+    AppendConflict,
+    AppendUnknown,
+    IdTaken,
+    LogCorrupt,
+    LogRewound,
+    LogUnavailable,
+)
 from foldlog.kind import Key, Kind
 from foldlog.log.archive import Archiver
 from foldlog.log.blobs import Blobs
@@ -297,12 +304,16 @@ class Core:
     ) -> tuple[Sequence[Draft], int]:
         """Internal: the drafts that a view lacks, and the sequence of its clearing, if known.
 
-        Where memory says that the view has one, the log is asked. Errors as `unsaved`.
+        Where memory says that the view has one, the log is asked; if that fails, the draft is
+        sent, and the fold drops it if it is a repeat. Errors as `unsaved`.
         """
         folded = self.hot_views.current(subject)
         if folded is not None and any(each.id in folded.seen for each in drafts):
-            kind = self.kinds[subject.family]
-            folded = await self.hot_views.read(kind, subject, "strong")
+            try:
+                kind = self.kinds[subject.family]
+                folded = await self.hot_views.read(kind, subject, "strong")
+            except (LogUnavailable, LogCorrupt, LogRewound):
+                folded = None
         return self.unsaved(subject, drafts, folded), folded.cleared_at if folded else 0
 
     def unsaved(
