@@ -262,7 +262,7 @@ class RecordType:
         return lambda payload: tuple(name for name in found(payload) if name)
 
     def digest_without(self, names: tuple[str, ...]) -> Callable[[bytes], int]:
-        """Return a function that digests an encoded record, its writer's times and `names` left out."""
+        """Return what digests an encoded record, its writer's times and `names` left out."""
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
         kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "clock")]
         if len(kept) == len(fields):
