@@ -71,11 +71,15 @@ if TYPE_CHECKING:
     from foldlog import kinds as kinds
     from foldlog.envelope import Position as Position
     from foldlog.kind import (
+        Blob as Blob,
+        Clock as Clock,
         Content as Content,
         Fold as Fold,
         Key as Key,
         Kind as Kind,
+        Listing as Listing,
         content_digest as content_digest,
+        content_rule as content_rule,
         field_id as field_id,
         fresh_id as fresh_id,
     )
@@ -158,7 +162,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "foldlog.envelope": "Position",
     "foldlog.log.archive": "Archived ArchiveLimits",
-    "foldlog.kind": "Content Fold Key Kind content_digest field_id fresh_id",
+    "foldlog.kind": """
+        Blob Clock Content Fold Key Kind Listing content_digest content_rule field_id fresh_id
+    """,
     "foldlog.models": """
         Answered ArtifactRef ArtifactRetentionConfig ArtifactScope PlannerEvent RemoteBinding
         StateUpdate SteeringEvent SteeringEventType StoredEvent TaskContextSnapshot TaskState
