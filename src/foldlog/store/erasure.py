@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import mmap
+import os
+import stat
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -72,24 +75,29 @@ class Fragments:
     def found_below(self, directory: Path) -> int | None:
         """Return how many parts stand in files below `directory`; None if there are no parts.
 
-        Reads all files: blocks. One that goes meanwhile holds nothing any more.
+        Syncs and reads all files: blocks. What the server has overwritten is on the disk then, so
+        that no loss of power brings it back. A file that goes meanwhile holds nothing.
         """
         if not self._parts:
             return None
         parts = list(self._parts)
         looked_for = left = set(parts[:: math.ceil(len(parts) / _MOST)])
-        for path in directory.rglob("*"):
-            try:
-                if path.is_file() and path.stat().st_size:
-                    left = left - _found(path, left)
-            except FileNotFoundError:
-                continue
+        for folder, _, names in os.walk(directory):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    left = left - _found(Path(folder, name), left)
         return len(looked_for) - len(left)
 
 
 def _found(path: Path, parts: set[bytes]) -> set[bytes]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return {part for part in parts if content.find(part) >= 0}
+    with path.open("rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return set()
+        os.fsync(file.fileno())
+        if not os.fstat(file.fileno()).st_size:
+            return set()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return {part for part in parts if content.find(part) >= 0}
 
 
 class Erasure(Removal):
