@@ -10,7 +10,6 @@ import asyncio
 import math
 import mmap
 import os
-import stat
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -84,15 +83,14 @@ class Fragments:
         looked_for = left = set(parts[:: math.ceil(len(parts) / _MOST)])
         for folder, _, names in os.walk(directory):
             for name in names:
+                path = Path(folder, name)
                 with suppress(FileNotFoundError):
-                    left = left - _found(Path(folder, name), left)
+                    left = left - (_found(path, left) if path.is_file() else set())
         return len(looked_for) - len(left)
 
 
 def _found(path: Path, parts: set[bytes]) -> set[bytes]:
     with path.open("rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return set()
         os.fsync(file.fileno())
         if not os.fstat(file.fileno()).st_size:
             return set()
