@@ -32,7 +32,7 @@ _WRITERS_REMEMBERED: Final = 16
 """Writers of one key whose last counter a fold remembers: the latest ones."""
 
 _CONFLICTS_REMEMBERED: Final = 64
-_IDS_REMEMBERED: Final = 64
+_IDS_REMEMBERED: Final = 16
 """Ids that a fold for which repeats are harmless remembers at most."""
 
 _REFUSAL_BYTES: Final = 8

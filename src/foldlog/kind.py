@@ -261,15 +261,14 @@ class RecordType:
         found = fields_of_payload(*names, of=self.schema)
         return lambda payload: tuple(name for name in found(payload) if name)
 
-    @cached_property
-    def digest(self) -> Callable[[bytes], int]:
-        """Returns a digest of an encoded record, but for the writer's times."""
+    def digest_without(self, names: tuple[str, ...]) -> Callable[[bytes], int]:
+        """Return what digests an encoded record, its writer's times and `names` left out."""
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
-        kept = [each for each in fields if not _is_marked(each.type, "clock")]
+        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "clock")]
         if len(kept) == len(fields):
             return zlib.crc32
         made = msgspec.defstruct(
-            "Timeless",
+            "Kept",
             [(f.name, msgspec.Raw, msgspec.field(default=_NIL, name=f.encode_name)) for f in kept],
             gc=False,
         )
@@ -385,7 +384,9 @@ class Kind(Generic[S]):
         digest = self._digests.get(envelope.type)
         if digest is None:
             record = (self if self.of is None else self.of).records.get(envelope.type)
-            digest = self._digests[envelope.type] = zlib.crc32 if record is None else record.digest
+            # A fork's records name their session otherwise.
+            digest = zlib.crc32 if record is None else record.digest_without(self.keys)
+            self._digests[envelope.type] = digest
         return digest(envelope.payload)
 
     @cached_property

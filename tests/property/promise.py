@@ -339,6 +339,7 @@ class World:
         if process is other or self.model.forks(place.session) or not SHAPES[place.shape].is_owned:
             return
         effect = Effect(self.model.identity(place, id, content), id, content)
+        is_refused = self.model.stored(place, effect.identity) not in (None, effect)
         client = process.client
         client.held = asyncio.Event()
         client.reached.clear()
@@ -369,6 +370,9 @@ class World:
             expect(isinstance(answer, FoldlogError), f"{answer!r}")
             expect(bool(_REMOVAL.search(str(answer))), f"{answer!r} does not name the clearing")
             expect(found == fold([]), f"{answer!r}, and {place} is {found}")
+        if is_refused and answer is None:  # its next read may say so, or know it for removed
+            with suppress(IdTaken):
+                await self.read(process, place)
         await self.check(*self.model.used(place.session))
 
     # --- removals -----------------------------------------------------------------------------

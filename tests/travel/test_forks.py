@@ -365,6 +365,16 @@ async def test_a_cleared_fork_begins_anew_on_its_own(store: foldlog.Store) -> No
     assert await ids(store, "fork") == ["u2", "u1"]
 
 
+async def test_memory_that_a_fork_deletes_is_gone_there_alone(store: foldlog.Store) -> None:
+    await updated(store, "session", "u1")
+    await store.save_memory_state("acme:ann:session", {"n": 1})
+    await store.fork("session", into="fork")
+    assert await store.load_memory_state("acme:ann:fork") == {"n": 1}
+    await store.delete(foldlog.kinds.memory("acme:ann:fork"))
+    assert await store.load_memory_state("acme:ann:fork") is None
+    assert await store.load_memory_state("acme:ann:session") == {"n": 1}
+
+
 async def test_erasing_a_fork_counts_and_removes_its_own(store: foldlog.Store) -> None:
     await store.save_trajectory("shared", "session", trajectory())
     await store.save_event(event("shared", 1.0))

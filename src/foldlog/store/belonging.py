@@ -49,11 +49,12 @@ class Belongings(Decisions):
             await self.append_drafts(*appends)
         else:
             await self.append_drafts(*appends, before=[self._listing(session_id, key)])
-        if self.hot_views.current(subject) is None:
+        # A clearing may have come in between.
+        if self.hot_views.current(subject) is None or not self._lists(subject, key):
             await self._look_again(session_id, key)
 
     async def _look_again(self, session_id: str, key: Key[Any]) -> None:
-        """Read the list, which another process may have cleared, and keep it in memory."""
+        """Read the list, which may have been cleared meanwhile, and keep it in memory."""
         try:
             folded = await self.read(belongings.kind, session_id)
             if open_block(self) is None and _entry(key) not in folded.state:

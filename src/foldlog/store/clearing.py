@@ -157,6 +157,7 @@ async def clear(
     overwrite: bool = True,
     check: Callable[[Any], None] | None = None,
     on_envelope: OnEnvelope | None = None,
+    always: bool = False,
 ) -> list[Holding[Any]]:
     """Remove views with their large values and their entries in lists; return what they held.
 
@@ -169,6 +170,7 @@ async def clear(
         check: is given the state of a single view; what it raises is raised, and nothing is
             removed.
         on_envelope: hears of each envelope, and again after a conflict.
+        always: append a tombstone also to a single view that holds nothing by itself.
 
     Raises:
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
@@ -181,7 +183,7 @@ async def clear(
         # Where a subject ends with what cannot be read, nobody knows where it ends.
         before_conflict, heads = heads, [each.head for each in holdings]
         try:
-            if not all(each.is_empty for each in holdings):
+            if always or not all(each.is_empty for each in holdings):
                 await _bury(store, holdings, is_known=before_conflict != heads)
             break
         except AppendConflict as conflict:

@@ -18,7 +18,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from foldlog.envelope import Draft, Recorded
-from foldlog.errors import AppendConflict, AppendUnknown, IdTaken
+from foldlog.errors import (
+    AppendConflict,
+    AppendUnknown,
+    IdTaken,
+    LogCorrupt,
+    LogRewound,
+    LogUnavailable,
+)
 from foldlog.kind import Key, Kind
 from foldlog.log.archive import Archiver
 from foldlog.log.blobs import Blobs
@@ -278,22 +285,36 @@ class Core:
             block.add(appends)
             block.before += before
             return
-        found = []
-        for subject, drafts in (*before, *appends):
-            folded = self.hot_views.current(subject)
-            if folded is not None and any(each.id in folded.seen for each in drafts):
-                kind = self.kinds[subject.family]
-                folded = await self.hot_views.read(kind, subject, "strong")
-            found.append((subject, self.unsaved(subject, drafts, folded), folded))
+        found = [
+            (subject, *await self.without_repeats(subject, drafts))
+            for subject, drafts in (*before, *appends)
+        ]
         # From here on nothing is awaited: drafts are numbered as they are sent.
         stamped = [
-            self._log.stamped(Append(subject, tuple(drafts)), folded.cleared_at if folded else 0)
-            for subject, drafts, folded in found
+            self._log.stamped(Append(subject, tuple(drafts)), cleared_at)
+            for subject, drafts, cleared_at in found
             if drafts
         ]
         if not stamped:
             return
         await self._append(self.backend.outbox or self.log, stamped, atomic)
+
+    async def without_repeats(
+        self, subject: Subject, drafts: Sequence[Draft]
+    ) -> tuple[Sequence[Draft], int]:
+        """Internal: the drafts that a view lacks, and the sequence of its clearing, if known.
+
+        Where memory says that the view has one, the log is asked; if that fails, the draft is
+        sent, and the fold drops it if it is a repeat. Errors as `unsaved`.
+        """
+        folded = self.hot_views.current(subject)
+        if folded is not None and any(each.id in folded.seen for each in drafts):
+            try:
+                kind = self.kinds[subject.family]
+                folded = await self.hot_views.read(kind, subject, "strong")
+            except (LogUnavailable, LogCorrupt, LogRewound):
+                folded = None
+        return self.unsaved(subject, drafts, folded), folded.cleared_at if folded else 0
 
     def unsaved(
         self, subject: Subject, drafts: Sequence[Draft], folded: Folded[Any] | None

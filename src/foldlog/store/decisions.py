@@ -301,11 +301,13 @@ class Decisions(Core):
             await self.append_drafts(*block.before)
         attempts = Attempts(DECIDE_SECONDS)
         expected = block.expected
-        appends = [
-            Append(subject, tuple(drafts), expected[subject].head if subject in expected else None)
-            for subject, drafts in block.drafts.items()
-        ]
-        while True:
+        appends = list[Append]()
+        for subject, drafts in block.drafts.items():
+            if subject in expected:
+                appends.append(Append(subject, tuple(drafts), expected[subject].head))
+            elif new := (await self.without_repeats(subject, drafts))[0]:
+                appends.append(Append(subject, tuple(new)))
+        while appends:
             try:
                 await self._append_decided(appends, attempts)
             except AppendConflict as conflict:

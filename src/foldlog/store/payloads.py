@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
 from enum import Enum
+from operator import attrgetter
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from pydantic import BaseModel
@@ -211,15 +212,30 @@ class Mapper(Generic[M, R]):
 
     def __init__(self, name: str, model: type[M], record: type[R], **fields: Field) -> None:
         self._name = name
-        self._write: Callable[[M], R] = _compiled_writer(model, record, fields)
-        self._read: Callable[[Any], M] = _compiled_reader(model, fields)
+        self._record = record
         self._decode = decoder(record).decode
-        self._guarded = restoring(lambda item: self._read(self._decode(item.payload)))
+        known = _names(model)
+        self._saved = [each for each in record.__struct_fields__ if each in known]
+        self._get_given = attrgetter(*self._saved)
+        self._writes = [(each, fields[each].write) for each in self._saved if each in fields]
+        self._get_saved = attrgetter(*known)
+        self._known = known
+        reads = {each: field.read for each, field in fields.items()}
+        self._reads = [(each, read) for each in known if (read := reads.get(each)) is not None]
+        self._make: Callable[[dict[str, Any]], M] = lambda values: model(**values)
+        if issubclass(model, BaseModel):
+            # Copying an object costs a fraction of constructing one; neither validates.
+            copy = model.model_construct(**dict.fromkeys(model.model_fields)).model_copy
+            self._make = lambda values: cast(M, copy(update=values))
+        self._guarded = restoring(self._read)
 
     def record(self, given: M) -> R:
         """Return the record that saves an object."""
         try:
-            return self._write(given)
+            values = dict(zip(self._saved, self._get_given(given), strict=True))
+            for name, write in self._writes:
+                values[name] = write(values[name], name)
+            return self._record(**values)
         except FAULTS:
             with drafting(self._name):
                 raise
@@ -230,44 +246,21 @@ class Mapper(Generic[M, R]):
 
     def restore_all(self, items: Iterable[Recorded]) -> list[M]:
         """As `restore`, of many."""
-        items, read, decode = list(items), self._read, self._decode
+        items = list(items)
         try:
-            return [read(decode(item.payload)) for item in items]
+            return [self._read(item) for item in items]
         except FAULTS:
             return [self.restore(item) for item in items]  # raises at the one that is at fault
 
-
-# A record is made for every save, and an object for every item of a list: so these functions are
-# compiled to what one would write by hand, field by field.
-
-
-def _compiled_writer(model: type[Any], record: type[Any], fields: dict[str, Field]) -> Any:
-    values = (
-        f"{name}=_{name}(given.{name}, {name!r})" if name in fields else f"{name}=given.{name}"
-        for name in record.__struct_fields__
-        if name in _names(model)
-    )
-    scope = {f"_{name}": field.write for name, field in fields.items()}
-    return eval(f"lambda given: record({', '.join(values)})", {"record": record, **scope})
+    def _read(self, item: Recorded) -> M:
+        saved = self._decode(item.payload)
+        values = dict(zip(self._known, self._get_saved(saved), strict=True))
+        for name, read in self._reads:
+            values[name] = read(values[name])
+        return self._make(values)
 
 
-def _names(model: type[Any]) -> set[str]:
+def _names(model: type[Any]) -> list[str]:
     if issubclass(model, BaseModel):
-        return set(model.model_fields)
-    return {each.name for each in dataclasses.fields(model)}
-
-
-def _compiled_reader(model: type[Any], fields: dict[str, Field]) -> Any:
-    scope = {f"_{name}": field.read for name, field in fields.items() if field.read}
-
-    def value(name: str) -> str:
-        return f"_{name}(saved.{name})" if f"_{name}" in scope else f"saved.{name}"
-
-    if not issubclass(model, BaseModel):
-        values = (f"{each.name}={value(each.name)}" for each in dataclasses.fields(model))
-        return eval(f"lambda saved: model({', '.join(values)})", {"model": model, **scope})
-    # Copying an object costs a fraction of constructing one; neither validates.
-    blank = model.model_construct(**dict.fromkeys(model.model_fields))
-    values = (f"{name!r}: {value(name)}" for name in model.model_fields)
-    copied = f"lambda saved: copy(update={{{', '.join(values)}}})"
-    return eval(copied, {"copy": blank.model_copy, **scope})
+        return list(model.model_fields)
+    return [each.name for each in dataclasses.fields(model)]

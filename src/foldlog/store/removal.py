@@ -99,7 +99,9 @@ class Removal(Ownership):
         forks = (await self.lineage_of(session_id, "strong")).forks if session_id else ()
         if session_id and forks:
             raise SessionHasForks(session_id, sorted(forks))
-        await self._remove(area, overwrite=overwrite, check=check)
+        # A fork may read its origin's view as long as its own was not cleared.
+        always = callable(area.kind.owner)
+        await self._remove(area, overwrite=overwrite, check=check, always=always)
 
     async def _remove(
         self,
@@ -108,9 +110,12 @@ class Removal(Ownership):
         overwrite: bool = True,
         check: Callable[[Any], None] | None = None,
         on_envelope: OnEnvelope | None = None,
+        always: bool = False,
     ) -> list[Holding[Any]]:
         await self._before_removal(area)
-        held = await clear(self, area, overwrite=overwrite, check=check, on_envelope=on_envelope)
+        held = await clear(
+            self, area, overwrite=overwrite, check=check, on_envelope=on_envelope, always=always
+        )
         if (pointers := area.kind.pointers) is not None:
             named = [pair for each in held for pair in pointers(each.folded.state)]
             await side_by_side(named, lambda pair: remove_pointer(self, self.key_named(*pair)))
