@@ -10,10 +10,12 @@ import pytest
 
 import foldlog
 from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
-from foldlog.log.blobs import Blobs
+from foldlog.log.blobs import BlobName, Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
+from foldlog.subjects import Subject, blob
 from tests.conftest import OpenStore
+from tests.contract.test_clear import Sent
 
 SESSION = ArtifactScope(session_id="session")
 
@@ -24,10 +26,15 @@ def on_server(store: foldlog.Store) -> JetStreamLog:
     return store.log
 
 
-async def blob_names(store: foldlog.Store) -> set[str]:
-    """Every blob that is stored, whether or not an artifact refers to it."""
-    parts = store.log.namespace.blob("*", "*")
-    return {subject.split(".")[3] for subject in await blobs_of(store)._side.subjects(parts)}
+async def blob_names(store: foldlog.Store) -> set[BlobName]:
+    """Every blob of which something is stored, whether or not a record names it."""
+    parts = blob(store.log.namespace.everything(), "*", "*")
+    found = (each.split(".", 3) for each in await blobs_of(store)._side.subjects(parts))
+    return {BlobName(subject, name) for _, _, name, subject in found}
+
+
+def subject_of(held: BlobName) -> Subject:
+    return Subject(held.subject, 0, ())
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
@@ -133,29 +140,61 @@ async def test_without_a_life_span_an_artifact_stays(
     assert await store.artifact_store.get(ref.id) == b"x"
 
 
-async def test_a_cleared_session_keeps_no_bytes_and_takes_none_from_a_late_writer(
+async def test_a_cleared_session_keeps_no_bytes_and_takes_none_from_a_late_repeat(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await reopen()
+    sent = Sent(other, monkeypatch)
+    refs = [await other.artifact_store.put_bytes(data, scope=SESSION) for data in (b"a", b"b")]
+    apart = await store.artifact_store.put_bytes(b"a", scope=ArtifactScope(session_id="other"))
+    assert len(await blob_names(store)) == 3
+    await store.artifact_store.clear_session("session")
+    assert len(await blob_names(store)) == 1
+    await sent.again()
+    for reader in (store, other, await reopen()):
+        assert await reader.artifact_store.list(scope=SESSION) == []
+        assert await reader.artifact_store.get(refs[0].id) is None
+        assert await reader.artifact_store.get(apart.id) == b"a"
+    assert len(await blob_names(store)) == 1
+
+
+async def test_a_cleared_session_takes_the_same_artifact_anew(
     store: foldlog.Store, reopen: OpenStore
 ) -> None:
     other = await reopen()
-    refs = [await other.artifact_store.put_bytes(data, scope=SESSION) for data in (b"a", b"b")]
-    apart = await store.artifact_store.put_bytes(b"a", scope=ArtifactScope(session_id="other"))
+    ref = await other.artifact_store.put_bytes(b"a", scope=SESSION)
     await store.artifact_store.clear_session("session")
-    assert len(await blob_names(store)) == 1
-    for late in (store, other, await reopen()):
-        assert (await late.artifact_store.put_bytes(b"a", scope=SESSION)).id == refs[0].id
-        assert await late.artifact_store.list(scope=SESSION) == []
-        assert await late.artifact_store.get(refs[0].id) is None
-        assert await late.artifact_store.get(apart.id) == b"a"
+    for saver in (store, other, await reopen()):
+        assert await saver.artifact_store.put_bytes(b"a", scope=SESSION) == ref
+        assert await saver.artifact_store.list(scope=SESSION) == [ref]
+        assert await saver.artifact_store.get(ref.id) == b"a"
     assert len(await blob_names(store)) == 1
 
 
-async def test_a_late_writer_evicts_nothing(reopen: OpenStore) -> None:
+async def test_a_late_repeat_evicts_nothing(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await reopen(retention=ArtifactRetentionConfig(max_artifacts_per_session=1))
-    await store.artifact_store.put_bytes(b"old", scope=SESSION)
+    sent = Sent(store, monkeypatch)
+    for data in (b"old", b"older"):
+        await store.artifact_store.put_bytes(data, scope=SESSION)
     await store.artifact_store.clear_session("session")
-    kept = await store.artifact_store.put_bytes(b"new", scope=SESSION)
-    await store.artifact_store.put_bytes(b"old", scope=SESSION)
-    assert await store.artifact_store.list(scope=SESSION) == [kept]
+    other = await reopen(retention=ArtifactRetentionConfig(max_artifacts_per_session=1))
+    kept = await other.artifact_store.put_bytes(b"new", scope=SESSION)
+    await sent.again()
+    assert await other.artifact_store.list(scope=SESSION) == [kept]
+    assert await store.artifact_store.get(kept.id) == b"new"
+
+
+async def test_artifacts_that_forks_share_are_not_cleared(store: foldlog.Store) -> None:
+    ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
+    await store.fork("session", into="fork")
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.artifact_store.clear_session("session")
+    with pytest.raises(foldlog.SessionHasForks):
+        await store.artifact_store.clear()
+    for session_id in ("session", "fork"):
+        assert await store.artifact_store.get_with_session_check(ref.id, session_id) == b"x"
 
 
 async def test_clearing_all_artifacts_forgets_them(store: foldlog.Store, reopen: OpenStore) -> None:
@@ -266,8 +305,8 @@ async def test_a_failed_atomic_block_saves_and_deletes_nothing(reopen: OpenStore
 
 async def test_bytes_that_were_lost_are_an_error(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
-    for name in await blob_names(store):
-        await blobs_of(store).delete(name)
+    for held in await blob_names(store):
+        await blobs_of(store).delete(subject_of(held), held.name)
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await store.artifact_store.get(ref.id)
     assert await store.artifact_store.delete(ref.id)
@@ -277,10 +316,10 @@ async def test_bytes_that_were_lost_are_an_error(store: foldlog.Store) -> None:
 
 async def test_bytes_that_were_changed_are_an_error(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
-    for name in await blob_names(store):
-        await blobs_of(store).delete(name)
-        await blobs_of(store).put(name, b"y")
-    with pytest.raises(foldlog.LogCorrupt, match="not those that were saved"):
+    for held in await blob_names(store):
+        await blobs_of(store).delete(subject_of(held), held.name)
+        await blobs_of(store).put(subject_of(held), held.name, b"y")
+    with pytest.raises(foldlog.LogCorrupt, match="other bytes than were saved"):
         await store.artifact_store.get(ref.id)
 
 

@@ -1,34 +1,52 @@
-"""Contents: stored once, there for as long as somebody needs them, and never left behind."""
+"""Large values: each belongs to one view, goes with it, and is never left behind."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import foldlog
 from foldlog import ArtifactRetentionConfig, ArtifactScope
+from foldlog.kind import Blob
 from foldlog.scoped import Effect, Lifetime, Scope, StoreOptions
-from foldlog.store.blobs import BlobStore
-from foldlog_projections.blobs import Claim
 from tests.conftest import OpenStore
-from tests.contract.test_artifact_bytes import blob_names
+from tests.contract.test_artifact_bytes import blob_names, blobs_of, subject_of
 
 SCOPE, LARGE = Scope.session("session"), "x" * 300_000
 DATA = b"content" * 50_000
-SHA256 = hashlib.sha256(DATA).hexdigest()
 FOR_EVER = ArtifactRetentionConfig(ttl_seconds=0)
 
 
-def claim(number: int) -> Claim:
-    return Claim("test", ("key",), f"{number}")
+class Filmed(msgspec.Struct, frozen=True):
+    title: str
+    film: Blob = ""
 
 
-def of_session(session_id: str) -> ArtifactScope:
-    return ArtifactScope(session_id=session_id)
+FILMS = foldlog.Kind(
+    "films",
+    keys=("session_id",),
+    owner="session",
+    records={"film.made": Filmed},
+    fold=foldlog.every,
+)
+
+
+@pytest.fixture
+async def films(reopen: OpenStore) -> foldlog.Store:
+    return await reopen(kinds=[FILMS])
+
+
+async def film(store: foldlog.Store, session_id: str, data: bytes = DATA) -> str:
+    """Save a film; return the name of its bytes."""
+    key = FILMS(session_id)
+    name = await store.put_blob(key, data)
+    await store.append(key, Filmed("a film", name))
+    await store.keep_blob(key, name, data)
+    return name
 
 
 async def died(*args: Any, **options: Any) -> Any:
@@ -36,181 +54,185 @@ async def died(*args: Any, **options: Any) -> Any:
     raise asyncio.CancelledError
 
 
-async def cut_short(work: Any) -> None:
+async def cut_short(work: Awaitable[object]) -> None:
     with pytest.raises(asyncio.CancelledError):
         await work
 
 
-# --- who shares ---------------------------------------------------------------------------------
+async def delete(store: foldlog.Store, session_id: str) -> object:
+    return await store.delete(FILMS(session_id))
 
 
-async def test_a_content_goes_with_the_last_of_those_who_need_it(
-    store: foldlog.Store, reopen: OpenStore
-) -> None:
-    stores = [BlobStore(each, each.backend.blobs) for each in (store, await reopen())]
-    names = {await stores[number % 2].claim(claim(number), DATA, SHA256) for number in range(4)}
-    assert await blob_names(store) == names
-    [name] = names
-    for number in range(3):
-        assert await stores[number % 2].release(SHA256, claim(number)) == 0
-        assert await stores[1].release(SHA256, claim(number)) is None
-        assert await stores[0].get(name) == DATA
-    assert await stores[1].release(SHA256, claim(3)) == len(DATA)
-    assert await blob_names(store) == set()
-    assert await stores[0].get(name) is None
+async def clear(store: foldlog.Store, session_id: str) -> object:
+    return await store.clear_session(session_id)
 
 
-async def test_whoever_claims_and_releases_at_once_finds_the_bytes(
-    store: foldlog.Store, reopen: OpenStore
-) -> None:
-    stores = [BlobStore(each, each.backend.blobs) for each in (store, await reopen())]
-
-    async def claim_and_release(number: int) -> None:
-        blobs = stores[number % 2]
-        for _ in range(4):
-            name = await blobs.claim(claim(number), DATA, SHA256)
-            assert await blobs.get(name) == DATA
-            assert await blobs.release(SHA256, claim(number)) is not None
-
-    await asyncio.gather(*(claim_and_release(number) for number in range(6)))
-    assert await blob_names(store) == set()
-    assert (await stores[0].read(SHA256)).claims == {}
+async def erase(store: foldlog.Store, session_id: str) -> object:
+    return await store.erase_session(session_id)
 
 
-async def test_what_is_needed_for_longer_has_a_copy_that_lasts(
-    store: foldlog.Store, advance_clock: Callable[[float], None]
-) -> None:
-    blobs = store._blobs
-    short = await blobs.claim(claim(1), DATA, SHA256, ttl=60)
-    assert await blobs.claim(claim(2), DATA, SHA256, ttl=60) == short
-    long = await blobs.claim(claim(3), DATA, SHA256)
-    assert long != short
-    assert await blobs.claim(claim(4), DATA, SHA256, ttl=10**6) == long
-    advance_clock(60 + 3700)
-    for number in (4, 3):  # the others are over
-        await blobs.release(SHA256, claim(number))
-    assert (await blobs.read(SHA256)).claims == {}
-    assert await blobs.get(long) is None
+# --- whose they are -----------------------------------------------------------------------------
 
 
-async def test_erasing_leaves_what_another_session_has_saved_and_nothing_else(
+@pytest.mark.parametrize("remove", [delete, clear, erase])
+async def test_a_large_value_goes_with_its_view_and_with_no_other(
+    films: foldlog.Store,
     reopen: OpenStore,
+    remove: Callable[[foldlog.Store, str], Awaitable[object]],
 ) -> None:
-    store = await reopen(retention=FOR_EVER)
-    refs = [
-        await store.artifact_store.put_bytes(DATA, scope=of_session(name)) for name in ("a", "b")
-    ]
-    assert len(await blob_names(store)) == 1
-    for erased, stays in (("a", True), ("b", False)):
-        report = await store.erase_session(erased)
-        assert (report.artifacts, report.artifact_bytes, report.readable) == (1, len(DATA), ())
-        assert await store.artifact_store.get(refs[1].id) == (DATA if stays else None)
+    names = {each: await film(films, each) for each in ("a", "b")}
+    assert len(await blob_names(films)) == 2  # the same bytes, stored for each
+    await remove(films, "a")
+    other = await reopen(kinds=[FILMS])
+    assert await other.read_blob(FILMS("a"), names["a"]) is None
+    assert await other.read_blob(FILMS("b"), names["b"]) == DATA
+    await remove(films, "b")
+    assert await blob_names(films) == set()
+
+
+async def test_erasing_says_how_many_values_went(reopen: OpenStore) -> None:
+    store = await reopen(kinds=[FILMS], retention=FOR_EVER)
+    await film(store, "session")
+    await store.scoped.write(SCOPE, "large", LARGE)
+    await store.artifact_store.put_bytes(DATA, scope=ArtifactScope(session_id="session"))
+    assert len(await blob_names(store)) == 3
+    erased = await store.erase_session("session")
+    assert (erased.blobs, erased.readable) == (3, ())
     assert await blob_names(store) == set()
+
+
+async def test_a_fork_reads_what_its_origin_names(films: foldlog.Store) -> None:
+    name = await film(films, "session")
+    await films.fork("session", into="fork")
+    own = await film(films, "fork", b"own")
+    assert await films.read_blob(FILMS("fork"), name) == DATA
+    await films.clear_session("fork")
+    assert await films.read_blob(FILMS("session"), name) == DATA
+    assert await films.read_blob(FILMS("fork"), own) is None
+    assert len(await blob_names(films)) == 1
+
+
+async def test_a_value_that_was_removed_since_is_past(films: foldlog.Store) -> None:
+    name = await film(films, "session")
+    past = films.at(await films.position())
+    assert await past.read_blob(FILMS("session"), name) == DATA
+    await films.remove_blob(FILMS("session"), name)
+    assert await films.read_blob(FILMS("session"), name) is None
+    with pytest.raises(foldlog.PastErased):
+        await past.read_blob(FILMS("session"), name)
+
+
+async def test_bytes_that_were_changed_or_cut_are_an_error(films: foldlog.Store) -> None:
+    name = await film(films, "session")
+    [held] = await blob_names(films)
+    blobs = blobs_of(films)
+    await blobs.delete(subject_of(held), name)
+    await blobs.put(subject_of(held), name, DATA[:-1] + b"?")
+    with pytest.raises(foldlog.LogCorrupt, match="other bytes than were saved"):
+        await films.read_blob(FILMS("session"), name)
+    await blobs._side.purge(f"*.1.{name}.{held.subject}")
+    with pytest.raises(foldlog.LogCorrupt, match="chunk 2 of 3 is missing"):
+        await films.read_blob(FILMS("session"), name)
+
+
+async def test_what_belongs_to_nothing_is_refused(films: foldlog.Store) -> None:
+    unknown = foldlog.Kind("unknown", keys=("id",), fold=foldlog.every)
+    for key in (FILMS(""), unknown("a")):
+        for call in (films.put_blob(key, b"x"), films.read_blob(key, "x")):
+            with pytest.raises((foldlog.InvalidId, foldlog.ConfigurationError)):
+                await call
 
 
 # --- what is cut short --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["before the bytes", "after the bytes", "after the claim"])
-async def test_the_bytes_of_a_value_that_was_never_written_are_collected(
+async def test_a_value_is_there_though_its_view_was_removed_before_its_record(
+    films: foldlog.Store,
+) -> None:
+    key = FILMS("session")
+    await film(films, "session", b"before")
+    name = await films.put_blob(key, DATA)
+    await films.clear_session("session")
+    await films.append(key, Filmed("after", name))
+    await films.keep_blob(key, name, DATA)
+    assert await films.read_blob(key, name) == DATA
+    assert [each.name for each in await blob_names(films)] == [name]
+
+
+async def test_a_sweep_removes_what_no_record_names(
+    films: foldlog.Store, reopen: OpenStore
+) -> None:
+    kept = await film(films, "session")
+    await films.put_blob(FILMS("session"), b"lost")
+    await films.put_blob(FILMS("nobody"), b"lost, too")
+    await films.fork("session", into="fork")
+    assert await films.sweep_blobs() == 0  # their records may still come
+    knows_no_films = await reopen()
+    assert await knows_no_films.sweep_blobs(older_than=0) == 0
+    assert await films.sweep_blobs(older_than=0) == 2
+    assert [each.name for each in await blob_names(films)] == [kept]
+    assert await films.read_blob(FILMS("fork"), kept) == DATA
+
+
+@pytest.mark.parametrize("moment", ["before the bytes", "after the bytes"])
+async def test_the_bytes_of_a_value_that_was_never_written_are_swept(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     await store.scoped.write(SCOPE, "kept", LARGE)
     kept = await blob_names(store)
-    target: Any
-    match moment:
-        case "before the bytes":
-            target, name = store._blobs._stored, "put"
-        case "after the bytes":
-            target, name = store._blobs, "_decide"
-            stored = store._blobs._stored.put
-
-            async def put_and_die(*args: Any, **options: Any) -> None:
-                await stored(*args, **options)
-                monkeypatch.setattr(target, name, died)
-
-            monkeypatch.setattr(store._blobs._stored, "put", put_and_die)
-        case _:
-            target, name = store.scoped._keys, "append"
-    if moment != "after the bytes":
-        monkeypatch.setattr(target, name, died)
+    if moment == "before the bytes":
+        monkeypatch.setattr(store.backend.blobs, "put", died)
+    else:
+        monkeypatch.setattr(store.scoped._keys, "append", died)
     await cut_short(store.scoped.write(SCOPE, "lost", "y" * 300_000))
     monkeypatch.undo()
 
-    collect = store.recovery.artifacts.collect_garbage
-    assert await collect() == ((), 0)  # it may still be under way
-    await collect(older_than=0)
+    await store.sweep_blobs(older_than=0)
     assert await blob_names(store) == kept
     assert await store.scoped.read(SCOPE, "kept") == LARGE
     assert await store.scoped.write(SCOPE, "lost", "y" * 300_000)
     assert await store.scoped.read(SCOPE, "lost") == "y" * 300_000
 
 
-async def test_the_bytes_of_an_artifact_that_was_never_saved_are_collected(
+async def test_the_bytes_of_an_artifact_that_was_never_saved_are_swept(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await reopen(retention=FOR_EVER)
-    saved = await store.artifact_store.put_bytes(b"saved", scope=of_session("a"))
+    scope = ArtifactScope(session_id="a")
+    saved = await store.artifact_store.put_bytes(b"saved", scope=scope)
     await store.fork("a", into="fork")
     await store.artifact_store.delete(saved.id)  # the fork has it
     monkeypatch.setattr(store.artifact_store, "_record", died)
-    await cut_short(store.artifact_store.put_bytes(DATA, scope=of_session("a")))
+    await cut_short(store.artifact_store.put_bytes(DATA, scope=scope))
     monkeypatch.undo()
     assert len(await blob_names(store)) == 2
-    garbage = await store.recovery.artifacts.collect_garbage(older_than=0)
-    assert garbage == ((), len(DATA))
-    assert len(await blob_names(store)) == 1
+    assert await store.sweep_blobs(older_than=0) == 1
     assert await store.artifact_store.get(saved.id) == b"saved"
 
 
-async def test_a_removal_that_was_cut_short_is_finished(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blobs = store._blobs
-    await blobs.claim(claim(1), DATA, SHA256)
-    monkeypatch.setattr(blobs._stored, "delete", died)
-    await cut_short(blobs.release(SHA256, claim(1)))
-    monkeypatch.undo()
-    assert len(await blob_names(store)) == 1
-    await store.recovery.artifacts.collect_garbage(older_than=0)
-    assert await blob_names(store) == set()
-
-
-async def test_a_refused_upload_claims_nothing(
+async def test_a_refused_upload_leaves_nothing(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*args: Any, **options: Any) -> None:
         raise foldlog.AppendFailed("it is full")
 
-    monkeypatch.setattr(store._blobs._stored, "put", refuse)
+    monkeypatch.setattr(store.backend.blobs, "put", refuse)
     with pytest.raises(foldlog.AppendFailed):
         await store.artifact_store.put_bytes(DATA)
     monkeypatch.undo()
-    assert (await store._blobs.read(SHA256)).claims == {}
+    assert await store.artifact_store.list() == []
     assert await blob_names(store) == set()
 
 
-@pytest.mark.parametrize("moment", ["before the bytes", "after the bytes"])
-async def test_a_claim_that_is_overtaken_by_clearing_leaves_no_other_bytes(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, moment: str
+async def test_a_refused_record_takes_its_bytes_along(
+    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, cleared = store._blobs._stored.put, list[str]()
+    async def refuse(*args: Any, **options: Any) -> None:
+        raise foldlog.AppendFailed("it is full")
 
-    async def overtaken(*args: Any, **options: Any) -> None:
-        is_first = not cleared
-        cleared.append(moment)
-        if is_first and moment == "before the bytes":
-            await store.clear()
-        await put(*args, **options)
-        if is_first and moment == "after the bytes":
-            await store.clear()
-
-    monkeypatch.setattr(store._blobs._stored, "put", overtaken)
-    name = await store._blobs.claim(claim(1), DATA, SHA256)
-    assert len(cleared) == 2
-    assert await blob_names(store) == {name}
-    assert await store._blobs.get(name) == DATA
-    await store.clear()
+    monkeypatch.setattr(store.scoped._keys, "append", refuse)
+    with pytest.raises(foldlog.AppendFailed):
+        await store.scoped.write(SCOPE, "large", LARGE)
     assert await blob_names(store) == set()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import re
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -61,23 +62,24 @@ class MemorySide:
     max_bytes = 8 * 1024 * 1024  # as on the embedded server
 
     def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
+        self.stored: dict[str, Stored] = {}
 
     async def put(self, messages: Sequence[tuple[str, bytes]], *, ttl: int | None = None) -> bool:
         await asyncio.sleep(0)  # a server is never reached without giving way
-        stored = [self.stored.setdefault(subject, data) is data for subject, data in messages]
-        return all(stored)
+        now = dt.datetime.now(dt.UTC).isoformat()
+        made = [Stored(subject, 0, now, data) for subject, data in messages]
+        return all([self.stored.setdefault(each.subject, each) is each for each in made])
 
     async def get(
         self, subjects: Sequence[str], *, patience: float | None = None
     ) -> list[bytes | None]:
         await asyncio.sleep(0)
-        return list(map(self.stored.get, subjects))
+        found = map(self.stored.get, subjects)
+        return [None if each is None else each.data for each in found]
 
     async def last(self, subject: str) -> Stored | None:
         await asyncio.sleep(0)
-        data = self.stored.get(subject)
-        return None if data is None else Stored(subject, 0, "", data)
+        return self.stored.get(subject)
 
     async def subjects(self, matching: str) -> list[str]:
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from foldlog.envelope import Draft, draft, upsert_id
+from foldlog.envelope import CLEARED, Draft, draft, upsert_id
 from foldlog.errors import AppendUnknown, ArtifactTooLarge, FoldlogError, LogCorrupt, PastErased
 from foldlog.kind import Key
 from foldlog.log.port import Append
@@ -36,6 +36,7 @@ from foldlog.store.references import (
     to_go,
 )
 from foldlog.store.removal import Removal
+from foldlog.store.restoring import load
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
 from foldlog_projections import artifact, artifacts
@@ -417,10 +418,11 @@ class Artifacts:
         return None
 
     async def _located(self, artifact_id: str) -> Keys | None:
-        at: Located | None = await self._store.view(
-            artifact.kind(artifact_id), consistency="strong"
-        )
-        return None if at is None else at.keys
+        # From the log: a pointer goes without a trace, which a hot view would take for a loss.
+        subject = self._store.subject(artifact.kind, artifact_id)
+        record = await self._store.forked_log.last(subject)
+        last = None if record is None else record.envelopes[-1]
+        return load(Located, last.payload).keys if last and last.type != CLEARED else None
 
     def _alive(self, folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
         held = folded.state.get(artifact_id)

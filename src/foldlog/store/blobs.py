@@ -121,7 +121,8 @@ class LargeValues(Primitives):
     async def sweep_blobs(self, *, older_than: float = LOOSE_SECONDS) -> int:
         """Remove the large values that no record names: what interrupted saves have left behind.
 
-        It is for operators: it reads the views that have large values.
+        It is for operators: it reads the views that have large values, but for those of kinds that
+        the store does not know.
 
         Args:
             older_than: seconds since a value was stored. It must exceed the time between storing
@@ -135,30 +136,31 @@ class LargeValues(Primitives):
         """
         removed, named = 0, dict[str, set[str]]()
         for each in await self.backend.blobs.names():
+            subject = Subject(each.subject, int(each.subject.split(".", 3)[2]), ())
+            kind = self.kinds.get(subject.family)
+            if kind is None:
+                continue  # a program that knows the kind can tell what its records name
             if each.subject not in named:
-                named[each.subject] = await self._named_in(each.subject)
+                named[each.subject] = await self._named_in(kind, subject)
             is_old = time.time() - await self.backend.blobs.stored_at(each) >= older_than
             if each.name not in named[each.subject] and is_old:
-                await self.backend.blobs.delete(Subject(each.subject, 0, ()), each.name)
+                await self.backend.blobs.delete(subject, each.name)
                 removed += 1
         return removed
 
-    async def _named_in(self, name: str) -> set[str]:
+    async def _named_in(self, kind: Kind[Any], subject: Subject) -> set[str]:
         """The names of the large values that the records of a subject hold."""
-        shard = int(name.split(".", 3)[2])
-        subject = Subject(name, shard, ())
-        kind = self.kinds.get(subject.family)
         found = set[str]()
-        async for page in self.log.read(subject):
-            for record in page:
-                for envelope in record.envelopes:
+        async for page in self.log.scan(subject.shard, only=[subject.name]):
+            for stored in page:
+                for envelope in stored.record().envelopes:
                     found.update(blobs_in(kind, envelope))
         return found
 
 
-def blobs_in(kind: Kind[Any] | None, envelope: Recorded) -> tuple[str, ...]:
+def blobs_in(kind: Kind[Any], envelope: Recorded) -> tuple[str, ...]:
     """Return the names of the large values that an envelope's record holds."""
-    record = None if kind is None else kind.records.get(envelope.type)
+    record = kind.records.get(envelope.type)
     if record is None or record.blobs is None:
         return ()
     return record.blobs(envelope.payload)
