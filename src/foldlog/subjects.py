@@ -134,7 +134,7 @@ class Namespace:
 
     def blobs(self) -> str:
         """The name of the JetStream stream that holds blobs."""
-        return f"{PREFIX.upper()}_{self._token}_bytes"
+        return f"{PREFIX.upper()}_{self._token}_blobs"
 
     def everything(self) -> str:
         """The filter over all shards."""
