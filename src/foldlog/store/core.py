@@ -143,7 +143,7 @@ def _copied(projection: Any, folded: Folded[Any]) -> Folded[Any]:
 
 
 class Backend(NamedTuple):
-    """What a store stands on. Closing the log closes blobs and snapshots as well.
+    """What a store stands on.
 
     Attributes:
         outbox: the way of an append to the log, where the store degrades.
@@ -161,6 +161,14 @@ class Backend(NamedTuple):
     server: EmbeddedServer | None = None
     loop: asyncio.AbstractEventLoop | None = None
     archiver: Archiver | None = None
+
+    async def close(self) -> None:
+        """Close the log, with its blobs and snapshots, and let go of its server."""
+        try:
+            await self.log.close()
+        finally:
+            if self.server is not None:
+                await self.server.leave()
 
 
 class Core:
@@ -190,7 +198,6 @@ class Core:
         self._namespace = log.namespace
         self.hot_views: Views = Views(
             self._log,
-            backend.snapshots,
             loop=backend.loop,
             max_hot_bytes=options.max_hot_bytes,
             live=self.past is None,
