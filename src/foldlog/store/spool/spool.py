@@ -68,7 +68,9 @@ class Spool:
 
     @property
     def waiting(self) -> int:
-        """How many envelopes are not in the log yet."""
+        """How many envelopes are not in the log yet. Each save asks."""
+        if self._own is None and self._delivered is None:
+            return 0
         return sum(each.waiting for each in self._files)
 
     @property
