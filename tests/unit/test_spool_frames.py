@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from foldlog.envelope import Draft
 from foldlog.errors import ConfigurationError
+from foldlog.locks import LockFile
 from foldlog.log.port import Append
 from foldlog.store.spool import file as spool_file
 from foldlog.store.spool.file import Drafts, Frame, SpoolFile, decode_frames, encode_frame
@@ -127,6 +128,29 @@ def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
     assert again is not None
     again.release()
     assert file.path.exists()
+
+
+def test_a_file_that_another_process_took_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = LockFile.try_lock
+    adopted = list[Path]()
+
+    def after_another(self: LockFile) -> bool:
+        """Another process adopts the file after it was made and before it was locked."""
+        if not adopted:
+            adopted.append(self.path)
+            leftover = SpoolFile.adopt(self.path)
+            assert leftover is not None
+            leftover.finish()
+        return lock(self)
+
+    monkeypatch.setattr(LockFile, "try_lock", after_another)
+    file = SpoolFile.create(tmp_path, "default.log")
+    file.append([encode_frame(LAST)])
+    assert [file.path] == list(tmp_path.iterdir())
+    assert file.path != adopted[0]
+    file.release()
 
 
 def test_directories_are_made_private(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ class SpoolFile:
         name = f"{prefix}.{time.time_ns():020d}-{secrets.token_hex(4)}{suffix}"
         with ExitStack() as undo:
             lock = undo.enter_context(LockFile(directory / name))
-            lock.try_lock()
+            if not lock.try_lock() or lock.was_removed():  # taken for a leftover meanwhile
+                return cls.create(directory, prefix, suffix)
             _sync_directory(directory)
             undo.pop_all()
         return cls(lock)
