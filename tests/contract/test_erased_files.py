@@ -18,7 +18,7 @@ from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.stream import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
-from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Frame, Segment, encode_frame
+from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Frame, SpoolFile, encode_frame
 from foldlog.views.snapshot import DUE_ENVELOPES
 from foldlog_projections import agentstates, states
 from foldlog_projections.updates import UpdateSaved
@@ -134,13 +134,13 @@ async def test_no_spool_file_holds_what_was_erased(tmp_path: Path) -> None:
     place = Place.of_embedded(None, tmp_path, "default")
     async with foldlog.connect(path=tmp_path) as store:
         for suffix in (SUFFIX, REFUSED, DAMAGED):
-            file = Segment.create(*place, suffix=suffix)
+            file = SpoolFile.create(*place, suffix=suffix)
             frames = [spooled(False, "trip", SECRET), spooled(False, "other", "kept")]
             frames.append(spooled(True, "trip", SECRET))
-            file.append([encode_frame(frame) for frame in frames], 3)
+            file.append([encode_frame(frame) for frame in frames])
             file.release()
-        alone = Segment.create(*place, suffix=REFUSED)
-        alone.append([encode_frame(spooled(False, "trip", SECRET))], 1)
+        alone = SpoolFile.create(*place, suffix=REFUSED)
+        alone.append([encode_frame(spooled(False, "trip", SECRET))])
         alone.release()
         assert len(files_with(tmp_path)) == 4
         await store.erase_session("trip")

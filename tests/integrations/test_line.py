@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -192,35 +191,3 @@ async def test_a_failure_is_reported_to_its_caller_or_counted_never_both() -> No
         await unheard
     await line.close()
     assert failures.counts == {"unheard": 1}
-
-
-async def test_where_the_log_is_away_a_store_stands_in_until_one_is_opened(tmp_path: Path) -> None:
-    opener = Opener(LogUnavailable("away"), LogUnavailable("away"))
-    connecting = foldlog.connect(path=tmp_path, on_error="degrade")
-    line, opened = Line(opener, connecting.stand_by), list[foldlog.Store]()
-
-    async def save(store: foldlog.Store) -> None:
-        opened.append(store)
-        await store.save_memory_state("key", {"n": len(opened)})
-
-    opener.answer()
-    for _ in range(3):
-        await line.write(save, REPORT)
-    assert opened[0] is opened[1]
-    assert opened[2] is opener.store
-    assert opener.attempts == 3
-    assert opened[0].spool is not None
-    assert opened[0].spool.waiting == 0
-    # One that got hold of the stand-in and uses it only now.
-    await opened[0].save_memory_state("late", {"n": 4})
-    assert await opener.store.load_memory_state("key") == {"n": 3}
-    assert await opener.store.load_memory_state("late") == {"n": 4}
-    assert line.degraded == {"save_memory_state": 2}
-    await line.close()
-    assert line.degraded == {"save_memory_state": 2}
-    assert list((tmp_path / "spool").iterdir()) == []
-
-
-def test_only_a_store_that_degrades_has_a_stand_in() -> None:
-    with pytest.raises(foldlog.ConfigurationError, match="degrade"):
-        foldlog.connect().stand_by(LogUnavailable("away"))

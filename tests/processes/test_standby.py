@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal, cast
 import pytest
 
 import foldlog
+from foldlog.log.embedded.binary import find_binary
 from tests.support.build import update
 from tests.support.server import LocalServer
 from tests.support.workers import PATIENCE, starting
@@ -98,6 +100,27 @@ async def test_a_store_that_is_opened_before_its_server(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+async def test_once_its_server_is_there_it_is_complete(
+    server: LocalServer, tmp_path: Path, lines: Lines
+) -> None:
+    archive = tmp_path / "archive"
+    async with opening(server.url, tmp_path, archive=archive) as store:
+        await lines.next()
+        with pytest.raises(foldlog.ConfigurationError, match="no archive"):
+            await store.archive()
+        await store.save_update(update("0"))
+        await server.start()
+        assert await watched(store, 1) == ["0"]
+        assert (await store.archive(everything=True)).records > 0
+        assert len((await store.health()).archive) == 1
+        assert "foldlog archive" in {task.get_name() for task in asyncio.all_tasks()}
+        assert store.hot_views.snapshots is not None
+        assert await store.verify()
+    assert "foldlog archive" not in {task.get_name() for task in asyncio.all_tasks()}
+    async with opening(server.url, tmp_path, archive=archive, on_error="raise") as store:
+        assert [u.update_id for u in await store.list_updates("session")] == ["0"]
+
+
 async def test_a_process_that_is_killed_before_it_has_seen_its_server(
     server: LocalServer, tmp_path: Path
 ) -> None:
@@ -152,6 +175,28 @@ async def test_connecting_may_be_cancelled(server: LocalServer, tmp_path: Path) 
 
 async def _opened(connecting: Any) -> foldlog.Store:
     return cast(foldlog.Store, await connecting)
+
+
+async def test_an_embedded_server_may_be_waited_for(
+    tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOLDLOG_SPOOL", raising=False)
+    missing = tmp_path / "nats-server"
+    options = {"path": tmp_path / "data", "server_binary": str(missing)}
+    with pytest.raises(foldlog.ServerStartFailed, match="not a program"):
+        await foldlog.connect(**cast(Any, options)).open_or_spool()
+    connecting = foldlog.connect(**cast(Any, options), on_error="degrade")
+    async with await connecting.open_or_spool() as store:
+        assert (await lines.next()).levelno == logging.ERROR
+        await store.save_update(update("0"))
+        assert ((await store.health()).away or "").startswith("ServerStartFailed: ")
+        missing.symlink_to(find_binary())
+        assert await watched(store, 1) == ["0"]
+        embedded = (await store.health()).embedded
+        assert embedded is not None
+        assert embedded.pid is not None
+    with pytest.raises(ProcessLookupError):  # its server ended with it, as any store's
+        os.kill(embedded.pid, 0)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "degrade"])

@@ -16,8 +16,9 @@ from foldlog.envelope import Draft, draft
 from foldlog.errors import FoldlogError, LogUnavailable
 from foldlog.log.port import Append
 from foldlog.store.spool import Outbox, Place, Spool, Spooled
-from foldlog.store.spool.segment import REFUSED, SUFFIX
+from foldlog.store.spool.file import REFUSED, SUFFIX
 from foldlog.subjects import Subject
+from foldlog_projections.registry import KINDS
 from tests.support.disk import Change, Disk, Image, Wrote, read_image, watching, write_image
 from tests.support.flaky import FlakyLog
 
@@ -89,7 +90,7 @@ class Run:
         self.events: list[Event] = []
         self.log = RecordedLog(self.events)
         self.limit = limit
-        self.outbox = Outbox(self.log, Spool(_place(root), limit))
+        self.outbox = Outbox(self.log, Spool(_place(root), limit), KINDS)
 
     def subject(self, family: str, key: str) -> Subject:
         return self.log.namespace.subject(family, key)
@@ -257,7 +258,7 @@ def _judged(
 
 
 async def _recover(root: Path, log: FlakyLog) -> None:
-    outbox = Outbox(log, Spool(_place(root), 1 << 20))
+    outbox = Outbox(log, Spool(_place(root), 1 << 20), KINDS)
     try:
         await outbox.recover()
         await outbox.settle()

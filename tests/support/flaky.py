@@ -12,12 +12,14 @@ import pytest
 
 import foldlog
 from foldlog.envelope import Recorded
+from foldlog.kind import Kind
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Record
 from foldlog.store.core import Backend
 from foldlog.store.options import StoreOptions
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Place, Spool
 from foldlog.subjects import Namespace, Subject
+from foldlog_projections.registry import KINDS
 
 State = Literal["up", "away", "ack lost", "not stored"]
 
@@ -118,10 +120,12 @@ def _unknown(appends: Sequence[Append]) -> foldlog.AppendUnknown:
 class Spooling:
     """A degrading store over a flaky log, as one process has it."""
 
-    def __init__(self, log: FlakyLog, place: Place, limit: int) -> None:
+    def __init__(
+        self, log: FlakyLog, place: Place, limit: int, kinds: Sequence[Kind[Any]] = ()
+    ) -> None:
         self.log = log
-        self.outbox = Outbox(log, Spool(place, limit))
-        options = StoreOptions(on_error="degrade")
+        self.outbox = Outbox(log, Spool(place, limit), (*KINDS, *kinds))
+        options = StoreOptions(on_error="degrade", kinds=kinds)
         self.store = foldlog.Store(Backend(log, log.blobs, outbox=self.outbox), options)
 
     @property
@@ -142,10 +146,15 @@ def place(tmp_path: Path, prefix: str = "default.log") -> Place:
 
 @asynccontextmanager
 async def spooling(
-    tmp_path: Path, log: FlakyLog | None = None, *, limit: int = DEFAULT_SPOOL_BYTES, **options: Any
+    tmp_path: Path,
+    log: FlakyLog | None = None,
+    *,
+    limit: int = DEFAULT_SPOOL_BYTES,
+    kinds: Sequence[Kind[Any]] = (),
+    **options: Any,
 ) -> AsyncGenerator[Spooling]:
     """A process that degrades: it takes over what is in the spool, and lets go of it in the end."""
-    process = Spooling(log or FlakyLog(), place(tmp_path, **options), limit)
+    process = Spooling(log or FlakyLog(), place(tmp_path, **options), limit, kinds)
     await process.outbox.recover()
     async with process.store:
         yield process
@@ -155,9 +164,11 @@ def files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "spool").glob("*"))
 
 
-async def crashed(tmp_path: Path, log: FlakyLog, save: Callable[[foldlog.Store], Any]) -> None:
+async def crashed(
+    tmp_path: Path, log: FlakyLog, save: Callable[[foldlog.Store], Any], **options: Any
+) -> None:
     """A process that spools and ends without letting go of anything."""
-    async with spooling(tmp_path, log) as process:
+    async with spooling(tmp_path, log, **options) as process:
         log.state = "away"
         await save(process.store)
         left = {path: path.read_bytes() for path in files(tmp_path)}

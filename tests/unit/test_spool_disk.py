@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog.store.spool import file
 from tests.support.build import update
 from tests.support.flaky import FlakyLog, files, logged, spooling
 
@@ -36,6 +37,32 @@ async def test_what_does_not_fit_is_dropped_and_what_fits_stays(
     lost = [fields for fields in logged(caplog) if fields[0] == logging.ERROR]
     assert [fields[1:4] for fields in lost] == [("statestore_save_failed", "save_update", None)]
     assert "the spool is full" in lost[0][4]
+
+
+async def test_a_save_waits_for_the_drain_rather_than_find_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "CHUNK_BYTES", 500)
+    async with spooling(tmp_path, limit=5000) as process:
+        process.log.state = "away"
+        while process.outbox.health.bytes < 4000:
+            await process.store.save_update(update(f"{process.counts[1]}"))
+        spooled, saves = process.counts[1], list[asyncio.Task[None]]()
+
+        def save() -> None:
+            """Once a chunk was delivered: the log is back, and the file has no room for all."""
+            if len(process.log.calls) == sent + 2:
+                for n in range(50):
+                    saves.append(asyncio.create_task(process.store.save_update(update(f"new {n}"))))
+
+        sent = len(process.log.calls)
+        process.log.before_append = save
+        await process.drained()
+        await asyncio.gather(*saves)
+        await process.drained()
+        expected = [f"{n}" for n in range(spooled)] + [f"new {n}" for n in range(50)]
+        assert await process.log.ids() == expected
+        assert process.counts == (0, spooled, spooled, 0)
 
 
 async def test_a_disk_that_takes_nothing_more_costs_only_what_it_does_not_take(

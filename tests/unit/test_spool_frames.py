@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from foldlog.envelope import Draft
 from foldlog.errors import ConfigurationError
+from foldlog.locks import LockFile
 from foldlog.log.port import Append
-from foldlog.store.spool.segment import Drafts, Frame, Segment, decode_frames, encode_frame
+from foldlog.store.spool import file as spool_file
+from foldlog.store.spool.file import Drafts, Frame, SpoolFile, decode_frames, encode_frame
 from foldlog.subjects import Namespace
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -32,25 +34,32 @@ in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fix
 
 def written(directory: Path, frames: list[Frame]) -> Path:
     """A file with these frames, whose process has ended."""
-    file = Segment.create(directory, "default.log")
-    file.append([encode_frame(e) for e in frames], sum(e.envelopes for e in frames))
+    file = SpoolFile.create(directory, "default.log")
+    file.append([encode_frame(e) for e in frames])
     file.release()
     return file.path
 
 
 def adopted(path: Path) -> list[Frame]:
     """What the next process finds in a file, chunk by chunk."""
-    file = Segment.adopt(path)
+    file = SpoolFile.adopt(path)
     assert file is not None
     waiting, found = file.waiting, list[Frame]()
-    while file.done < file.end:
-        frames, file.done = file.read(100)
-        assert len(frames) == 1 or not any(e.atomic for e in frames)
-        found += frames
-    assert waiting == sum(e.envelopes for e in found)
+    while chunk := file.read():
+        assert len(chunk.frames) == 1 or not any(e.atomic for e in chunk.frames)
+        found += chunk.frames
+        file.done = chunk.end
+    assert (file.done, waiting) == (file.end, sum(e.envelopes for e in found))
     file.waiting = 0
-    file.release()
+    file.finish()
+    assert not path.exists()
     return found
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that few frames are several chunks."""
+    monkeypatch.setattr(spool_file, "CHUNK_BYTES", 100)
 
 
 LAST = Frame(False, (Drafts("updates", ("s",), (Draft("id", "t", 1, 0.5, b"x"),)),))
@@ -110,20 +119,42 @@ def test_a_frame_finds_its_shard_when_it_is_appended() -> None:
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
-    file = Segment.create(tmp_path, "default.log")
-    assert Segment.adopt(file.path) is None
+    file = SpoolFile.create(tmp_path, "default.log")
+    assert SpoolFile.adopt(file.path) is None
     assert file.path.stat().st_mode & 0o777 == 0o600
-    file.append([encode_frame(LAST)], 1)
+    file.append([encode_frame(LAST)])
     file.release()
-    again = Segment.adopt(file.path)
+    again = SpoolFile.adopt(file.path)
     assert again is not None
-    again.waiting = 0  # all of it is on the log
     again.release()
-    assert not file.path.exists()
+    assert file.path.exists()
+
+
+def test_a_file_that_another_process_took_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = LockFile.try_lock
+    adopted = list[Path]()
+
+    def after_another(self: LockFile) -> bool:
+        """Another process adopts the file after it was made and before it was locked."""
+        if not adopted:
+            adopted.append(self.path)
+            leftover = SpoolFile.adopt(self.path)
+            assert leftover is not None
+            leftover.finish()
+        return lock(self)
+
+    monkeypatch.setattr(LockFile, "try_lock", after_another)
+    file = SpoolFile.create(tmp_path, "default.log")
+    file.append([encode_frame(LAST)])
+    assert [file.path] == list(tmp_path.iterdir())
+    assert file.path != adopted[0]
+    file.release()
 
 
 def test_directories_are_made_private(tmp_path: Path) -> None:
-    Segment.create(tmp_path / "a" / "b", "default.log").release()
+    SpoolFile.create(tmp_path / "a" / "b", "default.log").release()
     for directory in (tmp_path / "a", tmp_path / "a" / "b"):
         assert directory.stat().st_mode & 0o777 == 0o700
 

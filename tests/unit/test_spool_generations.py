@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import foldlog
@@ -54,6 +55,35 @@ async def test_what_was_spooled_before_a_clearing_is_refused(
     refused = [r for r in caplog.records if r.message == "statestore_spool_refused"]
     assert {r.levelno for r in refused} == {logging.ERROR}
     assert ["was cleared at sequence" in r.__dict__["exception"] for r in refused] == [True] * 2
+
+
+class Noted(msgspec.Struct):
+    text: str
+
+
+NOTES = foldlog.Kind(
+    "notes",
+    keys=("session_id", "topic"),
+    records={"note.made": Noted},
+    fold=foldlog.every,
+    owner="session",
+)
+
+
+async def test_a_session_takes_users_own_kinds_with_it(tmp_path: Path) -> None:
+    async with spooling(tmp_path, kinds=[NOTES]) as process:
+        await process.store.save_update(update("known"))
+        process.log.state = "away"
+        await process.store.append(NOTES("session", "oslo"), Noted("late"))
+        await process.store.append(NOTES("other", "oslo"), Noted("kept"))
+        await up_for_others(process)
+        await others(process.log).clear_session("session")
+        await process.drained()
+        # Nothing was under that key when the session was cleared: only the session's own tombstone
+        # can tell.
+        assert process.counts == (0, 2, 1, 1)
+        assert await process.store.view(NOTES("session", "oslo"), consistency="strong") == []
+        assert await process.store.view(NOTES("other", "oslo")) == [Noted("kept")]
 
 
 async def test_a_trace_that_was_cleared_is_told_by_its_own_tombstone(tmp_path: Path) -> None:

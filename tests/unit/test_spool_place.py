@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.store.spool import Place
-from foldlog.store.spool.segment import Segment
+from foldlog.store.spool.file import SpoolFile
 from tests.support.flaky import place
 
 
@@ -45,7 +45,7 @@ def test_a_spool_belongs_to_one_log_and_namespace(
 
 def test_names_sort_by_age_and_stay_in_their_directory(tmp_path: Path) -> None:
     where = place(tmp_path, Place.of_embedded(None, tmp_path, "../x *.y").prefix)
-    made = [Segment.create(*where) for _ in range(3)]
+    made = [SpoolFile.create(*where) for _ in range(3)]
     assert [file.path for file in made] == where.files()
     assert {file.path.parent for file in made} == {where.directory}
     for file in made:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from foldlog.store.spool import outbox
-from foldlog.store.spool.segment import Segment
 from tests.support.build import task, update
 from tests.support.flaky import FlakyLog, crashed, files, spooling
 
@@ -33,6 +33,31 @@ async def test_a_process_that_finds_the_log_away_queues_behind(tmp_path: Path) -
         assert process.counts == (2, 1, 0, 0)
         await process.drained()
         assert await log.ids() == ["a", "b"]
+
+
+async def test_all_that_others_left_comes_first_and_the_oldest_of_it(tmp_path: Path) -> None:
+    log = FlakyLog()
+    left = {}
+    for n in range(3):  # one program that crashes again and again during one outage
+        async with spooling(tmp_path, log) as process:
+            log.state = "away"
+            await process.store.save_memory_state("key", {"n": n})
+            left |= {path: path.read_bytes() for path in files(tmp_path) if path not in left}
+    assert len(left) == 3
+    for path, content in left.items():
+        path.write_bytes(content)
+    async with spooling(tmp_path, log) as process:
+        await process.store.save_memory_state("key", {"n": 3})
+        await process.drained()
+        assert await process.store.load_memory_state("key") == {"n": 3}
+        saved = await log.on_it("memory", "key")
+        assert [msgspec.msgpack.decode(each.payload)["state"]["n"] for each in saved] == [
+            0,
+            1,
+            2,
+            3,
+        ]
+    assert files(tmp_path) == []
 
 
 async def test_what_was_being_appended_at_a_crash_is_not_doubled(tmp_path: Path) -> None:
@@ -74,7 +99,7 @@ async def test_one_that_lives_takes_over_what_another_left(tmp_path: Path) -> No
         await crashed(tmp_path, log, lambda store: store.save_update(update("a")))
         await process.store.save_update(update("b"))
         await process.drained()
-        assert await log.ids() == ["b", "a"]
+        assert await log.ids() == ["a", "b"]
 
 
 async def test_the_spool_of_another_log_is_left_alone_and_named(
@@ -99,10 +124,7 @@ async def test_closing_while_the_log_is_away_says_what_waits(
         process.log.state = "away"
         await process.store.save_update(update("a"))
     assert caplog.records[-1].getMessage() == f"envelopes that wait in {tmp_path / 'spool'}: 1"
-    file = Segment.adopt(files(tmp_path)[0])
-    assert file is not None
-    assert file.waiting == 1
-    file.release()
+    assert len(files(tmp_path)) == 1
 
 
 async def test_closing_appends_what_the_log_takes(tmp_path: Path) -> None:

@@ -14,16 +14,17 @@ import pytest
 
 import foldlog
 from foldlog.errors import ConfigurationError, LogUnavailable, UnsupportedServer
-from foldlog.opening import standby
-from foldlog.opening.standby import Standby
+from foldlog.log.archive import Archiver
+from foldlog.log.snapshots import SnapshotStore
+from foldlog.opening import connecting, standby
 from foldlog.store.core import Backend
-from foldlog.store.options import StoreOptions
-from foldlog.store.spool import DEFAULT_SPOOL_BYTES
+from foldlog.store.spool import Place
 from foldlog.subjects import Namespace
 from tests.support.build import trajectory, update
-from tests.support.flaky import FlakyLog, crashed, files, logged, place, spooling
+from tests.support.flaky import FlakyLog, crashed, files, logged, spooling
 
 PATIENCE = 30  # seconds until what should end is called hung
+URL = "nats://127.0.0.1:9"
 
 
 class ClosingLog(FlakyLog):
@@ -40,6 +41,8 @@ class Coming:
 
     def __init__(self, log: ClosingLog) -> None:
         self.log = log
+        self.archiver: Archiver | None = None
+        self.snapshots: SnapshotStore | None = log.snapshots
         self.given_up = 0
         self._answers: asyncio.Queue[Exception | None] = asyncio.Queue()
         self._asked = asyncio.Queue[None]()
@@ -53,7 +56,7 @@ class Coming:
             raise
         if answer is not None:
             raise answer
-        return Backend(self.log, self.log.blobs, self.log.snapshots)
+        return Backend(self.log, self.log.blobs, self.snapshots, archiver=self.archiver)
 
     async def asked(self) -> None:
         """Until there is another attempt: all that the one before it did is done."""
@@ -83,17 +86,22 @@ def coming() -> Coming:
 async def standing_by(
     tmp_path: Path, coming: Coming, namespace: Namespace | None = None
 ) -> AsyncGenerator[foldlog.Store]:
-    """A store that has begun to reach for the log."""
-    standing = Standby(
-        LogUnavailable("nobody answers"),
-        place(tmp_path),
-        DEFAULT_SPOOL_BYTES,
-        namespace or Namespace(),
-        StoreOptions(on_error="degrade"),
-    )
-    async with standing.store as store:
-        await standing.reach_for(coming)
-        yield store
+    """A store that was opened while nobody answered, and has begun to reach for the log."""
+    coming.fails(LogUnavailable("nobody answers"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connecting, "_reach", lambda settings: coming())
+        opening = foldlog.connect(
+            URL,
+            spool=tmp_path / "spool",
+            on_error="degrade",
+            shards=(namespace or Namespace()).shards,
+        )
+        async with opening as store:
+            await coming.asked()
+            yield store
+
+
+PREFIX = Place.of_server(None, Path(), "default", URL, {}).prefix
 
 
 async def watched(store: foldlog.Store, count: int, session: str = "session") -> list[str]:
@@ -192,7 +200,7 @@ async def test_closing_gives_up_and_leaves_what_waits_to_the_next(
     assert not coming.log.closed
     await store.save_update(update("b"))  # it is closed: counted, and kept nowhere
     assert len(files(tmp_path)) == 1
-    async with spooling(tmp_path, coming.log):
+    async with spooling(tmp_path, coming.log, prefix=PREFIX):
         assert await coming.log.ids() == ["a"]
 
 
@@ -221,7 +229,12 @@ async def test_a_log_that_comes_as_the_store_is_closed_is_closed_too(
 
 
 async def test_what_processes_have_left_comes_first(tmp_path: Path, coming: Coming) -> None:
-    await crashed(tmp_path, FlakyLog(), lambda store: store.save_update(update("left before")))
+    await crashed(
+        tmp_path,
+        FlakyLog(),
+        lambda store: store.save_update(update("left before")),
+        prefix=PREFIX,
+    )
     async with standing_by(tmp_path, coming) as store:
         await store.save_update(update("own"))
         coming.comes()
@@ -232,7 +245,8 @@ async def test_what_is_left_meanwhile_is_taken_over_though_nothing_else_waits(
     tmp_path: Path, coming: Coming
 ) -> None:
     async with standing_by(tmp_path, coming) as store:
-        await crashed(tmp_path, FlakyLog(), lambda store: store.save_update(update("left")))
+        left = update("left")
+        await crashed(tmp_path, FlakyLog(), lambda store: store.save_update(left), prefix=PREFIX)
         coming.comes()
         assert await watched(store, 1) == ["left"]
 
@@ -274,7 +288,7 @@ async def test_a_namespace_that_turns_out_to_have_several_shards_is_refused_and_
         await store.save_update(update("3"))
         assert store.spool is not None
         assert store.spool.waiting == 4
-    async with spooling(tmp_path, coming.log):
+    async with spooling(tmp_path, coming.log, prefix=PREFIX):
         assert await coming.log.ids() == ["0", "1", "2", "3"]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from foldlog.envelope import Draft
 from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
 from foldlog.log.port import Append
+from foldlog.subjects import Subject
 
 MAX_BATCH_MESSAGES: Final = 1000
 """What nats-server accepts in one atomic batch."""
@@ -51,16 +52,21 @@ def sizes_of(appends: Sequence[Append], max_payload: int) -> list[int]:
 
 def check_atomic(appends: Sequence[Append], record_bytes: int = RECORD_BYTES) -> None:
     """Raise where one batch of the server cannot hold the appends."""
-    shards = {append.subject.shard for append in appends}
-    if len(shards) > 1:
-        raise ConfigurationError(
-            "an atomic append covers one shard, and these subjects live on shards "
-            + ", ".join(map(str, sorted(shards)))
-        )
+    check_shards(append.subject for append in appends)
     messages = sum(len(split(append.drafts, record_bytes)) for append in appends)
     if messages > MAX_BATCH_MESSAGES:
         raise AppendFailed(
             f"{messages} messages in one atomic append; the server takes {MAX_BATCH_MESSAGES}"
+        )
+
+
+def check_shards(subjects: Iterable[Subject]) -> None:
+    """Raise ConfigurationError where no append could be atomic."""
+    shards = {subject.shard for subject in subjects}
+    if len(shards) > 1:
+        raise ConfigurationError(
+            "an atomic append covers one shard, and these subjects live on shards "
+            + ", ".join(map(str, sorted(shards)))
         )
 
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from foldlog.errors import ConfigurationError, FoldlogError, LogUnavailable
+from foldlog.errors import ConfigurationError, LogUnavailable, ServerStartFailed
 from foldlog.kind import Kind
 from foldlog.log.archive import (
     ArchivedLog,
     ArchiveLimits,
     Archiver,
-    Archiving,
     Segments,
     check_whole,
     place_of,
@@ -31,7 +30,7 @@ from foldlog.opening.settings import (
     Settings,
     checked_namespace,
 )
-from foldlog.opening.standby import Standby
+from foldlog.opening.standby import StandbyBlobs, StandbyLog, reach_for
 from foldlog.opening.store import Opening, Store
 from foldlog.schemas import Schemas, Validate
 from foldlog.store.core import Backend
@@ -39,6 +38,7 @@ from foldlog.store.options import StoreOptions
 from foldlog.store.redaction import Redact
 from foldlog.store.spool import DEFAULT_SPOOL_BYTES, Outbox, Spool
 from foldlog.views import DEFAULT_MAX_HOT_BYTES
+from foldlog_projections.registry import KINDS
 
 _START_TIMEOUT: Final = 60.0
 """Seconds that a start may take: recovering a large log is no call of the store's."""
@@ -51,29 +51,21 @@ class Connecting(Opening[Store]):
         super().__init__(lambda: _open(settings))
         self._settings = settings
 
-    async def without_standby(self) -> Store:
-        """Open the store and return it, or raise what prevents it, even where the store degrades.
+    async def open_or_spool(self) -> Store:
+        """Open the store. Where it degrades, do so even if an embedded server does not start.
+
+        The store then spools, and goes on trying, as it does where no server answers at a URL.
+
+        Returns:
+            The store. It lives until `close`.
 
         Raises:
             ConfigurationError: options that cannot work, or credentials that the server refuses.
-            LogUnavailable: no server answers.
-            UnsupportedServer, ServerStartFailed: the server is too old, or did not start.
+            LogUnavailable, ServerStartFailed: there is no log, and the store does not degrade.
+            UnsupportedServer: the server is too old, or lacks JetStream.
             InvalidId: the namespace is empty.
         """
-        return await _open(self._settings, may_stand_by=False)
-
-    def stand_by(self, reason: FoldlogError) -> Standby:
-        """Return a store that spools until it gets the log.
-
-        Args:
-            reason: why the log cannot be reached; the store's health shows it.
-
-        Raises:
-            ConfigurationError: `on_error` is not "degrade".
-        """
-        if not self._settings.degrades:
-            raise ConfigurationError('only a store with on_error="degrade" has a spool')
-        return _stand_by(reason, self._settings)
+        return await _open(self._settings, waits_for_embedded=True)
 
 
 def connect(
@@ -277,27 +269,27 @@ def memory_store(
     return Store(Backend(log, log.blobs, log.snapshots), options)
 
 
-async def _open(settings: Settings, *, may_stand_by: bool = True) -> Store:
+async def _open(settings: Settings, *, waits_for_embedded: bool = False) -> Store:
     settings.check()
-    url = settings.server_url
-    if url is None:
-        return await _open_embedded(settings)
-    connect = functools.partial(_connect, settings, url, settings.server_options)
     try:
-        return await _store(settings, await connect())
-    except LogUnavailable as reason:
-        if not (settings.degrades and may_stand_by):
+        return await _store(settings, await _reach(settings))
+    except (LogUnavailable, ServerStartFailed) as reason:
+        may_wait = settings.server_url is not None or waits_for_embedded
+        if not (settings.degrades and may_wait):
             raise
-        standby = _stand_by(reason, settings, asyncio.get_running_loop())
-    try:
-        await standby.reach_for(connect)
-    except BaseException:
-        await standby.store.close()
-        raise
-    return standby.store
+        away = reason
+    log = StandbyLog(checked_namespace(settings.namespace, settings.shards), away)
+    loop = asyncio.get_running_loop()
+    store = await _store(settings, Backend(log, StandbyBlobs(log), loop=loop))
+    reach_for(store, log, functools.partial(_reach, settings))
+    return store
 
 
-async def _open_embedded(settings: Settings) -> Store:
+async def _reach(settings: Settings) -> Backend:
+    """Connect to the log: see `connect` for what it raises."""
+    url = settings.server_url
+    if url is not None:
+        return await _connect(settings, url, settings.server_options)
     if not settings.create and not Layout(settings.data).exists:
         raise ConfigurationError(
             f"there is no data directory {settings.data}: no store was ever opened on it, and "
@@ -324,10 +316,10 @@ async def _open_embedded(settings: Settings) -> Store:
             revive=revive,
             stage=server.staging.ensure,
         )
-        return await _store(settings, backend._replace(server=server))
     except BaseException:
         await server.leave()
         raise
+    return backend._replace(server=server)
 
 
 async def _connect(
@@ -374,28 +366,15 @@ async def _store(settings: Settings, backend: Backend) -> Store:
 
     What waits in the spool is appended first, also by a store that does not degrade.
     """
-    outbox = Outbox(backend.log, Spool(settings.place, settings.spool_bytes))
+    spool = Spool(settings.place, settings.spool_bytes)
+    outbox = Outbox(backend.log, spool, (*KINDS, *settings.options.all_kinds))
     try:
         await outbox.recover()
-        backend = backend._replace(place=settings.place)
-        if settings.degrades:
-            store = Store(backend._replace(outbox=outbox), settings.options)
-        else:
+        if not settings.degrades:
             await outbox.close()
-            store = Store(backend, settings.options)
-        if backend.archiver is not None:
-            store.on_close(Archiving(backend.archiver).close)
-        return store
+        used = outbox if settings.degrades else None
+        return Store(backend._replace(place=settings.place, outbox=used), settings.options)
     except BaseException:
         await outbox.close()
-        await backend.log.close()
+        await backend.close()
         raise
-
-
-def _stand_by(
-    reason: FoldlogError, settings: Settings, loop: asyncio.AbstractEventLoop | None = None
-) -> Standby:
-    namespace = checked_namespace(settings.namespace, settings.shards)
-    return Standby(
-        reason, settings.place, settings.spool_bytes, namespace, settings.options, loop=loop
-    )

@@ -1,4 +1,4 @@
-"""A store whose log has not been reached yet: what it saves waits in the spool (ADR 0017)."""
+"""The log of a store that was opened during an outage, until it is reached (decision 17)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from foldlog.log.side import Side
 from foldlog.opening.store import Store
 from foldlog.store.core import Backend
 from foldlog.store.failures import log_failure
-from foldlog.store.options import StoreOptions
-from foldlog.store.spool import Outbox, Place, Spool
+from foldlog.store.store import complete
 from foldlog.subjects import Namespace
 
 _FIRST_PAUSE: Final = 0.25
@@ -26,38 +25,47 @@ _LONGEST_PAUSE: Final = 1.0
 _MISTAKE_PAUSE: Final = 60.0
 """Seconds until the next attempt after a ConfigurationError, which no waiting heals."""
 
+
 Connect = Callable[[], Awaitable[Backend]]
 
 
 class StandbyLog(Relay):
-    """A log that raises LogUnavailable because of `reason` until it is reached.
+    """Raises LogUnavailable because of `reason` until it is reached, and is that log from then on.
 
-    Closing it closes the log that it reached only if it `owns` that.
+    Closing it closes what it reached.
     """
 
     def __init__(self, namespace: Namespace, reason: FoldlogError) -> None:
         self.reason = reason
-        self.backend: Backend | None = None
-        self.owns = False
+        self._backend: Backend | None = None
         self._namespace = namespace
         self._notify: list[Callable[[], None]] = []
 
-    def reach(self, backend: Backend) -> None:
+    async def reach(self, backend: Backend) -> None:
         """Be that log from now on.
 
         Raises:
-            ConfigurationError: views that were opened before would look on the wrong shards.
+            ConfigurationError: views that were opened before would look on the wrong shards. The
+                log is closed.
         """
         namespace = backend.log.namespace
         if namespace.shards != self._namespace.shards:
+            await backend.close()
             raise ConfigurationError(
                 f"namespace {namespace.name!r} was made with {namespace.shards} shard(s), "
                 f"and not {self._namespace.shards}: give `shards` to connect"
             )
-        self.backend = backend
+        self._backend = backend
         for notify in self._notify:
             backend.log.on_epoch(notify)
             notify()
+
+    @property
+    def reached(self) -> Backend:
+        """What was reached. Raises LogUnavailable until then."""
+        if self._backend is None:
+            raise LogUnavailable(str(self.reason)) from self.reason
+        return self._backend
 
     @property
     def below(self) -> Log:  # type: ignore[override]
@@ -70,32 +78,25 @@ class StandbyLog(Relay):
 
     @property
     def epoch(self) -> int:
-        return -2 if self.backend is None else self.backend.log.epoch
+        return -2 if self._backend is None else self._backend.log.epoch
 
     def known(self, shard: int) -> int:
-        return 0 if self.backend is None else self.backend.log.known(shard)
+        return 0 if self._backend is None else self._backend.log.known(shard)
 
     async def info(self) -> LogInfo:
-        if self.backend is None:
+        if self._backend is None:
             # Without the traceback of earlier callers: else it would grow with each.
             raise self.reason.with_traceback(None)
-        return await self.backend.log.info()
+        return await self._backend.log.info()
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         self._notify.append(notify)
-        if self.backend is not None:
-            self.backend.log.on_epoch(notify)
+        if self._backend is not None:
+            self._backend.log.on_epoch(notify)
 
     async def close(self) -> None:
-        if self.backend is not None and self.owns:
-            await self.backend.log.close()
-
-    @property
-    def reached(self) -> Backend:
-        """The backend. Raises LogUnavailable until it is reached."""
-        if self.backend is None:
-            raise LogUnavailable(str(self.reason)) from self.reason
-        return self.backend
+        if self._backend is not None:
+            await self._backend.close()
 
 
 class StandbyBlobs(Blobs):
@@ -110,85 +111,47 @@ class StandbyBlobs(Blobs):
         return self._log.reached.blobs._side
 
 
-class Standby:
-    """Has a `store` that spools because of `reason`, until the log is reached or handed over."""
+def reach_for(store: Store, log: StandbyLog, connect: Connect) -> None:
+    """Connect in the background, until the store is complete or closed."""
+    _note(store, log.reason)
+    reaching = asyncio.create_task(_reach(store, log, connect), name="foldlog-connecting")
 
-    def __init__(
-        self,
-        reason: FoldlogError,
-        place: Place,
-        limit: int,
-        namespace: Namespace,
-        options: StoreOptions,
-        *,
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self._log = log = StandbyLog(namespace, reason)
-        self._outbox = Outbox(log, Spool(place, limit))
-        self._logged: str | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        backend = Backend(log, StandbyBlobs(log), outbox=self._outbox, place=place, loop=loop)
-        self.store: Store = Store(backend, options)
-        self.store.on_close(self.close)
+    async def give_up() -> None:
+        reaching.cancel()
+        await asyncio.wait({reaching})
 
-    async def reach_for(self, connect: Connect) -> None:
-        """Connect in the background, until that succeeds or the store is closed."""
-        self._note(self._log.reason)
-        await self._outbox.recover()  # what processes that have ended left there comes first
-        self._connecting = asyncio.create_task(self._reach(connect), name="foldlog-connecting")
+    store.on_close(give_up)
 
-    async def hand_over(self, store: Store) -> None:
-        """Append to the log of `store` what waits, and from now on what is still saved here.
 
-        Raises:
-            LogUnavailable: it is away again; what waits still waits here.
-        """
-        self._use(store.backend)
+async def _reach(store: Store, log: StandbyLog, connect: Connect) -> None:
+    pause, noted = _FIRST_PAUSE, _difference(log.reason)
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
         try:
-            await self._outbox.settle()
-        except BaseException:
-            self._log.backend = None
-            raise
+            backend = await connect()
+            await log.reach(backend)
+            break
+        except FoldlogError as error:
+            log.reason = error
+        except Exception as error:  # noqa: BLE001 - noted, and tried again: it has no caller
+            log.reason = FoldlogError(f"the log cannot be opened: {error!r}")
+        if isinstance(log.reason, ConfigurationError):
+            pause = _MISTAKE_PAUSE
+        if _difference(log.reason) != noted:
+            noted = _difference(log.reason)
+            _note(store, log.reason)
+    complete(store, backend)
+    if store.backend.outbox is not None:
+        await store.backend.outbox.recover()
 
-    async def close(self) -> None:
-        """Give up connecting. Idempotent."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
 
-    async def _reach(self, connect: Connect) -> None:
-        pause = _FIRST_PAUSE
-        while self._log.backend is None:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            try:
-                backend = await connect()
-                try:
-                    self._use(backend)
-                except ConfigurationError:
-                    await backend.log.close()
-                    raise
-                self._log.owns = True
-            except FoldlogError as error:
-                self._note(error)
-                if isinstance(error, ConfigurationError):
-                    pause = _MISTAKE_PAUSE
-            except Exception as error:  # noqa: BLE001 - noted, and tried again: it has no caller
-                self._note(FoldlogError(f"the log cannot be opened: {error!r}"))
-        await self._outbox.recover()
+def _difference(reason: FoldlogError) -> str:
+    """What tells one reason from another. Why a server does not answer may vary."""
+    return "" if isinstance(reason, LogUnavailable) else str(reason)
 
-    def _use(self, backend: Backend) -> None:
-        self._log.reach(backend)
-        if backend.snapshots is not None:
-            self.store.hot_views.use_snapshots(backend.snapshots)
 
-    def _note(self, error: FoldlogError) -> None:
-        """Log and count each reason for which the log is away once."""
-        self._log.reason = error
-        heals = isinstance(error, LogUnavailable)
-        logged = "" if heals else str(error)  # why a server does not answer may vary
-        if logged != self._logged:
-            self._logged = logged
-            self.store.degraded["connect"] += 1
-            level = logging.WARNING if heals else logging.ERROR
-            log_failure("statestore_connect_failed", "connect", None, error, level=level)
+def _note(store: Store, reason: FoldlogError) -> None:
+    store.degraded["connect"] += 1
+    level = logging.WARNING if isinstance(reason, LogUnavailable) else logging.ERROR
+    log_failure("statestore_connect_failed", "connect", None, reason, level=level)

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,7 +40,7 @@ from foldlog.store.operation import Calls
 from foldlog.store.options import StoreOptions
 from foldlog.store.payloads import encode
 from foldlog.store.redaction import Redaction
-from foldlog.store.spool import Outbox, Place
+from foldlog.store.spool import Outbox, Place, Spooled
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
 from foldlog_projections.fold import Folded, Projection, copied_fold, step
@@ -74,8 +74,9 @@ class Block:
     """Drafts by subject: fewer messages, because one append has up to 1,000.
 
     `before` is appended first and by itself: it may live on other shards. `expected` has the views
-    that the block decided on, `is_decided` says that it decided anything, `after` is called when
-    it is stored, and `undo`, the last one first, when it came to nothing.
+    that the block decided on, `is_decided` says that it decided anything. When the block has
+    ended, `after` is called if it is stored or will be, from the spool; `undo`, the last one
+    first, if it came to nothing; and neither if the outcome is unknown.
 
     A task started inside inherits the block's context and may outlive it: what it saves after the
     end is no longer part of the block, which is not `open` then.
@@ -88,6 +89,7 @@ class Block:
     after: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
     is_decided: bool = False
+    outcome: Literal["nothing", "stored", "unknown"] = "nothing"
     open: bool = True
     _overlays: dict[tuple[str, Subject], _Overlay] = field(default_factory=dict)
 
@@ -95,6 +97,28 @@ class Block:
         """Take in what is saved."""
         for subject, drafts in appends:
             self.drafts.setdefault(subject, []).extend(drafts)
+
+    @contextmanager
+    def appended(self) -> Iterator[None]:
+        """Note what becomes of the append that is made inside."""
+        try:
+            yield
+        except Spooled:
+            self.outcome = "stored"
+            raise
+        except (AppendUnknown, asyncio.CancelledError):
+            self.outcome = "unknown"
+            raise
+        self.outcome = "stored"
+
+    def end(self) -> None:
+        """Call what waits for the outcome."""
+        if self.outcome == "stored":
+            for then in self.after:
+                then()
+        elif self.outcome == "nothing":
+            for undo in reversed(self.undo):
+                undo()
 
     def expect(self, projection: Projection[Any], subject: Subject, head: int) -> None:
         """Have the block appended only if the view still ends there."""
@@ -145,7 +169,7 @@ def begun(owner: object) -> Iterator[Block]:
 
 
 class Backend(NamedTuple):
-    """What a store stands on. Closing the log closes blobs and snapshots as well.
+    """What a store stands on.
 
     Attributes:
         outbox: the way of an append to the log, where the store degrades.
@@ -163,6 +187,14 @@ class Backend(NamedTuple):
     server: EmbeddedServer | None = None
     loop: asyncio.AbstractEventLoop | None = None
     archiver: Archiver | None = None
+
+    async def close(self) -> None:
+        """Close the log, with its blobs and snapshots, and let go of its server."""
+        try:
+            await self.log.close()
+        finally:
+            if self.server is not None:
+                await self.server.leave()
 
 
 class Core:
@@ -192,7 +224,6 @@ class Core:
         self._namespace = log.namespace
         self.hot_views: Views = Views(
             self._log,
-            backend.snapshots,
             loop=backend.loop,
             max_hot_bytes=options.max_hot_bytes,
             live=self.past is None,
@@ -389,7 +420,8 @@ class Core:
     def after_stored(self, then: Callable[[], None]) -> None:
         """Internal.
 
-        Call a function now; inside `atomic()` when the block is stored, never if it fails.
+        Call a function now; inside `atomic()` when the block is stored or waits in the spool, never
+        if it fails.
         """
         block = open_block(self)
         if block is None:

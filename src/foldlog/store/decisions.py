@@ -19,6 +19,7 @@ from foldlog.errors import (
     ReadOnlyStore,
 )
 from foldlog.kind import Key
+from foldlog.log.packing import check_shards
 from foldlog.log.port import Append
 from foldlog.store.core import DECIDE_SECONDS, Block, Core, begun, open_block
 from foldlog.store.operation import nothing, operation
@@ -90,10 +91,16 @@ class Decisions(Core):
         agents included. A block inside another joins it. Removing, erasing, forking and the bytes
         of artifacts act at once.
 
+        In a store with `on_error="degrade"`, a block without a decision waits in the spool while
+        the log is away. It counts as stored then: what follows a stored block, such as the
+        telemetry of a session, happens at once. If the block is lost, because the spool is full
+        or the log refuses it, what follows is left out, and the failure is counted and logged.
+
         Raises:
             AppendConflict: the block decided on something, and others wrote to it since. Nothing
                 was stored: run the block again, or use `transact`.
-            ConfigurationError: what was saved lives on several shards. Nothing was stored.
+            ConfigurationError: what was saved lives on several shards. Nothing was stored. A store
+                that degrades raises this, too.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
 
@@ -153,24 +160,19 @@ class Decisions(Core):
         if open_block(self) is not None:
             yield
             return
-        is_unknown = False
         try:
             with begun(self) as block:
                 yield
-            try:
-                if block.is_decided and block.drafts:
+            check_shards(block.drafts)
+            if block.is_decided and block.drafts:
+                with block.appended():
                     await self._append_decisions(block)
-                elif block.drafts or block.before:
-                    await self._append_saves(block)
-            except (AppendUnknown, asyncio.CancelledError):
-                is_unknown = True
-                raise
-        except BaseException:
-            for undo in () if is_unknown else reversed(block.undo):
-                undo()
-            raise
-        for then in block.after:
-            then()
+            elif block.drafts or block.before:
+                await self._append_saves(block)
+            else:
+                block.outcome = "stored"
+        finally:
+            block.end()
 
     async def decide_drafts(
         self,
@@ -288,10 +290,11 @@ class Decisions(Core):
 
     @operation(nothing, writes=True, name="atomic")
     async def _append_saves(self, block: Block) -> None:
-        if block.before:
-            with suppress(Spooled):  # so is what follows, which says so
-                await self.append_drafts(*block.before)
-        await self.append_drafts(*block.drafts.items(), atomic=True)
+        with block.appended():
+            if block.before:
+                with suppress(Spooled):  # so is what follows, which says so
+                    await self.append_drafts(*block.before)
+            await self.append_drafts(*block.drafts.items(), atomic=True)
 
     @operation(writes=True, name="atomic")
     async def _append_decisions(self, block: Block) -> None:

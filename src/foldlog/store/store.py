@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from foldlog.errors import ConfigurationError
-from foldlog.log.archive import Archived
+from foldlog.log.archive import Archived, Archiving
 from foldlog.log.moments import head
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
@@ -59,12 +59,11 @@ class BaseStore(
         super().__init__(backend, options)
         self._artifacts = Artifacts(self, options.retention)
         self._ending = AsyncExitStack()
-        if backend.server is not None:
-            self.on_close(backend.server.leave)
-        self.on_close(backend.log.close)
+        self.on_close(backend.close)
         if backend.outbox is not None:
             self.on_close(backend.outbox.close)
         self.on_close(self.hot_views.close)
+        complete(self, backend)
 
     @property
     def artifact_store(self) -> Artifacts:
@@ -184,3 +183,14 @@ class BaseStore(
 
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
+
+
+def complete(store: BaseStore, reached: Backend) -> None:
+    """Have a store use what comes with its log, at once or when an outage has ended."""
+    store.backend = store.backend._replace(
+        snapshots=reached.snapshots, server=reached.server, archiver=reached.archiver
+    )
+    if reached.snapshots is not None:
+        store.hot_views.use_snapshots(reached.snapshots)
+    if reached.archiver is not None:
+        store.on_close(Archiving(reached.archiver).close)

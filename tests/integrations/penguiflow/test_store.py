@@ -242,14 +242,14 @@ async def test_concurrent_first_calls_share_one_connection(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = 0
-    connecting = foldlog.Connecting.without_standby
+    connecting = foldlog.Connecting.open_or_spool
 
     def counted(self: Any) -> Any:
         nonlocal opened
         opened += 1
         return connecting(self)
 
-    monkeypatch.setattr(foldlog.Connecting, "without_standby", counted)
+    monkeypatch.setattr(foldlog.Connecting, "open_or_spool", counted)
     store = open_store()
     ids = [f"u{n:02}" for n in range(50)]
     await asyncio.gather(*(store.save_update(update(id_)) for id_ in ids))

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.integrations.penguiflow.failures import Report
-from foldlog.integrations.penguiflow.opening import Opening, StandBy, opened
+from foldlog.integrations.penguiflow.opening import Opening, opened
 from foldlog.opening import Store
 
 T = TypeVar("T")
@@ -58,17 +58,11 @@ class Reach(Protocol):
 class Line:
     """A store of the running event loop, which `open_` opens when it is first needed.
 
-    Await `at_once` here. `stand_by`: see `Opening`. `owned=False`: `close` leaves it open.
+    Await `at_once` here. `owned=False`: `close` leaves it open.
     """
 
-    def __init__(
-        self,
-        open_: Callable[[], Awaitable[Store]],
-        stand_by: StandBy | None = None,
-        *,
-        owned: bool = True,
-    ) -> None:
-        self._opening = Opening(open_, stand_by)
+    def __init__(self, open_: Callable[[], Awaitable[Store]], *, owned: bool = True) -> None:
+        self._opening = Opening(open_)
         self._turn = asyncio.Lock()
         self._owned = owned
         self._closed = False
@@ -116,9 +110,9 @@ class Line:
         if self._reading:
             await asyncio.wait(self._reading)
         self._counted += self._opening.degraded
-        for store in self._opening.release():
-            if self._owned:
-                await store.close()
+        store = self._opening.release()
+        if store is not None and self._owned:
+            await store.close()
 
     def _attempt(self) -> asyncio.Task[Store]:
         if self._closed:

@@ -6,27 +6,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from foldlog.errors import FoldlogError, LogUnavailable, ServerStartFailed, StoreClosed
-from foldlog.opening import Standby, Store
-
-StandBy = Callable[[FoldlogError], Standby]
-"""Makes what stands in for a store that cannot be opened for that reason."""
+from foldlog.errors import StoreClosed
+from foldlog.opening import Store
 
 
 class Opening:
     """Opens a store when it is first needed, in an attempt that it owns and all callers share.
 
     An attempt that fails does so for everybody who waits for it; the next one who asks starts
-    another. With `stand_by`, they get a store that spools meanwhile, where the log is away.
+    another.
     """
 
-    def __init__(
-        self, open_: Callable[[], Awaitable[Store]], stand_by: StandBy | None = None
-    ) -> None:
+    def __init__(self, open_: Callable[[], Awaitable[Store]]) -> None:
         self.store: Store | None = None
-        self._standby: Standby | None = None
         self._open = open_
-        self._stand_by = stand_by
         self._attempt: asyncio.Task[Store] | None = None
 
     def attempt(self) -> asyncio.Task[Store]:
@@ -45,48 +38,19 @@ class Opening:
 
     @property
     def degraded(self) -> Counter[str]:
-        """What the stores that were opened have counted."""
-        return sum((store.degraded for store in self._stores()), Counter[str]())
+        """What the store that was opened has counted."""
+        return Counter() if self.store is None else Counter(self.store.degraded)
 
-    def release(self) -> list[Store]:
-        """Forget the stores and return them: they are the caller's to close, in that order."""
-        stores = self._stores()
-        self.store, self._standby, self._attempt = None, None, None
-        return stores
-
-    def _stores(self) -> list[Store]:
-        # The one that stands in first: what it still spools goes through the log of the other.
-        standby = [] if self._standby is None else [self._standby.store]
-        return standby if self.store is None else [*standby, self.store]
-
-    async def _opened(self) -> Store:
-        try:
-            store = await self._open()
-        except (LogUnavailable, ServerStartFailed) as reason:
-            return self._standing_by(reason)
-        if self._standby is None:
-            return store
-        try:
-            # What was saved meanwhile comes before what this store will save.
-            await self._standby.hand_over(store)
-        except LogUnavailable as reason:
-            await store.close()
-            return self._standing_by(reason)
-        except BaseException:
-            await store.close()
-            raise
+    def release(self) -> Store | None:
+        """Forget the store, if one was opened, and return it: it is the caller's to close."""
+        store, self.store, self._attempt = self.store, None, None
         return store
 
-    def _standing_by(self, reason: FoldlogError) -> Store:
-        if self._stand_by is None:
-            raise reason
-        if self._standby is None:
-            self._standby = self._stand_by(reason)
-        return self._standby.store
+    async def _opened(self) -> Store:
+        return await self._open()
 
     def _ended(self, attempt: asyncio.Task[Store]) -> None:
-        failed = attempt.cancelled() or attempt.exception() is not None
-        if failed or (self._standby is not None and attempt.result() is self._standby.store):
+        if attempt.cancelled() or attempt.exception() is not None:
             self._attempt = None
         else:
             self.store = attempt.result()

@@ -73,8 +73,7 @@ class PenguiFlowStateStore:
             self._reach = Line(_given(source), owned=False)
         else:
             connecting = connect(source, on_error=on_error, retention=_kept(retention), **options)
-            stand_by = connecting.stand_by if on_error == "degrade" else None
-            worker = self._reach = Worker(connecting.without_standby, stand_by)
+            worker = self._reach = Worker(connecting.open_or_spool)
             finalize(self, worker.stop).atexit = False  # at exit, all stop together
         self.artifact_store: PenguiFlowArtifactStore = PenguiFlowArtifactStore(self)
 

@@ -12,7 +12,6 @@ from foldlog.blocking.loop_thread import LoopThread
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.integrations.penguiflow.failures import Report
 from foldlog.integrations.penguiflow.line import Call, Line
-from foldlog.integrations.penguiflow.opening import StandBy
 from foldlog.opening import Store
 
 T = TypeVar("T")
@@ -25,10 +24,8 @@ class Worker:
     store.
     """
 
-    def __init__(
-        self, open_: Callable[[], Awaitable[Store]], stand_by: StandBy | None = None
-    ) -> None:
-        self._thread = LoopThread("foldlog-penguiflow", lambda: Line(open_, stand_by))
+    def __init__(self, open_: Callable[[], Awaitable[Store]]) -> None:
+        self._thread = LoopThread("foldlog-penguiflow", lambda: Line(open_))
 
     @property
     def _line(self) -> Line:

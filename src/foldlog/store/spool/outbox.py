@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from foldlog.envelope import CLEARED, draft
 from foldlog.errors import (
@@ -24,14 +24,14 @@ from foldlog.errors import (
     PayloadTooLarge,
     StoreClosed,
 )
+from foldlog.kind import Kind
 from foldlog.log.packing import check_atomic
 from foldlog.log.port import Append, Log
 from foldlog.store.failures import log_failure
-from foldlog.store.spool.segment import Frame
-from foldlog.store.spool.spool import Chunk, Spool, SpoolHealth
+from foldlog.store.spool.file import Chunk, Frame
+from foldlog.store.spool.spool import Spool, SpoolHealth
 from foldlog.subjects import Subject
 from foldlog_projections.lineage import MARKER
-from foldlog_projections.registry import KINDS
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
@@ -45,9 +45,6 @@ _CLOSING_SECONDS: Final = 5.0
 
 _PROBE: Final = "probe"
 """A family without a view, appended to only to see whether the log takes anything."""
-
-_UNDER_SESSION: Final = {kind.name for kind in KINDS if kind.owner == "session"}
-"""Families whose first key is a session's."""
 
 _log: Final = logging.getLogger("foldlog.spool")
 
@@ -81,19 +78,28 @@ class _Call(NamedTuple):
 
 
 class Outbox:
-    """Appends to a log through a spool, until `close`. `on_stored` hears of what it delivers."""
+    """Appends to a log through a spool, until `close`.
 
-    def __init__(self, log: Log, spool: Spool) -> None:
+    Args:
+        log: the log. While it is away, or not reached yet, it raises LogUnavailable.
+        spool: what waits for it.
+        kinds: the kinds that the store knows: clearing a session concerns those that it owns.
+
+    Attributes:
+        on_stored: hears of what is delivered from the spool.
+    """
+
+    def __init__(self, log: Log, spool: Spool, kinds: Iterable[Kind[Any]]) -> None:
         self._log = log
         self._spool = spool
+        self._of_session = {kind.name for kind in kinds if kind.owner == "session"}
         self.on_stored: OnStored = lambda appends, seqs: None
         self._closing = False
         self._calls: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
         self._cause: FoldlogError = LogUnavailable("earlier saves wait in the spool")
-        self._draining: asyncio.Task[None] | None = None
         self._attempt: asyncio.Task[Exception | None] | None = None
-        self._reconnected = asyncio.Event()
+        self._next_attempt: asyncio.TimerHandle | None = None
         self._pause = _FIRST_PAUSE
         self._refusals = 0
         self._is_catching_up = False
@@ -106,8 +112,7 @@ class Outbox:
 
     async def recover(self) -> None:
         """Append what processes that have ended left behind; what the log does not take waits."""
-        if await self._try() is not None:
-            self._drain()
+        await self._try()
 
     async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         """Append as `Log.append`, in the order of calls and behind what waits."""
@@ -125,7 +130,6 @@ class Outbox:
         """Have what waits appended first: what follows is decided on what the log holds."""
         if not self._spool.waiting:
             return
-        self._drain()
         failure = await self._try()
         if failure is not None:
             raise LogUnavailable(f"earlier saves wait in the spool: {failure}") from failure
@@ -137,17 +141,16 @@ class Outbox:
         within a few seconds.
         """
         self._closing = True
+        self._cancel_timer()
         try:
             if self._sending is not None:
                 await asyncio.wait({self._sending})
             if self._attempt is not None:
                 await asyncio.wait({self._attempt}, timeout=_CLOSING_SECONDS)
         finally:
-            tasks = [task for task in (self._draining, self._attempt) if task is not None]
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
+            if self._attempt is not None:
+                self._attempt.cancel()
+                await asyncio.wait({self._attempt})
             left = self._spool.health
             await self._spool.close()
         if left.waiting:
@@ -172,14 +175,13 @@ class Outbox:
         Atomic ones go side by side, as long as no two have a subject in common.
         """
         calls = [call for call in self._calls if not call.outcome.done()]  # not cancelled
-        subjects, count = set[Subject](), 0
-        for call in calls:
-            if not self._spool.waiting:
-                own = {append.subject for append in call.appends} if call.atomic else set()
-                if call.atomic != calls[0].atomic or own & subjects:
-                    break
-                subjects |= own
-            count += 1
+        subjects, count = set[Subject](), len(calls)
+        for number, call in enumerate(() if self._spool.waiting else calls):
+            own = {append.subject for append in call.appends} if call.atomic else set()
+            if call.atomic != calls[0].atomic or own & subjects:
+                count = number
+                break
+            subjects |= own
         self._calls = calls[count:]
         return calls[:count]
 
@@ -210,47 +212,35 @@ class Outbox:
     async def _keep(self, calls: Sequence[_Call]) -> None:
         cause = self._cause
         failures = await self._spool.put([Frame.of(c.appends, atomic=c.atomic) for c in calls])
-        if _log.isEnabledFor(logging.DEBUG):
-            waiting = self._spool.health.waiting
-            _log.debug("%d saves spooled: %s; envelopes that wait: %d", len(calls), cause, waiting)
+        _log.debug("%d saves spooled: %s", len(calls), cause)
         self._drain()
         for call, failure in zip(calls, failures, strict=True):
-            error = Spooled([d.id for a in call.appends for d in a.drafts], cause)
-            call.fail(LogUnavailable(f"{cause}; {failure}") if failure else error)
+            ids = [draft.id for append in call.appends for draft in append.drafts]
+            if not failure:
+                call.fail(Spooled(ids, cause))
+            elif isinstance(cause, AppendUnknown):  # the log may have it all the same
+                call.fail(AppendUnknown(ids, f"{cause}; {failure}"))
+            else:
+                call.fail(LogUnavailable(f"{cause}; {failure}"))
 
     # --- draining ---------------------------------------------------------------------------------
 
     def _drain(self) -> None:
         """Have what waits delivered in the background, from now until nothing waits."""
-        if self._spool.waiting and not self._closing and not self._is_draining():
-            self._pause = _FIRST_PAUSE
-            self._draining = asyncio.create_task(self._keep_trying(), name="foldlog-spool")
-
-    def _is_draining(self) -> bool:
-        return self._draining is not None and not self._draining.done()
-
-    async def _keep_trying(self) -> None:
-        # No await after nothing is left: what is put from then on starts another task.
-        while self._spool.waiting and not self._closing:
-            if await self._try() is None:
-                continue
-            try:
-                async with asyncio.timeout(self._pause):
-                    await self._reconnected.wait()
-            except TimeoutError:
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-            self._reconnected.clear()
-
-    def _on_epoch(self) -> None:
-        self._reconnected.set()
-        if self._is_draining() and not self._closing:
+        if self._next_attempt is None and not self._closing:
             self._begin_attempt()
 
     def _begin_attempt(self) -> asyncio.Task[Exception | None]:
         """Try to deliver all that waits; where an attempt is under way, it is that one."""
+        self._cancel_timer()
         if self._attempt is None or self._attempt.done():
-            self._attempt = asyncio.create_task(self._deliver_all(), name="foldlog-spool-attempt")
+            self._attempt = asyncio.create_task(self._deliver_all(), name="foldlog-spool")
         return self._attempt
+
+    def _cancel_timer(self) -> None:
+        if self._next_attempt is not None:
+            self._next_attempt.cancel()
+            self._next_attempt = None
 
     async def _try(self) -> Exception | None:
         """Wait for an attempt, and return what prevented it. Cancelling this does not end it."""
@@ -258,23 +248,37 @@ class Outbox:
         await asyncio.wait({attempt})
         return StoreClosed() if attempt.cancelled() else attempt.result()
 
+    def _on_epoch(self) -> None:
+        self._pause = _FIRST_PAUSE
+        if self._next_attempt is not None:
+            self._begin_attempt()
+
     async def _deliver_all(self) -> Exception | None:
-        """Deliver what waits, and what others have left behind; return what prevents it."""
+        """Deliver what waits, and what others have left behind; return what prevents it.
+
+        There is another attempt later, until nothing waits.
+        """
+        failure: Exception | None = None
         try:
             while (chunk := await self._spool.take()) is not None:
                 await self._deliver(chunk)
                 self._refusals, self._pause = 0, _FIRST_PAUSE
-                self._is_catching_up = self._spool.is_nearly_empty
-        except Exception as failure:  # noqa: BLE001 - logged, returned, and tried again
-            self._refusals += isinstance(failure, AppendFailed)
-            if isinstance(failure, FoldlogError):
-                self._cause = failure
-            if not isinstance(failure, LogUnavailable | AppendUnknown | StoreClosed):
-                log_failure("statestore_spool_failed", "append", None, failure)
-            return failure
+                self._is_catching_up = self._spool.is_better_drained
+        except Exception as error:  # noqa: BLE001 - logged, returned, and tried again
+            failure = error
+            self._refusals += isinstance(error, AppendFailed)
+            if isinstance(error, FoldlogError):
+                self._cause = error
+            if not isinstance(error, LogUnavailable | AppendUnknown | StoreClosed):
+                log_failure("statestore_spool_failed", "append", None, error)
         finally:
             self._is_catching_up = False
-        return None
+        # No await from here on: what is put once nothing waits begins another attempt.
+        if self._spool.waiting and not self._closing:
+            loop = asyncio.get_running_loop()
+            self._next_attempt = loop.call_later(self._pause, self._begin_attempt)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        return failure
 
     async def _deliver(self, chunk: Chunk) -> None:
         """Append a chunk. What the log refuses for good does not hold up the rest: it is set aside.
@@ -308,23 +312,21 @@ class Outbox:
     async def _append(self, frames: Sequence[Frame]) -> int:
         """Append frames as one, but for envelopes that were cleared; return how many these are.
 
-        An envelope belongs to what was cleared if its writer had not seen the last clearing of its
-        subject or session. Clocks of several machines cannot tell that; sequences can
-        (`Draft.known`). An atomic frame, which comes alone, is then dropped as a whole.
+        They were cleared if their writer had not seen the last clearing of their subject or
+        session. Clocks of several machines cannot tell that; sequences can (`Draft.known`, one for
+        all that was saved together). An atomic frame, which comes alone, is dropped as a whole.
         """
         clearings: dict[Subject, int] = {}
         appends, cleared = list[Append](), 0
-        for subject, drafts in (
-            (each.subject(self._log.namespace), each.drafts) for f in frames for each in f.drafts
-        ):
-            if subject not in clearings and any(draft.known for draft in drafts):
+        for each in (each for frame in frames for each in frame.drafts):
+            subject, known = each.subject(self._log.namespace), each.drafts[0].known
+            if known and subject not in clearings:
                 clearings[subject] = await self._cleared_at(subject)
             at = clearings.get(subject, 0)
-            current = tuple(draft for draft in drafts if not 0 < draft.known < at)
-            if current:
-                appends.append(Append(subject, current))
-            if len(current) < len(drafts):
-                cleared += len(drafts) - len(current)
+            if known == 0 or known >= at:
+                appends.append(Append(subject, each.drafts))
+            else:
+                cleared += len(each.drafts)
                 _note_refused(
                     f"{subject.name} was cleared at sequence {at}, which the writer of this had "
                     "not seen"
@@ -339,7 +341,7 @@ class Outbox:
     async def _cleared_at(self, subject: Subject) -> int:
         """The sequence at which a subject, or its session, was cleared last; 0 if never."""
         found = 0
-        if subject.family in _UNDER_SESSION:
+        if subject.family in self._of_session:
             marker = await self._log.last(self._log.namespace.subject(MARKER, subject.keys[0]))
             found = 0 if marker is None else marker.seq
         try:

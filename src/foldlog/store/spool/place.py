@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from foldlog.errors import ConfigurationError
 from foldlog.locks import require_flock
 from foldlog.log.jetstream.credentials import identity, without_secrets
-from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Drafts, erase
+from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Drafts, erase
 from foldlog.subjects import escape
 
 SPOOL_VARIABLE: Final = "FOLDLOG_SPOOL"

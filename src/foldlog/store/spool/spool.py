@@ -1,22 +1,19 @@
-"""The write-ahead spool: a queue of segments, filled at its end and delivered from its start."""
+"""The write-ahead spool of one store: its own file, and those of processes that have ended."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from foldlog.errors import ConfigurationError
+from foldlog.store.spool import file
+from foldlog.store.spool.file import REFUSED, Chunk, Frame, SpoolFile, encode_frame
 from foldlog.store.spool.place import Place
-from foldlog.store.spool.segment import REFUSED, Frame, Segment, encode_frame
-
-_CHUNK_BYTES: Final = 1024 * 1024
-"""What is delivered at once: enough that many share a round trip to the log. A segment that has
-grown so far gets no more, so that a crash repeats no more than that."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,9 +27,10 @@ class SpoolHealth:
 
     Attributes:
         directory: where it is.
-        waiting: envelopes that are not in the log yet.
+        waiting: envelopes that are not in the log yet: this store's, and those of the file of an
+            ended process that it delivers now.
         bytes: bytes that they take on the disk.
-        limit: bytes that this store's part may take.
+        limit: bytes that this store's file may take.
         spooled: envelopes written to it since the store was opened.
         drained: envelopes appended to the log since.
         dropped: envelopes lost since: the spool was full, or their view was cleared meanwhile.
@@ -49,36 +47,38 @@ class SpoolHealth:
     refused: int = 0
 
 
-class Chunk(NamedTuple):
-    """Frames that go to the log in one append: one atomic frame, or many others."""
-
-    segment: Segment
-    frames: list[Frame]
-    end: int
-
-
 class Spool:
-    """The spool of one store: its own segments, and those adopted from processes that have ended.
+    """The store's own file, while anything waits in it, and the file that is delivered now.
 
-    `limit`: bytes that the store's own segments may take.
+    `limit`: bytes that the store's own file may take.
     """
 
     def __init__(self, place: Place, limit: int) -> None:
         self._place = place
         self._limit = limit
-        self._segments: deque[Segment] = deque()
+        self._own: SpoolFile | None = None
+        self._delivered: SpoolFile | None = None
         self._disk = asyncio.Lock()
-        self._spooled = self._drained = self._dropped = self._refused = 0
+        self._counts = Counter(spooled=0, drained=0, dropped=0, refused=0)
+
+    @property
+    def _files(self) -> list[SpoolFile]:
+        adopted = None if self._delivered is self._own else self._delivered
+        return [each for each in (adopted, self._own) if each is not None]
 
     @property
     def waiting(self) -> int:
-        """How many envelopes are not on the log yet."""
-        return sum(segment.waiting for segment in self._segments)
+        """How many envelopes are not in the log yet. Each save asks."""
+        if self._own is None and self._delivered is None:
+            return 0
+        return sum(each.waiting for each in self._files)
 
     @property
-    def is_nearly_empty(self) -> bool:
-        """Whether one chunk holds all that waits."""
-        return sum(segment.end - segment.done for segment in self._segments) <= _CHUNK_BYTES
+    def is_better_drained(self) -> bool:
+        """Whether saves should wait for the drain: little is left, or little space is."""
+        left = sum(each.end - each.done for each in self._files)
+        used = self._own.end if self._own is not None else 0
+        return left <= file.CHUNK_BYTES or used > self._limit // 2
 
     @property
     def health(self) -> SpoolHealth:
@@ -86,25 +86,10 @@ class Spool:
         return SpoolHealth(
             directory=str(self._place.directory),
             waiting=self.waiting,
-            bytes=sum(segment.end for segment in self._segments),
+            bytes=sum(each.end for each in self._files),
             limit=self._limit,
-            spooled=self._spooled,
-            drained=self._drained,
-            dropped=self._dropped,
-            refused=self._refused,
+            **self._counts,
         )
-
-    async def _adopt(self) -> None:
-        """Take over what processes that have ended left behind, oldest first.
-
-        What cannot be taken over stays where it is, and is a line in the program's log.
-        """
-        found = list[Segment]()
-        try:
-            await _in_thread(_adopt, self._place, found)
-        finally:
-            # In front: they are older than what this store has spooled.
-            self._segments.extendleft(reversed(found))
 
     async def put(self, frames: Sequence[Frame]) -> list[str]:
         """Write frames, in order and with one fsync; return for each why it was dropped, or "".
@@ -112,111 +97,114 @@ class Spool:
         The others are on the disk when this returns.
         """
         async with self._disk:
-            used = sum(segment.end for segment in self._segments if not segment.adopted)
-            failures, kept, envelopes = list[str](), list[bytes](), 0
-            for frame in frames:
+            used = self._own.end if self._own is not None else 0
+            failures, kept, envelopes = [""] * len(frames), list[bytes](), 0
+            for number, frame in enumerate(frames):
                 data = encode_frame(frame)
-                if used + len(data) > self._limit:
-                    failures.append(f"the spool is full: {used} of {self._limit} bytes")
-                    self._dropped += frame.envelopes
-                    continue
-                failures.append("")
-                kept.append(data)
-                used += len(data)
-                envelopes += frame.envelopes
+                if used + len(data) <= self._limit:
+                    kept.append(data)
+                    used += len(data)
+                    envelopes += frame.envelopes
+                else:
+                    failures[number] = f"the spool is full: {used} of {self._limit} bytes"
+                    self._counts["dropped"] += frame.envelopes
             try:
                 if kept:
-                    segment = await self._writable()
-                    await _in_thread(segment.append, kept, envelopes)
+                    own = await _in_thread(self._write, kept)
+                    own.waiting += envelopes
             except Exception as error:  # noqa: BLE001 - returned to those whose frames they are
-                self._dropped += envelopes
+                self._counts["dropped"] += envelopes
                 return [each or f"the spool cannot be written: {error!r}" for each in failures]
-            self._spooled += envelopes
+            self._counts["spooled"] += envelopes
             return failures
 
     async def take(self) -> Chunk | None:
         """Return what is to be delivered next; None if nothing waits.
 
-        When nothing of its own waits any more, it takes over what others have left behind.
+        What processes that have ended left behind comes before the store's own file. What is
+        appended to that while it is delivered goes with it.
         """
         async with self._disk:
             while True:
-                if not self._segments:
-                    await self._adopt()
-                if not self._segments:
+                if self._delivered is None:
+                    await _in_thread(self._adopt)
+                    self._delivered = self._delivered or self._own
+                if self._delivered is None:
                     return None
-                segment = self._segments[0]
-                if segment.waiting:
-                    frames, end = await _in_thread(segment.read, _CHUNK_BYTES)
-                    if frames:
-                        return Chunk(segment, frames, end)
-                    self._dropped += segment.waiting
-                    await _in_thread(segment.set_aside)
-                else:
-                    await _in_thread(segment.release)
-                self._segments.popleft()
+                chunk = await _in_thread(self._delivered.read)
+                if chunk is not None:
+                    return chunk
+                await _in_thread(self._delivered.finish)
+                self._counts["dropped"] += self._delivered.waiting  # it was damaged
+                if self._own is self._delivered:
+                    self._own = None
+                self._delivered = None
 
     def done(self, chunk: Chunk, *, dropped: int = 0, refused: int = 0) -> None:
-        """Note that a chunk is on the log, but for the envelopes that were dropped or refused."""
-        envelopes = sum(frame.envelopes for frame in chunk.frames)
-        chunk.segment.done = chunk.end
-        chunk.segment.waiting -= envelopes
-        self._drained += envelopes - dropped - refused
-        self._dropped += dropped
-        self._refused += refused
+        """Note that a chunk is in the log, but for the envelopes that were dropped or refused."""
+        assert self._delivered is not None
+        self._delivered.done = chunk.end
+        self._delivered.waiting -= chunk.envelopes
+        drained = chunk.envelopes - dropped - refused
+        self._counts.update(drained=drained, dropped=dropped, refused=refused)
 
     async def set_aside(self, frames: Sequence[Frame]) -> Path:
         """Write frames that the log refuses to a file of their own; it is on the disk then.
 
-        Raises OSError, and ConfigurationError as `Segment.create`.
+        Raises OSError, and ConfigurationError as `Place.check`.
         """
         async with self._disk:
             return await _in_thread(_set_aside, self._place, frames)
 
     async def close(self) -> None:
-        """Let go of the segments; what waits in them is for the next process that adopts them."""
+        """Let go of the files; what waits in them is for the next process that adopts them."""
         async with self._disk:
-            while self._segments:
-                await _in_thread(self._segments.popleft().release)
+            for each in self._files:
+                await _in_thread(each.release if each.waiting else each.finish)
+            self._own = self._delivered = None
 
-    async def _writable(self) -> Segment:
-        last = self._segments[-1] if self._segments else None
-        if last is None or last.adopted or last.end >= _CHUNK_BYTES:
-            last = await _in_thread(_create, self._place)
-            self._segments.append(last)
-        return last
+    # --- in a thread: a caller that is cancelled leaves the file where `close` finds it -----------
+
+    def _write(self, frames: Sequence[bytes]) -> SpoolFile:
+        if self._own is None:
+            self._own = _create(self._place)
+        self._own.append(frames)
+        return self._own
+
+    def _adopt(self) -> None:
+        """Take over the oldest file that a process that has ended left behind.
+
+        What cannot be taken over stays where it is, and is a line in the program's log.
+        """
+        place = self._place
+        try:
+            for path in place.files():
+                self._delivered = SpoolFile.adopt(path)
+                if self._delivered is not None:
+                    return
+            for path in place.strangers():
+                _log.warning(
+                    "%s waits for another log; to have it appended to this one, let its name begin "
+                    "with %s",
+                    path,
+                    place.prefix,
+                )
+        except (OSError, ConfigurationError) as error:
+            _log.error("the spool directory %s cannot be read: %r", place.directory, error)
 
 
-def _create(place: Place) -> Segment:
+def _create(place: Place, suffix: str = file.SUFFIX) -> SpoolFile:
     place.check()
-    return Segment.create(*place)
+    return SpoolFile.create(*place, suffix=suffix)
 
 
 def _set_aside(place: Place, frames: Sequence[Frame]) -> Path:
-    place.check()
-    segment = Segment.create(*place, suffix=REFUSED)
+    made = _create(place, REFUSED)
     try:
-        segment.append([encode_frame(frame) for frame in frames], 0)
-        return segment.path
+        made.append([encode_frame(frame) for frame in frames])
     finally:
-        segment.release()
-
-
-def _adopt(place: Place, found: list[Segment]) -> None:
-    try:
-        for path in place.files():
-            segment = Segment.adopt(path)
-            if segment is not None:
-                found.append(segment)
-        for path in place.strangers():
-            _log.warning(
-                "%s waits for another log; to have it appended to this one, let its name begin "
-                "with %s",
-                path,
-                place.prefix,
-            )
-    except (OSError, ConfigurationError) as error:
-        _log.error("the spool directory %s cannot be read: %r", place.directory, error)
+        made.release()
+    return made.path
 
 
 async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,6 +1,6 @@
 """One file of the spool: frames, written by the process that holds the file's lock.
 
-`docs/reference/log-format.md` describes the bytes. All methods of `Segment` block: call them in a
+`docs/reference/log-format.md` describes the bytes. All methods of `SpoolFile` block: call them in a
 thread, one at a time. OSError passes through.
 """
 
@@ -13,8 +13,9 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -28,6 +29,9 @@ REFUSED: Final = ".refused"
 """Files with what the log refuses. Rename one to SUFFIX to have it tried again."""
 
 DAMAGED: Final = ".damaged"
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""What goes to the log at once: enough that many saves share a round trip."""
 
 _LENGTH: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<II")
@@ -108,37 +112,47 @@ def _checksum(body: bytes | memoryview) -> int:
     return zlib.crc32(body, zlib.crc32(_LENGTH.pack(len(body))))
 
 
-class Segment:
-    """A locked file of frames, until `release`, `set_aside` or the end of the process.
+class Chunk(NamedTuple):
+    """One atomic frame alone, or as many others as CHUNK_BYTES hold, and where they end."""
 
-    `end` is its size, `done` the offset up to which its frames were delivered, `waiting` how many
-    envelopes the others hold. `done` is not on the disk: after a crash the next process appends
-    the whole file, and folds drop what they have applied. `adopted`: another process wrote it.
+    frames: list[Frame]
+    end: int
+
+    @property
+    def envelopes(self) -> int:
+        """How many envelopes it holds."""
+        return sum(frame.envelopes for frame in self.frames)
+
+
+class SpoolFile:
+    """A locked file of frames, until `finish`, `release` or the end of the process.
+
+    How far it was delivered is not on the disk. After a crash the next process appends the whole
+    file, and folds drop what they have applied.
+
+    Attributes:
+        path: the file.
+        end: its size in bytes.
+        done: the offset up to which its frames were delivered.
+        waiting: how many envelopes the other frames hold.
     """
 
-    def __init__(
-        self, lock: LockFile, end: int = 0, waiting: int = 0, *, adopted: bool = False
-    ) -> None:
+    def __init__(self, lock: LockFile) -> None:
         self._lock = lock
         self.path: Path = lock.path
-        self.end: int = end
-        self.done = 0
-        self.waiting: int = waiting
-        self.adopted = adopted
+        self.end = self.done = self.waiting = 0
 
     @classmethod
     def create(cls, directory: Path, prefix: str, suffix: str = SUFFIX) -> Self:
         """Make a file whose name sorts after those made before."""
         make_private(directory)
         name = f"{prefix}.{time.time_ns():020d}-{secrets.token_hex(4)}{suffix}"
-        lock = LockFile(directory / name)
-        try:
-            lock.try_lock()
+        with ExitStack() as undo:
+            lock = undo.enter_context(LockFile(directory / name))
+            if not lock.try_lock() or lock.was_removed():  # taken for a leftover meanwhile
+                return cls.create(directory, prefix, suffix)
             _sync_directory(directory)
-        except BaseException:
-            lock.path.unlink(missing_ok=True)
-            lock.release()
-            raise
+            undo.pop_all()
         return cls(lock)
 
     @classmethod
@@ -147,25 +161,24 @@ class Segment:
 
         A tail that is no whole frame is left out: no save returned before its frame was whole.
         """
-        lock = LockFile(path)
-        try:
+        with ExitStack() as undo:
+            lock = undo.enter_context(LockFile(path))
             # Its owner may have removed it since it was listed, or another have adopted it.
             if not lock.try_lock() or lock.was_removed():
-                lock.release()
                 return None
-            end = waiting = 0
-            size = os.fstat(lock.fileno()).st_size
-            for frame, end in decode_frames(os.pread(lock.fileno(), size, 0)):  # noqa: B007
-                waiting += frame.envelopes
-        except BaseException:
-            lock.release()
-            raise
-        if end < size:
-            _log.warning("%s: %d bytes at %d are no whole frame", path, size - end, end)
-        return cls(lock, end, waiting, adopted=True)
+            file = cls(lock)
+            file.end = size = os.fstat(lock.fileno()).st_size
+            while chunk := file.read():
+                file.done = chunk.end
+                file.waiting += chunk.envelopes
+            undo.pop_all()
+        file.end, file.done = file.done, 0
+        if file.end < size:
+            _log.warning("%s: %d bytes at %d are no whole frame", path, size - file.end, file.end)
+        return file
 
-    def append(self, frames: Sequence[bytes], envelopes: int) -> None:
-        """Add frames that hold so many envelopes; they are on the disk when this returns."""
+    def append(self, frames: Sequence[bytes]) -> None:
+        """Add frames; they are on the disk when this returns."""
         fd, data = self._lock.fileno(), b"".join(frames)
         try:
             _write(fd, data, self.end)
@@ -174,36 +187,40 @@ class Segment:
             os.ftruncate(fd, self.end)
             raise
         self.end += len(data)
-        self.waiting += envelopes
 
-    def read(self, most_bytes: int) -> tuple[list[Frame], int]:
-        """Return the frames that go to the log next as one append, and where they end.
+    def read(self) -> Chunk | None:
+        """Return what goes to the log next.
 
-        That is one atomic frame alone, or as many others as `most_bytes` hold, but at least one.
-        No frame at all means that the file is damaged.
+        None means that everything was delivered, or that the file is damaged.
         """
-        found, end = list[Frame](), self.done
-        data = os.pread(self._lock.fileno(), self.end - self.done, self.done)
-        for frame, after in decode_frames(data):
-            if found and (frame.atomic or after > most_bytes):
-                break
-            found.append(frame)
-            end = self.done + after
-            if frame.atomic:
-                break
-        return found, end
+        rest = self.end - self.done
+        for size in (min(rest, CHUNK_BYTES), rest):  # the first frame may be larger
+            frames, end = list[Frame](), 0
+            for frame, after in decode_frames(os.pread(self._lock.fileno(), size, self.done)):
+                if frames and (frame.atomic or after > CHUNK_BYTES):
+                    break
+                frames.append(frame)
+                end = self.done + after
+                if frame.atomic:
+                    break
+            if frames:
+                return Chunk(frames, end)
+        return None
 
-    def set_aside(self) -> None:
-        """Rename a file that was damaged while it was open, and let go of it."""
-        aside = self.path.with_suffix(DAMAGED)
-        _log.error("%s is damaged: %d envelopes are lost; see %s", self.path, self.waiting, aside)
-        self.path.rename(aside)
+    def finish(self) -> None:
+        """Remove the file, all of which was delivered; or set it aside, if it was damaged."""
+        if self.waiting:
+            aside = self.path.with_suffix(DAMAGED)
+            _log.error(
+                "%s is damaged: %d envelopes are lost; see %s", self.path, self.waiting, aside
+            )
+            self.path.rename(aside)
+        else:
+            self.path.unlink(missing_ok=True)
         self._lock.release()
 
     def release(self) -> None:
-        """Let go of the file, for the next process that adopts it; remove it if nothing waits."""
-        if not self.waiting and self.path.suffix == SUFFIX:
-            self.path.unlink(missing_ok=True)
+        """Let go of the file, for the next process that adopts it."""
         self._lock.release()
 
 
