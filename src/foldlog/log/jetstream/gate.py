@@ -127,16 +127,12 @@ class Gate:
     @property
     def passes_reads(self) -> bool:
         """Whether reads need not wait for `check_before_read`."""
-        return self._loss is None and self._is_checked
+        return self._loss is None and self._checked == self._marks.reconnects
 
     @property
     def passes_appends(self) -> bool:
         """Whether appends need not wait for `check_before_append`."""
-        return not isinstance(self._loss, LogRewound) and self._is_checked
-
-    @property
-    def _is_checked(self) -> bool:
-        return self._checked == self._marks.reconnects
+        return self._checked == self._marks.reconnects and not isinstance(self._loss, LogRewound)
 
     def seen(self, seq: int) -> None:
         """Note that a record at `seq` was read or pushed."""
