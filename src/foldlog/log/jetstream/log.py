@@ -325,13 +325,16 @@ class JetStreamLog:
         self.connection.on_epoch(notify)
 
     async def close(self) -> None:
-        """Let what is in flight end, then disconnect. Idempotent."""
+        """Let what is in flight end, for `timeout` seconds, then disconnect. Idempotent."""
         try:
-            for shard in self._shards:
-                await shard.appender.close()
-            await wait_for_all(shard.gate.close() for shard in self._shards)
+            await wait_for_all(map(self._close, self._shards))
         finally:
             await self.connection.close()
+
+    async def _close(self, shard: _Shard) -> None:
+        ending = time.monotonic() + self.timeout
+        await shard.appender.close()
+        await shard.gate.close(ending - time.monotonic())
 
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self._shards[shard].stream
