@@ -20,7 +20,7 @@ from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.connection import Connection, status_of
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.scanner import scan
-from foldlog.log.jetstream.server_details import STORED_HEADERS
+from foldlog.log.jetstream.server_details import NO_RESULTS, STORED_HEADERS
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Record, Stored
 from foldlog.subjects import Branch, Subject
@@ -168,10 +168,13 @@ class Reader(StreamClient):
     async def _check_absence(self, subject: Subject | Branch, deadline: float) -> None:
         """Raise LogCorrupt if a subject that reads as empty has unreadable records.
 
-        The server counts them, before and after its leader has said that there is none.
+        A read does not tell: it ends in a 404 for either (nats-server, `getDirectRequest`). Without
+        replicas a direct get of the last message does, mostly. Otherwise the leader counts records,
+        before and after it has said that there is none.
         """
         if (
-            await self.subjects(subject.name, deadline)
+            not (self._replicas == 1 and await self._has_no_last(subject, deadline))
+            and await self.subjects(subject.name, deadline)
             and await self.last_of(subject.name, deadline) is None
             and await self.subjects(subject.name, deadline)
         ):
@@ -190,6 +193,16 @@ class Reader(StreamClient):
             "max_bytes": _PAGE_BYTES if after else _FIRST_BYTES,
         }
         return await self._collect(request, deadline)
+
+    async def _has_no_last(self, subject: Subject | Branch, deadline: float) -> bool:
+        """Whether the server knows of no record of a subject, not even an unreadable one."""
+        payload = msgspec.json.encode({"multi_last": [subject.name], "batch": 1})
+
+        async def attempt(timeout: float) -> bool:
+            msg = await self.connection.request(self._direct, payload, timeout=timeout)
+            return (msg.headers or {}).get("Description") == NO_RESULTS
+
+        return await self.retry(attempt, deadline)
 
     async def _get(self, request: dict[str, object], deadline: float) -> Stored | None:
         """Return the one message that a replica has for a request, or None."""
