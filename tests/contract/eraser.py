@@ -21,18 +21,16 @@ from foldlog.log.jetstream.connection import Connection
 
 
 async def main(path: str, session: str, count: str) -> None:
-    left, request_each = int(count), Connection.request_each
+    left, request_all = int(count), Connection.request_all
 
-    async def counted(
-        self: Connection, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
-    ) -> object:
+    async def counted(self: Connection, messages: Sequence[Outgoing], *, timeout: float) -> object:
         nonlocal left
         left -= "STREAM.MSG.DELETE" in messages[0].subject
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await request_each(self, messages, timeout=timeout, asks=asks)
+        return await request_all(self, messages, timeout=timeout)
 
-    Connection.request_each = counted  # type: ignore[assignment, method-assign]
+    Connection.request_all = counted  # type: ignore[assignment, method-assign]
     async with foldlog.connect(path=path) as store:
         await store.erase_session(session)
 

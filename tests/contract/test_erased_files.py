@@ -15,7 +15,7 @@ import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import draft
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.stream import ask
+from foldlog.log.jetstream.asking import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Frame, SpoolFile, encode_frame

@@ -8,7 +8,9 @@ from typing import Any
 
 from foldlog.errors import AppendFailed, FoldlogError, LogUnavailable
 from foldlog.log.incarnation import Mark, Shard
+from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.gate import Gate
+from foldlog.log.jetstream.stream import StreamClient
 
 
 class FakeShard:
@@ -150,3 +152,16 @@ class FakeGate:
 
     async def check_before_append(self, timeout: float) -> None:
         await self.check_before_read()
+
+
+def open_appender(
+    server: object,
+    gate: FakeGate | None = None,
+    *,
+    timeout: float = 5,
+    stage: Callable[[], None] | None = None,
+) -> Appender:
+    """An appender to a scripted server."""
+    connection: Any = server
+    gated: Any = gate or FakeGate()
+    return Appender(StreamClient(connection, "STREAM", timeout=timeout), gated, stage)

@@ -9,10 +9,10 @@ import pytest
 from foldlog.envelope import draft
 from foldlog.errors import AppendConflict, AppendUnknown, LogUnavailable, StoreClosed
 from foldlog.log.jetstream import appender as module
-from foldlog.log.jetstream.appender import Appender
+from foldlog.log.jetstream.client import Outgoing
 from foldlog.log.port import Append
-from tests.log.marks import FakeGate
-from tests.log.test_outcomes import SUBJECT, Server
+from tests.log.marks import open_appender
+from tests.log.test_outcomes import SUBJECT, Reply, Server
 
 BYTES = 1000
 
@@ -24,8 +24,11 @@ class Held(Server):
         super().__init__()
         self.let_go = asyncio.Event()
 
-    async def ready(self, timeout: float) -> None:
+    async def request_each(
+        self, messages: list[Outgoing], *, timeout: float, asks: int
+    ) -> list[Reply | None]:
         await self.let_go.wait()
+        return await super().request_each(messages, timeout=timeout, asks=asks)
 
 
 def append(name: str, expect: int | None = None) -> Append:
@@ -44,7 +47,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
 
 
 async def test_writers_beyond_the_bound_wait_and_keep_their_order(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=5)
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(50)
     ]
@@ -58,7 +61,7 @@ async def test_writers_beyond_the_bound_wait_and_keep_their_order(held: Held) ->
 
 
 async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=5)
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
     ]
@@ -75,7 +78,7 @@ async def test_a_waiting_writer_can_be_cancelled(held: Held) -> None:
 
 
 async def test_closing_tells_those_who_wait_for_room(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=0.05)
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
     ]
@@ -88,7 +91,7 @@ async def test_closing_tells_those_who_wait_for_room(held: Held) -> None:
 
 
 async def test_a_close_that_is_given_up_leaves_no_task(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=60)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=60)
     writing = asyncio.create_task(appender.append([append("1")], atomic=False))
     await turns()
     closing = asyncio.create_task(appender.close())
@@ -101,13 +104,13 @@ async def test_a_close_that_is_given_up_leaves_no_task(held: Held) -> None:
 
 
 async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=0.05)
     held.let_go.set()
 
-    async def away(timeout: float) -> None:
+    async def away(*args: object, **options: object) -> list[Reply | None]:
         raise LogUnavailable("away")
 
-    held.ready = away  # type: ignore[method-assign]
+    held.request_each = away  # type: ignore[method-assign]
     writing = [
         asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(20)
     ]
@@ -119,7 +122,7 @@ async def test_what_never_fits_in_time_is_told_not_committed(held: Held) -> None
 
 
 async def test_compare_and_sets_beyond_the_bound_wait_too(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=5)
     writing = [
         asyncio.create_task(appender.append([append(f"{n}", expect=0)], atomic=True))
         for n in range(20)
@@ -138,7 +141,7 @@ async def test_compare_and_sets_beyond_the_bound_wait_too(held: Held) -> None:
 
 
 async def test_closing_tells_compare_and_sets_that_wait(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=0.05)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=0.05)
     writing = [
         asyncio.create_task(appender.append([append(f"{n}", expect=n)], atomic=True))
         for n in range(20)
@@ -152,7 +155,7 @@ async def test_closing_tells_compare_and_sets_that_wait(held: Held) -> None:
 
 
 async def test_a_compare_and_set_is_told_its_outcome_while_others_queue(held: Held) -> None:
-    appender = Appender(held, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(held, timeout=5)
     decided = asyncio.create_task(appender.append([append("0", expect=0)], atomic=True))
     await turns()
     writing = [

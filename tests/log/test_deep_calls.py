@@ -11,9 +11,8 @@ import pytest
 
 from foldlog.errors import FoldlogError
 from foldlog.log.jetstream import appender as module
-from foldlog.log.jetstream.appender import Appender
 from tests.conftest import OpenStore
-from tests.log.marks import FakeGate
+from tests.log.marks import open_appender
 from tests.log.test_outcomes import OTHER, SUBJECT, Server, append
 from tests.support.build import update
 
@@ -68,8 +67,7 @@ async def test_an_unexpected_error_fails_those_who_wait(
     def fail(*args: object) -> None:
         raise RuntimeError("unexpected")
 
-    given: Any = Server(), "STREAM", FakeGate()
-    appender = Appender(*given, timeout=5)
+    appender = open_appender(Server())
     with monkeypatch.context() as patch:
         if broken == "_messages":
             patch.setattr(module, "_messages", fail)

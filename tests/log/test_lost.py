@@ -13,7 +13,8 @@ from foldlog.envelope import draft
 from foldlog.errors import FoldlogError, LogCorrupt, LogRewound
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog, wire
-from foldlog.log.jetstream.stream import StreamClient, ask
+from foldlog.log.jetstream.asking import ask
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Append
 from tests.support.stores import fresh_namespace
 

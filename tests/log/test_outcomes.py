@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +24,12 @@ from foldlog.errors import (
     PayloadTooLarge,
 )
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.appender import Appender
 from foldlog.log.jetstream.client import Outgoing, header_block, parse_headers
 from foldlog.log.jetstream.connection import Forbidden, ReplyLost
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append
 from foldlog.subjects import Namespace
-from tests.log.marks import FakeGate
+from tests.log.marks import open_appender
 
 SUBJECT = Namespace().subject("updates", "s")
 OTHER = Namespace().subject("tasks", "s")
@@ -193,7 +193,7 @@ def append(id: str, subject: Any = SUBJECT, expect: int | None = None) -> Append
 async def outcome(
     server: Server, *appends: Append, atomic: bool = False, timeout: float = 5
 ) -> Any:
-    appender = Appender(server, "STREAM", FakeGate(), timeout=timeout)  # type: ignore[arg-type]
+    appender = open_appender(server, timeout=timeout)
     try:
         return await appender.append(appends, atomic=atomic)
     finally:
@@ -225,7 +225,7 @@ async def test_a_lost_commit_of_an_atomic_append_is_settled(lost: str) -> None:
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_a_lost_commit_of_a_large_group_is_settled_record_by_record(lost: str) -> None:
     server = Server(first(lost))
-    appender = Appender(server, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(server, timeout=5)
     subjects = [Namespace().subject("tasks", f"{n}") for n in range(300)]
     await asyncio.gather(*(appender.append([append("1", s)], atomic=False) for s in subjects))
     await appender.close()
@@ -372,7 +372,7 @@ async def test_an_append_partly_stored_is_unknown_and_names_its_ids() -> None:
 
 async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     server = Server()
-    appender = Appender(server, "STREAM", FakeGate(), timeout=5)  # type: ignore[arg-type]
+    appender = open_appender(server, timeout=5)
     calls = [asyncio.create_task(appender.append([append(f"{n}")], atomic=False)) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -386,21 +386,29 @@ async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
 async def test_each_part_of_a_bulk_append_has_a_time_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    passed, clock = 0.0, loop.time
-    monkeypatch.setattr(loop, "time", lambda: clock() + passed)
+    passed, clock = 0.0, time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
 
     class Slow(Server):
         """Takes 60 of the 100 seconds that an append has, each time."""
 
-        async def ready(self, timeout: float) -> None:
+        async def request_each(self, *args: Any, **options: Any) -> list[Reply | None]:
             nonlocal passed
             passed += 60
+            return await super().request_each(*args, **options)
 
     server = Slow()
     subjects = [Namespace().subject("tasks", f"{n}") for n in range(2 * MAX_BATCH_MESSAGES + 1)]
     seqs = await outcome(server, *(append("1", s) for s in subjects), timeout=100)
     assert len(seqs) == len(server.stored) == len(subjects)
+
+
+async def test_no_part_of_a_bulk_append_overtakes_one_that_failed() -> None:
+    server = Server(in_turn(refusal(10077, "maximum exceeded"), then=None))
+    subjects = [Namespace().subject("tasks", f"{n}") for n in range(MAX_BATCH_MESSAGES + 1)]
+    with pytest.raises(AppendFailed, match="maximum exceeded"):
+        await outcome(server, *(append("1", subject) for subject in subjects))
+    assert server.stored == []
 
 
 async def test_an_atomic_append_is_counted_in_the_messages_that_this_server_takes() -> None:
@@ -469,8 +477,7 @@ async def test_an_envelope_too_large_is_refused_before_any_shard_stores() -> Non
 
 async def decide_together(server: Server, *expected: int) -> list[Any]:
     """Outcomes of compare-and-sets that are called at once, each of two subjects of its own."""
-    given: Any = server, "STREAM", FakeGate()
-    appender = Appender(*given, timeout=5, stage=lambda: None)
+    appender = open_appender(server, stage=lambda: None)
     subjects = [Namespace().subject("updates", f"{n}") for n in range(len(expected))]
     others = [Namespace().subject("tasks", f"{n}") for n in range(len(expected))]
     appends = [
@@ -516,8 +523,7 @@ def unkept(subject: str, headers: dict[str, str]) -> Reply | None:
 async def test_what_no_batch_can_carry_goes_apart() -> None:
     server = Server(unkept)
     told = list[None]()
-    given: Any = server, "STREAM", FakeGate()
-    appender = Appender(*given, timeout=5, stage=lambda: told.append(None))
+    appender = open_appender(server, stage=lambda: told.append(None))
     assert await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=False)
     assert len(server.stored) == 2
     assert told
@@ -526,7 +532,7 @@ async def test_what_no_batch_can_carry_goes_apart() -> None:
 
 async def test_a_block_that_no_batch_can_carry_says_so() -> None:
     server = Server(unkept)
-    appender = Appender(server, "STREAM", FakeGate(), timeout=0.2)  # type: ignore[arg-type]
+    appender = open_appender(server, timeout=0.2)
     with pytest.raises(LogUnavailable, match="could not keep a batch"):
         await appender.append([append("1", SUBJECT), append("2", OTHER)], atomic=True)
     assert server.stored == []

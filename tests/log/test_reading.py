@@ -72,7 +72,8 @@ class Server:
             counted = {SUBJECT.name: len(self.held)} if self.held else {}
             return Reply(msgspec.json.encode({"state": {"subjects": counted}}))
         if subject == "$JS.API.DIRECT.GET.S":
-            return Reply(Status="404")
+            words = "Message Not Found" if self.held or b"last_by_subj" in payload else "No Results"
+            return Reply(Status="404", Description=words)
         assert subject == "$JS.API.STREAM.MSG.GET.S"
         readable = [seq for seq in self.held if seq not in self.unreadable]
         if not readable:
@@ -112,7 +113,7 @@ async def test_a_subject_without_a_readable_record_is_not_taken_for_an_empty_one
         await reader.last(SUBJECT, strong=True)
 
 
-@pytest.mark.parametrize("purge_after", [2, 3, 4])
+@pytest.mark.parametrize("purge_after", [2, 3, 4, 5])
 async def test_a_purge_while_a_subject_is_looked_for_is_no_corruption(purge_after: int) -> None:
     assert await read(Server(1, {1}, purge_after=purge_after)) == []
 

@@ -5,14 +5,17 @@ Each of these is a moment that a real server cannot be brought into.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
 from foldlog.envelope import draft, pack
-from foldlog.errors import LogCorrupt
+from foldlog.errors import LogCorrupt, LogUnavailable
 from foldlog.log.jetstream import scanner
+from foldlog.log.jetstream.asking import Asking
 from foldlog.log.jetstream.log import find_keys
 from foldlog.log.port import Stored
 from foldlog.subjects import Subject
@@ -36,6 +39,13 @@ class Server:
     async def last_of(self, matching: str) -> Stored:
         assert matching == ">"
         return Stored("subject", self.count, "", b"")
+
+    async def ready(self, timeout: float) -> None:
+        """It is."""
+
+    def asking(self) -> Asking:
+        connection: Any = self
+        return Asking(connection, time.monotonic() + self.timeout)
 
     async def retry(self, attempt: Any, deadline: float | None = None) -> Any:
         return await attempt(5.0)
@@ -92,6 +102,26 @@ async def test_a_replica_that_lags_makes_no_log_corrupt(monkeypatch: pytest.Monk
 async def test_what_is_skipped_is_told_whatever_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LogCorrupt, match="1 records"):
         await scanned(Server(30, {12}, [20]), monkeypatch, 60)
+
+
+async def test_a_scan_that_cannot_begin_leaves_no_question_behind() -> None:
+    class Half(Server):
+        """Knows where one of two filters ends, after a while."""
+
+        ended = 0
+
+        async def last_of(self, matching: str) -> Stored:
+            if matching == "a":
+                raise LogUnavailable("nobody leads")
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.ended += 1
+            return Stored("subject", self.count, "", b"")
+
+    server: Any = Half(30, set(), [])
+    with pytest.raises(LogUnavailable, match="nobody leads"):
+        await anext(scanner.scan(server, ">", 0, only=["a", "b"]))
+    assert server.ended == 1
 
 
 class Holder:

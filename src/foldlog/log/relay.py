@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any
 
-from foldlog.log.port import Log
-from foldlog.subjects import Namespace
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _passed(method: F) -> Callable[[object], F]:
-    """Return a decorator that puts a call of this method of the log below in a method's place."""
-
-    @functools.wraps(method)
-    def call(relay: Relay, *args: Any, **options: Any) -> Any:
-        return getattr(relay.below, method.__name__)(*args, **options)
-
-    return lambda _: cast(F, call)
+from foldlog.log.incarnation import Loss
+from foldlog.log.port import Append, Log, LogInfo, OnRecord, Record, Stored, Unfollow
+from foldlog.subjects import Branch, Namespace, Subject
 
 
 class Relay:
@@ -36,59 +25,73 @@ class Relay:
     def epoch(self) -> int:
         return self.below.epoch
 
-    @_passed(Log.on_epoch)
-    def on_epoch(self) -> None: ...
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        self.below.on_epoch(notify)
 
-    @_passed(Log.known)
-    def known(self) -> None: ...
+    def known(self, shard: int) -> int:
+        return self.below.known(shard)
 
-    @_passed(Log.append)
-    def append(self) -> None: ...
+    def append(
+        self, appends: Sequence[Append], *, atomic: bool = False
+    ) -> Coroutine[Any, Any, list[int]]:
+        return self.below.append(appends, atomic=atomic)
 
-    @_passed(Log.restore)
-    def restore(self) -> None: ...
+    async def restore(
+        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+    ) -> None:
+        await self.below.restore(shard, records, after=after)
 
-    @_passed(Log.read)
-    def read(self) -> None: ...
+    def read(
+        self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
+    ) -> AsyncGenerator[list[Record]]:
+        return self.below.read(subject, after=after, strong=strong)
 
-    @_passed(Log.last)
-    def last(self) -> None: ...
+    async def last(
+        self, subject: Subject, *, strong: bool = True, upto: int | None = None
+    ) -> Record | None:
+        return await self.below.last(subject, strong=strong, upto=upto)
 
-    @_passed(Log.lasts)
-    def lasts(self) -> None: ...
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        return self.below.lasts(branch)
 
-    @_passed(Log.scan)
-    def scan(self) -> None: ...
+    def scan(
+        self, shard: int, *, after: int = 0, only: Sequence[str] = ()
+    ) -> AsyncGenerator[list[Stored]]:
+        return self.below.scan(shard, after=after, only=only)
 
-    @_passed(Log.subjects)
-    def subjects(self) -> None: ...
+    async def subjects(
+        self, family: str | None = None, shard: int | None = None
+    ) -> dict[Subject, int]:
+        return await self.below.subjects(family, shard)
 
-    @_passed(Log.stored)
-    def stored(self) -> None: ...
+    async def stored(self, shard: int, seq: int) -> Stored | None:
+        return await self.below.stored(shard, seq)
 
-    @_passed(Log.sequence_at)
-    def sequence_at(self) -> None: ...
+    async def sequence_at(self, shard: int, time: dt.datetime) -> int:
+        return await self.below.sequence_at(shard, time)
 
-    @_passed(Log.heads)
-    def heads(self) -> None: ...
+    async def heads(self) -> list[int]:
+        return await self.below.heads()
 
-    @_passed(Log.barrier)
-    def barrier(self) -> None: ...
+    async def barrier(self, shard: int) -> None:
+        await self.below.barrier(shard)
 
-    @_passed(Log.follow)
-    def follow(self) -> None: ...
+    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
+        return await self.below.follow(subject, on_record)
 
-    @_passed(Log.purge)
-    def purge(self) -> None: ...
+    async def purge(
+        self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
+    ) -> None:
+        await self.below.purge(which, before=before, overwrite=overwrite)
 
-    @_passed(Log.check)
-    def check(self) -> None: ...
+    async def check(self) -> list[Loss]:
+        return await self.below.check()
 
-    @_passed(Log.accept)
-    def accept(self) -> None: ...
+    async def accept(self) -> None:
+        await self.below.accept()
 
-    @_passed(Log.info)
-    def info(self) -> None: ...
+    async def info(self) -> LogInfo:
+        return await self.below.info()
 
     async def close(self) -> None:
         """Does nothing: the log below belongs to its maker."""

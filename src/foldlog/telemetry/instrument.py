@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-    from foldlog.log.jetstream.appender import Group
+    from foldlog.log.jetstream.appender import GroupCommit
     from foldlog.telemetry.instruments import Instruments
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def _measure_reads_and_groups(
     seconds = instruments.histogram(metrics.GROUP_DURATION)
     lost = instruments.counter(metrics.LOST)
 
-    def on_group(group: Group) -> None:
+    def on_group(group: GroupCommit) -> None:
         records.record(group.records, about)
         size.record(group.bytes, about)
         seconds.record(group.seconds, about)

@@ -18,7 +18,7 @@ import msgspec
 from foldlog.errors import LogTimeout, LogUnavailable
 from foldlog.log.jetstream import JetStreamLog, wire
 from foldlog.log.jetstream.client import Incoming, Outgoing, header_block, parse_headers
-from foldlog.log.jetstream.connection import ReplyLost, status_of
+from foldlog.log.jetstream.connection import Forbidden, ReplyLost, status_of
 from foldlog.subjects import LIVE_PREFIX, Namespace
 from tests.faults.simulation.faults import Faults
 from tests.faults.simulation.stream import REPLICAS, Stored, Stream
@@ -221,6 +221,10 @@ class SimulatedConnection:
             raise LogUnavailable("nobody answers")
         return reply
 
+    async def request_all(self, messages: Sequence[Outgoing], *, timeout: float) -> list[Incoming]:
+        """See Connection. There are no marks."""
+        raise Forbidden(messages[0].subject)
+
     async def request_each(
         self, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
     ) -> list[Incoming | None]:
@@ -323,6 +327,9 @@ class SimulatedConnection:
 
     def _direct(self, wanted: dict[str, Any]) -> Any:
         replica = self._rng.randrange(self.replicas) if self.replicas > 1 else 0
+        if "multi_last" in wanted:
+            found = self._stream.read(wanted["multi_last"][0], 0, replica)
+            return _stored(found[-1]) if found else _status("404 No Results")
         if "last_by_subj" in wanted:
             found = self._stream.read(wanted["last_by_subj"], 0, replica)
             return _stored(found[-1]) if found else _status("404")

@@ -16,19 +16,23 @@ from typing import Final, NamedTuple
 import msgspec
 
 from foldlog.envelope import pack
-from foldlog.errors import LogUnavailable, PayloadTooLarge, StoreClosed
-from foldlog.log.jetstream.connection import Connection
+from foldlog.errors import (
+    AppendConflict,
+    FoldlogError,
+    LogUnavailable,
+    PayloadTooLarge,
+    StoreClosed,
+)
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.publisher import (
     CLOSED_IN_FLIGHT,
-    Failure,
-    Kind,
-    Message,
     Outcome,
+    Publication,
     Publisher,
-    is_conflict,
-    verdict,
+    are_stored,
+    stored_at,
 )
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.packing import (
     MAX_BATCH_MESSAGES,
     OVERHEAD,
@@ -49,7 +53,7 @@ _ALONE_AT_ONCE: Final = 32
 """Compare-and-set appends that go alone, at once; the server takes 50 batches a stream."""
 
 
-class Group(NamedTuple):
+class GroupCommit(NamedTuple):
     """A group of records that was published. `bytes` of their bodies, `stored` of its records."""
 
     records: int
@@ -58,7 +62,7 @@ class Group(NamedTuple):
     seconds: float
 
 
-OnGroup = Callable[[Group], None]
+OnGroup = Callable[[GroupCommit], None]
 
 
 class BackPressure:
@@ -110,7 +114,7 @@ class BackPressure:
         return not self.used or self.used + size <= self._limit
 
 
-class _Waiting(msgspec.Struct, eq=False):
+class _Queued(msgspec.Struct, eq=False):
     """An append and the caller who waits for it."""
 
     appends: Sequence[Append]
@@ -126,7 +130,7 @@ class _Lane(msgspec.Struct, eq=False):
     """A queue, and the tasks that publish from it. `latest`: the appends of the latest group."""
 
     most_tasks: int = 1
-    queue: deque[_Waiting] = msgspec.field(default_factory=deque)
+    queue: deque[_Queued] = msgspec.field(default_factory=deque)
     tasks: set[asyncio.Task[None]] = msgspec.field(default_factory=set)
     latest: int = 0
 
@@ -138,18 +142,10 @@ class Appender:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        stream: str,
-        gate: Gate,
-        *,
-        timeout: float,
-        stage: Callable[[], None] | None = None,
+        self, stream: StreamClient, gate: Gate, stage: Callable[[], None] | None = None
     ) -> None:
-        self._connection = connection
         self._stream = stream
-        self._timeout = timeout
-        self._publisher = Publisher(connection, stream, gate, stage)
+        self._publisher = Publisher(stream, gate, stage)
         self._pressure = BackPressure(MAX_PENDING_BYTES)
         self._saves = _Lane()
         # One mismatch fails a whole batch. So compare-and-sets share theirs with none but their
@@ -167,15 +163,15 @@ class Appender:
 
     async def append(self, appends: Sequence[Append], *, atomic: bool) -> list[int]:
         """All subjects must belong to this stream."""
-        sizes = sizes_of(appends, self._connection.max_payload)
+        sizes = sizes_of(appends, self._stream.connection.max_payload)
         if atomic:
             check_atomic(appends, self._record_bytes)
         if self._closed:
             raise StoreClosed
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[int]] = loop.create_future()
-        deadline = loop.time() + self._timeout
-        waiting = _Waiting(appends, sizes, sum(sizes), atomic, deadline, done)
+        deadline = time.monotonic() + self._stream.timeout
+        waiting = _Queued(appends, sizes, sum(sizes), atomic, deadline, done)
         decides = atomic and any(append.expect is not None for append in appends)
         lane = self._decisions if decides else self._saves
         # Tasks begin at the loop, not on the stack of a caller who may be close to the
@@ -191,19 +187,17 @@ class Appender:
     async def restore(self, records: Sequence[tuple[Subject, bytes]], *, after: int) -> None:
         """See `Log.restore`. It waits for no other append, and no other one for it."""
         for subject, data in records:
-            if len(data) > (limit := self._connection.max_payload):
+            if len(data) > (limit := self._stream.connection.max_payload):
                 raise PayloadTooLarge(f"a record of {subject.name:.80}", len(data), limit)
         group = os.urandom(12).hex()
         messages = [
-            Message(subject.name, data, f"{group}-{n}", after=None if n else after)
+            Publication(subject.name, data, f"{group}-{n}", after=None if n else after)
             for n, (subject, data) in enumerate(records)
         ]
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = time.monotonic() + self._stream.timeout
         outcomes = await self._publisher.store(messages, atomic=True, deadline=deadline)
         appends = [Append(subject, (), after) for subject, _ in records]
-        found = verdict(appends, [(n, n) for n in range(len(records))], outcomes)
-        if isinstance(found, Exception):
-            raise found
+        stored_at(appends, [(n, n) for n in range(len(records))], outcomes)
 
     async def close(self) -> None:
         """Let queued appends finish within their time, then stop. Idempotent."""
@@ -211,7 +205,7 @@ class Appender:
         self._pressure.close()
         await asyncio.sleep(0)  # what is about to begin has begun
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._stream.timeout):
                 while tasks := [task for lane in self._lanes for task in lane.tasks]:
                     await asyncio.wait(tasks)
         except TimeoutError:
@@ -235,7 +229,8 @@ class Appender:
     async def _run(self, lane: _Lane) -> None:
         loop = asyncio.get_running_loop()
         while lane.queue:
-            riders, messages, outcomes = list[_Waiting](), list[Message](), list[Outcome]()
+            riders, outcomes = list[_Queued](), list[Outcome]()
+            messages: list[Publication] = []
             try:
                 messages = _messages(self._take(lane, riders), riders)
                 atomic = any(map(_is_indivisible, riders))
@@ -244,25 +239,25 @@ class Appender:
                 for start in range(0, len(messages), MAX_BATCH_MESSAGES):
                     part = messages[start : start + MAX_BATCH_MESSAGES]
                     if start:  # each part has a time of its own
-                        deadline = loop.time() + self._timeout
+                        deadline = time.monotonic() + self._stream.timeout
                     began = time.perf_counter()
                     found = await self._publisher.store(part, atomic=atomic, deadline=deadline)
                     outcomes += found
                     if self.on_group is not None or _log.isEnabledFor(logging.DEBUG):
-                        self._tell(_measured(part, found, time.perf_counter() - began))
+                        self._report(part, found, time.perf_counter() - began)
+                    if not are_stored(found):  # what follows must not overtake it
+                        unsent = LogUnavailable("what comes before it was not stored")
+                        outcomes += [unsent] * (len(messages) - len(outcomes))
+                        break
             except asyncio.CancelledError:
                 left = len(messages) - len(outcomes)
                 _settle(riders, [*outcomes, *[CLOSED_IN_FLIGHT] * left])
                 raise
             except Exception as error:  # noqa: BLE001 - handed to every caller of this group
-                if outcomes:  # of a bulk append, which is stored up to here
-                    unsent = Failure(Kind.UNREACHABLE, str(error))
-                    _settle(riders, [*outcomes, *[unsent] * (len(messages) - len(outcomes))])
-                else:
-                    for rider in riders:
-                        _fail(rider, error)
+                for rider in riders:
+                    _fail(rider, error)
             else:
-                if len(riders) > 1 and all(map(is_conflict, outcomes)):
+                if len(riders) > 1 and all(isinstance(each, AppendConflict) for each in outcomes):
                     self._alone.queue += riders
                     riders.clear()
                     self._begin(self._alone)
@@ -273,18 +268,23 @@ class Appender:
             finally:
                 self._pressure.give(sum(rider.bytes for rider in riders))
 
-    def _tell(self, group: Group) -> None:
+    def _report(
+        self, sent: Sequence[Publication], outcomes: Sequence[Outcome], seconds: float
+    ) -> None:
+        stored = sum(isinstance(found, int) for found in outcomes)
+        size = sum(len(each.payload) for each in sent)
+        group = GroupCommit(len(sent), stored, size, seconds)
         _log.debug(
             "group to %s: %d of %d records stored, %d bytes, in %.4f s",
-            *(self._stream, group.stored, group.records, group.bytes, group.seconds),
+            *(self._stream.name, stored, len(sent), size, seconds),
         )
         if self.on_group is not None:
             self.on_group(group)
 
-    def _take(self, lane: _Lane, riders: list[_Waiting]) -> Batch:
+    def _take(self, lane: _Lane, riders: list[_Queued]) -> Batch:
         """Move appends from the queue to `riders`: as many as make one group."""
         batch = Batch(self._record_bytes)
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         # Those of the latest group are likely to be back while this one is in flight.
         most = 1 if lane is self._alone else (lane.latest + len(lane.queue) + 1) // 2
         decided = set[str]()
@@ -309,21 +309,21 @@ class Appender:
         lane.latest = len(riders)
         return batch
 
-    def _end_unsent(self, waiting: _Waiting, error: BaseException) -> None:
+    def _end_unsent(self, waiting: _Queued, error: BaseException) -> None:
         self._pressure.give(waiting.bytes)
         _fail(waiting, error)
 
     @property
     def _record_bytes(self) -> int:
-        return min(RECORD_BYTES, self._connection.max_payload - OVERHEAD)
+        return min(RECORD_BYTES, self._stream.connection.max_payload - OVERHEAD)
 
 
-def _is_indivisible(waiting: _Waiting) -> bool:
+def _is_indivisible(waiting: _Queued) -> bool:
     """Whether it must be in one batch: it is one message otherwise, or may be stored in part."""
     return waiting.atomic and len({index for span in waiting.spans for index in span}) > 1
 
 
-def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
+def _messages(batch: Batch, riders: Sequence[_Queued]) -> list[Publication]:
     expects = {
         append.subject.name: append.expect
         for rider in riders
@@ -333,31 +333,24 @@ def _messages(batch: Batch, riders: Sequence[_Waiting]) -> list[Message]:
     group = os.urandom(12).hex()
     return [
         # Only a subject's first record can stand where `expect` says.
-        Message(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
+        Publication(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
         for number, (name, drafts) in enumerate(batch.records)
     ]
 
 
-def _measured(messages: Sequence[Message], outcomes: Sequence[Outcome], seconds: float) -> Group:
-    stored = sum(isinstance(found, int) for found in outcomes)
-    return Group(len(messages), stored, sum(len(each.payload) for each in messages), seconds)
-
-
-def _fail(waiting: _Waiting, error: BaseException) -> None:
+def _fail(waiting: _Queued, error: BaseException) -> None:
     if not waiting.done.done():
         waiting.done.set_exception(error)
 
 
-def _settle(riders: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
-    all_stored = Failure not in map(type, outcomes)
-    for rider in riders:
-        if rider.done.done():
-            continue
-        if all_stored:
-            rider.done.set_result([outcomes[last] for _, last in rider.spans])  # type: ignore[misc]
-            continue
-        found = verdict(rider.appends, rider.spans, outcomes)
-        if isinstance(found, Exception):
-            rider.done.set_exception(found)
-        else:
-            rider.done.set_result(found)
+def _settle(riders: Sequence[_Queued], outcomes: Sequence[Outcome]) -> None:
+    waiting = [rider for rider in riders if not rider.done.done()]
+    if are_stored(outcomes):
+        for rider in waiting:
+            rider.done.set_result([outcomes[last] for _, last in rider.spans])
+        return
+    for rider in waiting:
+        try:
+            rider.done.set_result(stored_at(rider.appends, rider.spans, outcomes))
+        except FoldlogError as error:
+            rider.done.set_exception(error)

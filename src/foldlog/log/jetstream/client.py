@@ -174,7 +174,7 @@ class LeanClient(Client):
         if self.is_closed:
             raise StoreClosed
         self._sid += 1
-        subscription = self._subs[self._sid] = _Call(self, self._sid, subject, on_message)
+        subscription = self._subs[self._sid] = _Callback(self, self._sid, subject, on_message)
         try:
             await self._send_subscribe(subscription)
         except BaseException:
@@ -209,7 +209,7 @@ class LeanClient(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         subscription = self._subs.get(sid)
-        if subscription.__class__ is not _Call:
+        if subscription.__class__ is not _Callback:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         self.stats["in_msgs"] += 1
@@ -260,7 +260,7 @@ class LeanClient(Client):
             transport._io_writer.transport.abort()
 
 
-class _Call(Subscription):
+class _Callback(Subscription):
     def __init__(self, client: Client, sid: int, subject: str, on_message: OnMessage) -> None:
         super().__init__(client, sid, subject)
         self.on_message = on_message

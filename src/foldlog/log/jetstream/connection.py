@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, Final, cast
+from operator import itemgetter
+from typing import Any, ClassVar, Final
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -66,15 +66,14 @@ class Forbidden(LogUnavailable):
     page: ClassVar[str] = LogUnavailable.page
 
 
-class _Waiting:
-    """A caller that waits for `asks` replies, or for all up to the one that `is_last`.
+class _Replies:
+    """What a caller waits for: `asks` replies, or all up to the one that `is_last`.
 
     `replies` come with the number of their request. `done`: whether all came.
     """
 
     def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:
         self.asks = asks
-        self.deadline: float = math.inf
         self.replies: list[tuple[int, Any]] = []
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._is_last = is_last
@@ -104,8 +103,7 @@ class Connection:
         self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._numbers = itertools.count(1)  # each ends the subject of one reply
-        self._waiting: dict[str, tuple[_Waiting, int]] = {}
-        self._alarm: asyncio.TimerHandle | None = None
+        self._waiting: dict[str, tuple[_Replies, int]] = {}
         self._inbox = ""
         self._last_error: Exception | None = None
         self._forbidden = set[str]()
@@ -226,16 +224,25 @@ class Connection:
             Forbidden: this account may not; it is not sent again over this connection.
             LogUnavailable: not sent, or nobody serves the subject.
         """
+        (reply,) = await self.request_all([Outgoing(subject, payload)], timeout=timeout)
+        if status_of(reply) == "503":
+            raise LogUnavailable(f"nobody answers {subject}")
+        return reply
+
+    async def request_all(self, messages: Sequence[Outgoing], *, timeout: float) -> list[Msg]:
+        """Send many to one subject, and return the reply to each, in order.
+
+        Raises:
+            ReplyLost, Forbidden: as `request`. LogUnavailable: not sent.
+        """
+        subject = messages[0].subject
         if not self.forbids(subject):
-            waiting = _Waiting()
-            if await self._exchange(waiting, [Outgoing(subject, payload)], timeout):
-                ((_, reply),) = waiting.replies
-                if status_of(reply) == "503":
-                    raise LogUnavailable(f"nobody answers {subject}")
-                return cast("Msg", reply)
+            waiting = _Replies(len(messages))
+            if await self._exchange(waiting, messages, timeout):
+                return [msg for _, msg in sorted(waiting.replies, key=itemgetter(0))]
         if self.forbids(subject):  # which the server says outside of the replies
             raise Forbidden(f"this account may not send to {subject}")
-        raise ReplyLost(f"the connection broke, or no reply came in {timeout:g} s")
+        raise ReplyLost(f"{subject}: the connection broke, or no reply came in {timeout:g} s")
 
     async def request_each(
         self, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
@@ -248,7 +255,7 @@ class Connection:
         Raises:
             LogUnavailable, AppendFailed: none was sent.
         """
-        waiting = _Waiting(len(messages) if asks is None else asks)
+        waiting = _Replies(len(messages) if asks is None else asks)
         await self._exchange(waiting, messages, timeout, at_once=True)
         found = dict(waiting.replies)
         return [found.get(number) for number in range(waiting.asks)]
@@ -259,7 +266,7 @@ class Connection:
         Raises:
             LogUnavailable, LogTimeout: the replies did not come whole.
         """
-        waiting = _Waiting(is_last=lambda msg: status_of(msg) is not None)
+        waiting = _Replies(is_last=lambda msg: status_of(msg) is not None)
         if not await self._exchange(waiting, [Outgoing(subject, payload)], timeout):
             raise self._broken_off(subject, timeout)
         return [msg for _, msg in waiting.replies]
@@ -268,7 +275,7 @@ class Connection:
         self, subject: str, payload: bytes, is_last: Callable[[Incoming], bool], *, timeout: float
     ) -> list[Incoming]:
         """As `collect`, where replies come under the subject on which they were stored."""
-        waiting, inbox = _Waiting(is_last=is_last), self._client.new_inbox()
+        waiting, inbox = _Replies(is_last=is_last), self._client.new_inbox()
         subscription = await self.subscribe(inbox, lambda msg: waiting.arrived(0, msg))
         try:
             asking = Outgoing(subject, payload, reply=inbox)
@@ -279,7 +286,7 @@ class Connection:
         return [msg for _, msg in waiting.replies]
 
     async def _exchange(
-        self, waiting: _Waiting, messages: Sequence[Outgoing], timeout: float, at_once: bool = False
+        self, waiting: _Replies, messages: Sequence[Outgoing], timeout: float, at_once: bool = False
     ) -> bool:
         """Send, and wait for the replies to the last messages; return whether all came."""
         first = len(messages) - waiting.asks
@@ -290,12 +297,12 @@ class Connection:
         ]
         for number, reply in enumerate(replies):
             self._waiting[reply] = waiting, number
+        giving_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
-            waiting.deadline = asyncio.get_running_loop().time() + timeout
-            self._wake_by(waiting.deadline)
             self._client.send(*messages[:first], *asking, at_once=at_once)
             return await waiting.done
         finally:
+            giving_up.cancel()
             for reply in replies:
                 del self._waiting[reply]
 
@@ -335,22 +342,6 @@ class Connection:
         if found is not None:  # else it came too late
             waiting, number = found
             waiting.arrived(number, msg)
-
-    def _wake_by(self, deadline: float) -> None:
-        """Have what is late at `deadline` given up. All share one timer: most need none."""
-        alarm = self._alarm
-        if alarm is None or deadline < alarm.when():
-            self._alarm = asyncio.get_running_loop().call_at(deadline, self._give_up_late)
-            if alarm is not None:
-                alarm.cancel()
-
-    def _give_up_late(self) -> None:
-        now, self._alarm = asyncio.get_running_loop().time(), None
-        for waiting, _ in self._waiting.values():
-            if waiting.deadline <= now:
-                waiting.give_up()
-            else:
-                self._wake_by(waiting.deadline)
 
     def _lose_replies(self) -> None:
         for waiting, _ in self._waiting.values():

@@ -127,16 +127,12 @@ class Gate:
     @property
     def passes_reads(self) -> bool:
         """Whether reads need not wait for `check_before_read`."""
-        return self._loss is None and self._is_checked
+        return self._loss is None and self._checked == self._marks.reconnects
 
     @property
     def passes_appends(self) -> bool:
         """Whether appends need not wait for `check_before_append`."""
-        return not isinstance(self._loss, LogRewound) and self._is_checked
-
-    @property
-    def _is_checked(self) -> bool:
-        return self._checked == self._marks.reconnects
+        return self._checked == self._marks.reconnects and not isinstance(self._loss, LogRewound)
 
     def seen(self, seq: int) -> None:
         """Note that a record at `seq` was read or pushed."""
@@ -271,13 +267,17 @@ class Gate:
                 _log.info("a purge goes without a mark: %s", error)
             await self._marks.drop()  # better no mark than a wrong one
 
-    async def close(self) -> None:
-        """Renew the mark if this process has appended since. Idempotent."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Renew the mark, in `timeout` seconds, if this process has appended since. Idempotent."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
             self._renewal = None
-            await self._renew()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._renew()
+            except TimeoutError:
+                _log.info("the mark of a shard was not renewed in time")
 
     async def _renew_behind(self) -> None:
         while self._has_grown:

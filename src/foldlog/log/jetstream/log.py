@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from nats.aio.msg import Msg
 
-from foldlog.errors import (
-    AppendFailed,
-    AppendUnknown,
-    LogCorrupt,
-    LogRewound,
-    LogUnavailable,
-)
+from foldlog.errors import AppendUnknown, FoldlogError, LogCorrupt, LogUnavailable
 from foldlog.log.blobs import Blobs
 from foldlog.log.incarnation import Loss
 from foldlog.log.jetstream import scanner, wire
 from foldlog.log.jetstream.appender import Appender, OnGroup
-from foldlog.log.jetstream.connection import Connection, Revive
+from foldlog.log.jetstream.asking import wait_for_all
+from foldlog.log.jetstream.connection import Connection, ReplyLost, Revive
 from foldlog.log.jetstream.gate import Gate, StreamMarks
+from foldlog.log.jetstream.publisher import Outcome, stored_at
 from foldlog.log.jetstream.reader import Reader, stored_in
 from foldlog.log.jetstream.side import SideStream
 from foldlog.log.jetstream.stream import StreamClient, api_level, open_streams
@@ -91,6 +87,7 @@ class JetStreamLog:
         self._shards = list[_Shard]()
         for shard in range(namespace.shards):
             name = namespace.stream(shard)
+            stream = StreamClient(connection, name, timeout=timeout)
             gate = Gate(
                 StreamMarks(self.side, namespace, shard), created[shard] if created else None
             )
@@ -102,9 +99,9 @@ class JetStreamLog:
                 _Shard(
                     namespace.wildcard(shard),
                     gate,
-                    Appender(connection, name, gate, timeout=timeout, stage=stage_one),
+                    Appender(stream, gate, stage_one),
                     Reader(connection, name, gate, replicas=replicas, timeout=timeout),
-                    StreamClient(connection, name, timeout=timeout),
+                    stream,
                 )
             )
 
@@ -149,7 +146,7 @@ class JetStreamLog:
                 stage=stage,
             )
             # Before anything is appended, which might hide that something is lost.
-            await _all(shard.gate.open() for shard in log._shards)
+            await wait_for_all(shard.gate.open() for shard in log._shards)
         except BaseException:
             await connection.close()
             raise
@@ -195,7 +192,17 @@ class JetStreamLog:
             ),
             return_exceptions=True,
         )
-        return [seq for (seq,) in _all_stored(appends, results)]
+        outcomes = list[Outcome]()
+        for result in results:
+            if isinstance(result, list):
+                outcomes += result
+            elif isinstance(result, AppendUnknown):
+                outcomes.append(ReplyLost(result.reason))
+            elif isinstance(result, FoldlogError):
+                outcomes.append(result)
+            else:
+                raise result
+        return stored_at(appends, [(n, n) for n in range(len(appends))], outcomes)
 
     async def restore(
         self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
@@ -234,7 +241,7 @@ class JetStreamLog:
             for start in range(0, len(unknown), _AT_ONCE):
                 some = unknown[start : start + _AT_ONCE]
                 asked = (find_keys(self._shards[each].stream, each, name) for name in some)
-                subjects.update(zip(some, await _all(asked), strict=True))
+                subjects.update(zip(some, await wait_for_all(asked), strict=True))
             found.update((s, counts[name]) for name, s in subjects.items() if s is not None)
         return found
 
@@ -245,7 +252,7 @@ class JetStreamLog:
         return await self._shards[shard].stream.sequence_at(self._shards[shard].everything, time)
 
     async def heads(self) -> list[int]:
-        found = await _all(shard.stream.describe_by_leader() for shard in self._shards)
+        found = await wait_for_all(shard.stream.describe_by_leader() for shard in self._shards)
         return [each.state.last_seq for each in found]
 
     async def barrier(self, shard: int) -> None:
@@ -277,9 +284,7 @@ class JetStreamLog:
     async def purge(
         self, which: Subject | Branch | int, *, before: int, overwrite: bool = True
     ) -> None:
-        matching = ""
-        if not isinstance(which, int):
-            matching = checked_filter(which.name)
+        matching = "" if isinstance(which, int) else checked_filter(which.name)
         if before <= 1:
             return  # sequences begin at 1, and to the server 0 means all of them
         shard = self._shards[which if isinstance(which, int) else which.shard]
@@ -287,8 +292,7 @@ class JetStreamLog:
         await announce()
         if not matching or not overwrite:
             # Without a filter the server drops whole blocks instead of looking at every message.
-            bound: dict[str, object] = {"seq": before}
-            await shard.stream.purge_once({"filter": matching, **bound} if matching else bound)
+            await shard.stream.purge_once({"filter": matching, "seq": before})
             return
         # It may take longer than one announcement covers, so each request sees to the next one.
         stream = StreamClient(
@@ -297,11 +301,11 @@ class JetStreamLog:
         await stream.erase(matching, before=before)
 
     async def check(self) -> list[Loss]:
-        found = await _all(shard.gate.check() for shard in self._shards)
+        found = await wait_for_all(shard.gate.check() for shard in self._shards)
         return [loss for losses in found for loss in losses]
 
     async def accept(self) -> None:
-        await _all(shard.gate.accept() for shard in self._shards)
+        await wait_for_all(shard.gate.accept() for shard in self._shards)
 
     async def info(self) -> LogInfo:
         start = time.perf_counter()
@@ -314,20 +318,23 @@ class JetStreamLog:
             api_level=level,
             max_payload=self.connection.max_payload,
             rtt=rtt,
-            streams=tuple(await _all(map(self._describe, shards))),
+            streams=tuple(await wait_for_all(map(self._describe, shards))),
         )
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         self.connection.on_epoch(notify)
 
     async def close(self) -> None:
-        """Let what is in flight end, then disconnect. Idempotent."""
+        """Let what is in flight end, for `timeout` seconds, then disconnect. Idempotent."""
         try:
-            for shard in self._shards:
-                await shard.appender.close()
-            await _all(shard.gate.close() for shard in self._shards)
+            await wait_for_all(map(self._close, self._shards))
         finally:
             await self.connection.close()
+
+    async def _close(self, shard: _Shard) -> None:
+        ending = time.monotonic() + self.timeout
+        await shard.appender.close()
+        await shard.gate.close(ending - time.monotonic())
 
     async def _describe(self, shard: int) -> StreamInfo:
         stream = self._shards[shard].stream
@@ -359,29 +366,3 @@ async def find_keys(stream: StreamClient, shard: int, name: str) -> Subject | No
     if await stream.subjects(name):
         raise LogCorrupt(stream.name, 0, f"{name}: no record that has its keys can be read")
     return None
-
-
-def _all_stored(
-    appends: Sequence[Append], results: Sequence[list[int] | BaseException]
-) -> list[list[int]]:
-    """Return the results on several shards, or raise how the whole ended."""
-    stored = [result for result in results if not isinstance(result, BaseException)]
-    errors = [result for result in results if isinstance(result, BaseException)]
-    if not errors:
-        return stored
-    for error in errors:
-        if not isinstance(error, AppendFailed | AppendUnknown | LogRewound | LogUnavailable):
-            raise error
-    if not stored and not any(isinstance(error, AppendUnknown) for error in errors):
-        raise errors[0]
-    ids = [draft.id for append in appends for draft in append.drafts]
-    raise AppendUnknown(ids, f"{len(errors)} of {len(results)} appends: {errors[0]}") from errors[0]
-
-
-async def _all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what all of them return, in order; raise the first error when all have ended."""
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in found if not isinstance(each, BaseException)]

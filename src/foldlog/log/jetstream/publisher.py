@@ -6,11 +6,11 @@ stores it if it is missing, and acknowledges it if it is there.
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import os
+import time
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
-from typing import Final, NamedTuple, TypeGuard
+from typing import ClassVar, Final, TypeGuard, TypeVar
 
 import msgspec
 from nats.aio.msg import Msg
@@ -19,26 +19,27 @@ from foldlog.errors import (
     AppendConflict,
     AppendFailed,
     AppendUnknown,
+    FoldlogError,
     LogRewound,
     LogUnavailable,
     StoreClosed,
 )
 from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.asking import PAUSE, Asking
 from foldlog.log.jetstream.client import Outgoing, parse_headers
-from foldlog.log.jetstream.connection import Connection, status_of
+from foldlog.log.jetstream.connection import ReplyLost, status_of
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.server_details import LAST_SEQUENCE
-from foldlog.log.jetstream.stream import DUPLICATE_SECONDS, ask, found_message
+from foldlog.log.jetstream.stream import DUPLICATE_SECONDS, StreamClient
 from foldlog.log.port import Append
+
+E = TypeVar("E", bound=FoldlogError)
 
 _BATCH_FROM: Final = 32
 """Messages from which on a batch costs less than publishes, on a server that stages on disk."""
 
 _BATCH_FROM_IN_MEMORY: Final = 2
 """The same where batches are staged in memory."""
-
-_RETRY_PAUSE: Final = 0.05
-"""Seconds between attempts."""
 
 _FIRST_PATIENCE: Final = 2.5
 """Seconds that the first attempt waits for its replies, each further one twice as long. A leader
@@ -48,74 +49,28 @@ _LATEST_RETRY: Final = DUPLICATE_SECONDS / 2
 """Seconds after the first doubtful attempt from which on none is made: it might be stored twice."""
 
 
-class Kind(Enum):
-    """Why a message was not stored, or is not known to be. The last two may be tried again."""
+class BatchLost(LogUnavailable):
+    """The server could not keep a batch until its end. Nothing of it is stored."""
 
-    CONFLICT = auto()
-    REFUSED = auto()
-    UNREACHABLE = auto()
-    UNKNOWN = auto()
+    page: ClassVar[str] = LogUnavailable.page
 
 
-class Failure(NamedTuple):
-    """A message without a sequence. `actual`: where the subject ends, after a conflict."""
+class BatchStored(ReplyLost):
+    """Messages of a batch are stored already: some of them, or all."""
 
-    kind: Kind
-    reason: str
-    code: int = 0
-    actual: int | None = None
+    page: ClassVar[str] = LogUnavailable.page
 
 
-Outcome = int | Failure
-"""The sequence at which a message is stored, or why it is not."""
+Outcome = int | FoldlogError
+"""The sequence at which a message is stored, or why it is not: a LogUnavailable if another attempt
+may still store it, a ReplyLost among them if it may be stored already."""
 
-UNSENT: Final = Failure(Kind.UNREACHABLE, "time is up")
-CLOSED_IN_FLIGHT: Final = Failure(Kind.UNKNOWN, "closed while it was in flight")
-
-_UNKNOWN_CODES: Final = (wire.DUPLICATE_IN_BATCH, wire.DUPLICATE_IN_PROCESS)
+CLOSED_IN_FLIGHT: Final = ReplyLost("closed while it was in flight")
 
 _ack_decoder = msgspec.json.Decoder(wire.PubAck)
 
 
-def read_reply(reply: Msg | None) -> Outcome:
-    """Return what the reply to one attempt says of that attempt, where one came."""
-    if reply is None:
-        return Failure(Kind.UNKNOWN, "no reply came")
-    if status_of(reply) == "503":
-        return Failure(Kind.UNREACHABLE, "nobody serves the stream")
-    ack = _ack_decoder.decode(reply.data)
-    if ack.error is None:
-        return ack.seq
-    reason, code = ack.error.description, ack.error.err_code
-    if code in wire.WRONG_LAST:
-        found = LAST_SEQUENCE.search(reason)
-        return Failure(Kind.CONFLICT, reason, code, int(found[1]) if found else None)
-    if code in _UNKNOWN_CODES:
-        return Failure(Kind.UNKNOWN, reason, code)
-    if code == wire.BATCH_INCOMPLETE:
-        reason = "the server could not keep a batch until its end"
-        return Failure(Kind.UNREACHABLE, reason, code)
-    if ack.error.code == 503:
-        return Failure(Kind.UNREACHABLE, reason, code)
-    return Failure(Kind.REFUSED, f"{reason} ({code})", code)
-
-
-def is_open(found: Outcome) -> TypeGuard[Failure]:
-    """Whether another attempt may still store the message."""
-    return isinstance(found, Failure) and found.kind in (Kind.UNREACHABLE, Kind.UNKNOWN)
-
-
-def is_unknown(found: Outcome) -> bool:
-    """Whether the message may be stored already."""
-    return isinstance(found, Failure) and found.kind is Kind.UNKNOWN
-
-
-def is_conflict(found: Outcome) -> TypeGuard[Failure]:
-    """Whether the subject did not end where the message expected."""
-    return isinstance(found, Failure) and found.kind is Kind.CONFLICT
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Publication(msgspec.Struct, frozen=True, gc=False):
     """One record on its way; `expect` is the last sequence that its subject must have.
 
     `after`: the last sequence that the stream must have; only of a batch's first message.
@@ -127,6 +82,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     expect: int | None = None
     after: int | None = None
 
+    @property
+    def expected(self) -> int | None:
+        """The last sequence of its subject, or of the stream, that it depends on."""
+        return self.after if self.expect is None else self.expect
+
     def outgoing(self, *more: str) -> Outgoing:
         """Return it with the headers of a plain publish, and `more` lines of them."""
         lines = ["NATS/1.0", f"Nats-Msg-Id: {self.id}", *more]
@@ -137,6 +97,32 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return Outgoing(self.subject, self.payload, "\r\n".join([*lines, "\r\n"]).encode())
 
 
+def read_reply(reply: Msg | None, unit: Sequence[int], messages: Sequence[Publication]) -> Outcome:
+    """Return what the reply to one attempt at some messages says of it, where one came."""
+    if reply is None:
+        return ReplyLost("no reply came")
+    if status_of(reply) == "503":
+        return LogUnavailable("nobody serves the stream")
+    ack = _ack_decoder.decode(reply.data)
+    if ack.error is None:
+        return ack.seq
+    reason, code = ack.error.description, ack.error.err_code
+    if code in wire.WRONG_LAST:
+        found = LAST_SEQUENCE.search(reason)
+        expecting = next(messages[n] for n in unit if messages[n].expected is not None)
+        actual = int(found[1]) if found else None
+        return AppendConflict(expecting.subject, expecting.expected or 0, actual)
+    if code == wire.DUPLICATE_IN_BATCH:
+        return BatchStored(reason)
+    if code == wire.DUPLICATE_IN_PROCESS:
+        return ReplyLost(reason)
+    if code == wire.BATCH_INCOMPLETE:
+        return BatchLost("the server could not keep a batch until its end")
+    if ack.error.code == wire.NO_LEADER:
+        return LogUnavailable(reason)
+    return AppendFailed(f"{reason} ({code})")
+
+
 class Publisher:
     """Publishes to one stream.
 
@@ -144,73 +130,68 @@ class Publisher:
     until its end. None: the server stages them on its disk.
     """
 
-    def __init__(
-        self, connection: Connection, stream: str, gate: Gate, stage: Callable[[], None] | None
-    ) -> None:
-        self._connection = connection
+    def __init__(self, stream: StreamClient, gate: Gate, stage: Callable[[], None] | None) -> None:
         self._stream = stream
         self._gate = gate
         self._stage = stage
         self._batch_from = _BATCH_FROM if stage is None else _BATCH_FROM_IN_MEMORY
 
     async def store(
-        self, messages: Sequence[Message], *, atomic: bool, deadline: float
+        self, messages: Sequence[Publication], *, atomic: bool, deadline: float
     ) -> list[Outcome]:
         """Publish at most 1,000 messages; return the outcome of each, by `deadline`.
 
-        Raises:
-            StoreClosed: the connection was closed before anything was sent.
-            LogRewound: nothing was sent, for the log has lost what it held: see `Gate`.
-            AppendFailed: nothing was sent, for a message is larger than this server takes.
+        Among them are StoreClosed if the connection was closed, LogRewound if the log has lost what
+        it held (see `Gate`), AppendFailed if a message is larger than this server takes.
         """
-        loop = asyncio.get_running_loop()
-        outcomes: list[Outcome] = [UNSENT] * len(messages)
+        outcomes: list[Outcome] = [LogUnavailable("time is up")] * len(messages)
         as_batch = len(messages) > 1 and (atomic or len(messages) >= self._batch_from)
-        patience = _FIRST_PATIENCE
-        while (left := deadline - (began := loop.time())) > 0:
-            units = [range(len(messages))] if as_batch else next_units(messages, outcomes)
-            try:
-                await self._connection.ready(left)
-                if not self._gate.passes_appends:
-                    await self._gate.check_before_append(left)
-                    continue
-                replies = await self._connection.request_each(
-                    requests_for(messages, units),
-                    asks=len(units),
-                    # Half of what is left, so that the other half can settle a lost reply.
-                    timeout=min(patience, left / 2, _LATEST_RETRY / 2),
-                )
-                found = [read_reply(reply) for reply in replies]
-            except (StoreClosed, LogRewound, AppendFailed) as error:
-                if all(isinstance(o, Failure) and o.kind is Kind.UNREACHABLE for o in outcomes):
-                    raise
-                return [o._replace(reason=str(error)) if is_open(o) else o for o in outcomes]
-            except LogUnavailable as error:
-                found = [Failure(Kind.UNREACHABLE, str(error))] * len(units)
-            for unit, result in zip(units, found, strict=True):
-                if is_conflict(result) and is_unknown(outcomes[unit[0]]):
-                    result = await self._read_back([messages[n] for n in unit], result, deadline)
-                note(outcomes, unit, result)
-                if isinstance(result, int):
-                    self._gate.appended(result)
-            still_open = [each for each in outcomes if is_open(each)]
-            if not still_open:
-                return outcomes
-            if not any(is_open(outcomes[unit[0]]) for unit in units):
-                continue  # with the next messages of the same subjects
-            codes = {each.code for each in still_open}
-            if wire.BATCH_INCOMPLETE in codes and self._stage is not None:
-                self._stage()
-            # What must not be torn is not, until the server says that a part of it is stored.
-            as_batch = as_batch and atomic and wire.DUPLICATE_IN_BATCH not in codes
-            if any(map(is_unknown, still_open)):
-                deadline = min(deadline, began + _LATEST_RETRY)
-                patience *= 2
-            await asyncio.sleep(min(_RETRY_PAUSE, max(deadline - loop.time(), 0)))
+        asking = Asking(self._stream.connection, deadline, _FIRST_PATIENCE)
+        try:
+            while (left := asking.left) > 0:
+                units = [range(len(messages))] if as_batch else next_units(messages, outcomes)
+                try:
+                    if not self._gate.passes_appends:
+                        await self._gate.check_before_append(left)
+                        continue
+                    replies = await self._stream.connection.request_each(
+                        requests_for(messages, units),
+                        asks=len(units),
+                        # Half of what is left, so that the other half can settle a lost reply.
+                        timeout=min(asking.patience, left / 2, _LATEST_RETRY / 2),
+                    )
+                    found = list(map(read_reply, replies, units, itertools.repeat(messages)))
+                except LogUnavailable as error:  # nothing was sent
+                    found = [LogUnavailable(str(error))] * len(units)
+                for unit, result in zip(units, found, strict=True):
+                    in_doubt = isinstance(outcomes[unit[0]], ReplyLost)
+                    if in_doubt and isinstance(result, AppendConflict):
+                        tried = [messages[index] for index in unit]
+                        result = await self._read_back(tried, result, deadline)
+                    note(outcomes, unit, result)
+                    if isinstance(result, int):
+                        self._gate.appended(result)
+                still_open = [each for each in outcomes if isinstance(each, LogUnavailable)]
+                if not still_open:
+                    break
+                if not any(isinstance(outcomes[unit[0]], LogUnavailable) for unit in units):
+                    continue  # with the next messages of the same subjects
+                if BatchLost in map(type, still_open) and self._stage is not None:
+                    self._stage()
+                # What must not be torn is not, until the server says that a part of it is stored.
+                as_batch = as_batch and atomic and BatchStored not in map(type, still_open)
+                worst = _worst(still_open)
+                if isinstance(worst, ReplyLost):
+                    asking.deadline -= max(left - _LATEST_RETRY, 0)  # counted from this attempt
+                await asking.again(worst)
+        except (StoreClosed, LogRewound, AppendFailed, LogUnavailable) as error:
+            for index, each in enumerate(outcomes):
+                if isinstance(each, LogUnavailable):
+                    outcomes[index] = _after(each, error)
         return outcomes
 
     async def _read_back(
-        self, unit: Sequence[Message], conflict: Failure, deadline: float
+        self, unit: Sequence[Publication], conflict: AppendConflict, deadline: float
     ) -> Outcome:
         """Return what a conflict means where an earlier attempt may be stored.
 
@@ -220,16 +201,9 @@ class Publisher:
         for message in unit:
             if message.expect is None:
                 continue
-            left = deadline - asyncio.get_running_loop().time()
+            request = {"seq": message.expect + 1, "next_by_subj": message.subject}
             try:
-                answer = await ask(
-                    self._connection,
-                    f"STREAM.MSG.GET.{self._stream}",
-                    wire.MessageAnswer,
-                    {"seq": message.expect + 1, "next_by_subj": message.subject},
-                    timeout=max(left, _RETRY_PAUSE),
-                )
-                stands = found_message(answer)
+                stands = await self._stream.find(request, max(deadline, time.monotonic() + PAUSE))
             except (LogUnavailable, StoreClosed):
                 break
             if stands is None:
@@ -238,23 +212,25 @@ class Publisher:
                 return conflict
             if len(unit) == 1:
                 return stands.seq
-            return Failure(Kind.UNKNOWN, conflict.reason, wire.DUPLICATE_IN_BATCH)
-        return Failure(Kind.UNKNOWN, conflict.reason)
+            return BatchStored(conflict.reason)
+        return ReplyLost(conflict.reason)
 
 
-def next_units(messages: Sequence[Message], outcomes: Sequence[Outcome]) -> list[tuple[int, ...]]:
+def next_units(
+    messages: Sequence[Publication], outcomes: Sequence[Outcome]
+) -> list[tuple[int, ...]]:
     """Return what to publish side by side: the first message of each subject that is still open.
 
     The second could be stored although the first was not, and so out of order.
     """
     first: dict[str, int] = {}
     for index, (message, found) in enumerate(zip(messages, outcomes, strict=True)):
-        if is_open(found):
+        if isinstance(found, LogUnavailable):
             first.setdefault(message.subject, index)
     return [(index,) for index in first.values()]
 
 
-def requests_for(messages: Sequence[Message], units: Sequence[Sequence[int]]) -> list[Outgoing]:
+def requests_for(messages: Sequence[Publication], units: Sequence[Sequence[int]]) -> list[Outgoing]:
     """Return what to send: each unit is one message, or there is one unit, an atomic batch."""
     if len(units[0]) == 1:
         return [messages[index].outgoing() for (index,) in units]
@@ -273,30 +249,47 @@ def note(outcomes: list[Outcome], unit: Sequence[int], result: Outcome) -> None:
     for behind, index in enumerate(reversed(unit)):
         if isinstance(result, int):
             outcomes[index] = result - behind
-        elif is_unknown(outcomes[index]) and result.kind is not Kind.CONFLICT:
-            outcomes[index] = result._replace(kind=Kind.UNKNOWN)
         else:
-            outcomes[index] = result
+            outcomes[index] = _after(outcomes[index], result)
 
 
-def verdict(
+def are_stored(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[int]]:
+    """Whether all of them are sequences."""
+    return {int}.issuperset(map(type, outcomes))
+
+
+def stored_at(
     appends: Sequence[Append], spans: Sequence[tuple[int, int]], outcomes: Sequence[Outcome]
-) -> list[int] | Exception:
-    """Return the sequences at which appends end, or the port's error for all of them.
+) -> list[int]:
+    """Return the sequences at which appends end, or raise the port's error for all of them.
 
     `spans` are the indexes of the first and last message of each append.
     """
     found = [each for first, last in spans for each in outcomes[first : last + 1]]
-    failures = [each for each in found if isinstance(each, Failure)]
+    failures = [each for each in found if not isinstance(each, int)]
     if not failures:
         return [end for _, last in spans if isinstance(end := outcomes[last], int)]
-    failure = next(filter(is_unknown, failures), failures[0])
-    if failure.kind is Kind.UNKNOWN or len(failures) < len(found):
+    failure = _worst(failures)
+    if isinstance(failure, ReplyLost) or len(failures) < len(found):
         ids = [draft.id for append in appends for draft in append.drafts]
-        return AppendUnknown(ids, failure.reason)
-    if failure.kind is Kind.UNREACHABLE:
-        return LogUnavailable(failure.reason)
-    if failure.kind is Kind.CONFLICT:
-        refused = next(append for append in appends if append.expect is not None)
-        return AppendConflict(refused.subject.name, refused.expect or 0, failure.actual)
-    return AppendFailed(failure.reason)
+        raise AppendUnknown(ids, _reason(failure))
+    raise failure
+
+
+def _worst(failures: Sequence[E]) -> E:
+    """Return the failure that decides for all: one that leaves a message in doubt."""
+    return next((each for each in failures if isinstance(each, ReplyLost)), failures[0])
+
+
+def _after(earlier: Outcome, later: FoldlogError) -> FoldlogError:
+    """Return how a message has failed in two attempts: the first one may have stored it.
+
+    A conflict decides for both: it was made sure that it is with another message.
+    """
+    if not isinstance(earlier, ReplyLost) or isinstance(later, ReplyLost | AppendConflict):
+        return later
+    return ReplyLost(_reason(later))
+
+
+def _reason(error: FoldlogError) -> str:
+    return error.reason if isinstance(error, AppendFailed) else str(error)

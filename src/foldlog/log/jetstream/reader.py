@@ -7,8 +7,7 @@ lag: the head then comes from the leader first, and records are asked for until 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -16,11 +15,12 @@ import msgspec
 from nats.aio.msg import Msg
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
+from foldlog.log.jetstream.asking import LAG_PAUSE
 from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.connection import Connection, status_of
 from foldlog.log.jetstream.gate import Gate
 from foldlog.log.jetstream.scanner import scan
-from foldlog.log.jetstream.server_details import STORED_HEADERS
+from foldlog.log.jetstream.server_details import NO_RESULTS, STORED_HEADERS
 from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Record, Stored
 from foldlog.subjects import Branch, Subject
@@ -43,9 +43,6 @@ For a page from the middle of a stream the server counts what is pending, and lo
 that. Mostly nothing follows, which it knows without. From the beginning it counts for nothing.
 """
 
-_LAG_PAUSE: Final = 0.02
-"""Seconds to give a replica that lags behind the leader's head."""
-
 
 class Reader(StreamClient):
     """Reads the subjects of one stream, once its gate lets reads pass."""
@@ -61,27 +58,27 @@ class Reader(StreamClient):
         self, subject: Subject | Branch, after: int, *, strong: bool
     ) -> AsyncGenerator[list[Record]]:
         """See `Log.read`."""
-        deadline = self._deadline()
+        asking = self.asking()
         head: int | None = None
         following = {"seq": after + 1, "next_by_subj": subject.name}
         if strong and self._replicas > 1:
             # Where a branch ends the server looks for block by block; where it goes on it knows.
             is_branch = isinstance(subject, Branch) and after > 0
-            if is_branch and await self.message(following, deadline) is None:
+            if is_branch and await self.message(following, asking.deadline) is None:
                 return
-            leader = await self.last_of(subject.name, deadline)
+            leader = await self.last_of(subject.name, asking.deadline)
             head = leader.seq if leader else 0
         elif (
             after
             and self._gate.known - after > LONG_TAIL
-            and await self._get(following, deadline) is None
+            and await self._get(following, asking.deadline) is None
         ):
             return
         before, promised = after, 0
         while head is None or after < head:
-            found, pending = await self._page(subject, after, deadline)
+            found, pending = await self._page(subject, after, asking.deadline)
             if self._replicas == 1 and len(found) + pending < promised:
-                await self._check_promise(subject, before, after, deadline)
+                await self._check_promise(subject, before, after, asking.deadline)
             if found:
                 before, promised = after, pending
                 after = found[-1].seq
@@ -93,16 +90,13 @@ class Reader(StreamClient):
                             async for records in self._in_parts(page):
                                 yield records
                     return
-                deadline = self._deadline()  # each page has its own time
+                asking = self.asking()  # each page has its own time
             if head is None and not pending:
                 break
             if head is not None and not found:
-                if time.monotonic() + _LAG_PAUSE > deadline:
-                    what = "waiting for a replica to reach the leader's head"
-                    raise LogTimeout(what, self.timeout)
-                await asyncio.sleep(_LAG_PAUSE)
+                await asking.again(LogTimeout("waiting for a replica", self.timeout), LAG_PAUSE)
         if not after and (strong or self._replicas == 1):
-            await self._check_absence(subject, deadline)
+            await self._check_absence(subject, asking.deadline)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -110,7 +104,7 @@ class Reader(StreamClient):
         """See `Log.last`."""
         if upto is not None:
             return await self._last_upto(subject, upto)
-        deadline = self._deadline()
+        deadline = self.asking().deadline
         if strong and self._replicas > 1:
             found = await self.last_of(subject.name, deadline)
         else:
@@ -128,7 +122,7 @@ class Reader(StreamClient):
             return None
         if self._replicas == 1:
             request = {"multi_last": [subject.name], "up_to_seq": upto, "batch": 1}
-            found, _ = await self._collect(request, self._deadline())
+            found, _ = await self._collect(request, self.asking().deadline)
             if found:
                 return found[0].record()
             # The server finds nothing either where it has not come to that sequence yet.
@@ -146,11 +140,16 @@ class Reader(StreamClient):
 
     async def _in_parts(self, page: list[Stored]) -> AsyncGenerator[list[Record]]:
         """Yield a page decoded, in parts: others have their turn in between."""
-        for number, part in enumerate(_parts(page)):
-            if number:
+        start = size = 0
+        for end, stored in enumerate(page, 1):
+            size += len(stored.data)
+            if size < _PART_BYTES and end < len(page):
+                continue
+            if start:
                 await asyncio.sleep(0)
-            self._gate.seen(part[-1].seq)
-            yield [each.record() for each in part]
+            self._gate.seen(stored.seq)
+            yield [each.record() for each in page[start:end]]
+            start, size = end, 0
 
     async def _check_promise(
         self, subject: Subject | Branch, before: int, after: int, deadline: float
@@ -169,10 +168,13 @@ class Reader(StreamClient):
     async def _check_absence(self, subject: Subject | Branch, deadline: float) -> None:
         """Raise LogCorrupt if a subject that reads as empty has unreadable records.
 
-        The server counts them, before and after its leader has said that there is none.
+        A read does not tell: it ends in a 404 for either (nats-server, `getDirectRequest`). Without
+        replicas a direct get of the last message does, mostly. Otherwise the leader counts records,
+        before and after it has said that there is none.
         """
         if (
-            await self.subjects(subject.name, deadline)
+            not (self._replicas == 1 and await self._has_no_last(subject, deadline))
+            and await self.subjects(subject.name, deadline)
             and await self.last_of(subject.name, deadline) is None
             and await self.subjects(subject.name, deadline)
         ):
@@ -192,17 +194,23 @@ class Reader(StreamClient):
         }
         return await self._collect(request, deadline)
 
+    async def _has_no_last(self, subject: Subject | Branch, deadline: float) -> bool:
+        """Whether the server knows of no record of a subject, not even an unreadable one."""
+        payload = msgspec.json.encode({"multi_last": [subject.name], "batch": 1})
+
+        async def attempt(timeout: float) -> bool:
+            msg = await self.connection.request(self._direct, payload, timeout=timeout)
+            return (msg.headers or {}).get("Description") == NO_RESULTS
+
+        return await self.retry(attempt, deadline)
+
     async def _get(self, request: dict[str, object], deadline: float) -> Stored | None:
         """Return the one message that a replica has for a request, or None."""
         payload = msgspec.json.encode(request)
 
         async def attempt(timeout: float) -> Stored | None:
             msg = await self.connection.request(self._direct, payload, timeout=timeout)
-            if (status := status_of(msg)) is None:
-                return stored_in(msg)[0]
-            if status == "404":
-                return None
-            raise self._refused(msg)
+            return stored_in(msg)[0] if self._holds(msg, None) else None
 
         return await self.retry(attempt, deadline)
 
@@ -214,11 +222,8 @@ class Reader(StreamClient):
 
         async def attempt(timeout: float) -> tuple[list[Stored], int]:
             *messages, end = await self.connection.collect(self._direct, payload, timeout=timeout)
-            status = status_of(end)
-            if status == "404":
+            if not self._holds(end, "204"):
                 return [], 0
-            if status != "204":
-                raise self._refused(end)
             found: list[Stored] = []
             last = 0
             for msg in messages:
@@ -235,13 +240,14 @@ class Reader(StreamClient):
     def _direct(self) -> str:
         return f"$JS.API.DIRECT.GET.{self.name}"
 
-    def _refused(self, msg: Msg) -> LogUnavailable:
+    def _holds(self, msg: Msg, found: str | None) -> bool:
+        """Whether an answer has the status `found`; raise LogUnavailable unless nothing was."""
+        status = status_of(msg)
+        if status in (found, "404"):
+            return status == found
         headers = msg.headers or {}
         reason = f"{headers.get('Status')} {headers.get('Description', '')}"
-        return LogUnavailable(f"reading {self.name}: {reason}")
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.timeout
+        raise LogUnavailable(f"reading {self.name}: {reason}")
 
 
 def stored_in(msg: Msg) -> tuple[Stored, int | None]:
@@ -259,17 +265,3 @@ def stored_in(msg: Msg) -> tuple[Stored, int | None]:
     before = headers.get("Nats-Last-Sequence")
     message = Stored(where, int(headers["Nats-Sequence"]), time_stamp, msg.data)
     return message, None if before is None else int(before)
-
-
-def _parts(page: list[Stored]) -> Iterator[list[Stored]]:
-    """Yield a page in parts of some size, in order."""
-    part: list[Stored] = []
-    size = 0
-    for each in page:
-        part.append(each)
-        size += len(each.data)
-        if size >= _PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

@@ -19,9 +19,10 @@ import msgspec
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
 from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.asking import LAG_PAUSE, ask, wait_for_all
 from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.server_details import TOO_LARGE, counted_bytes
-from foldlog.log.jetstream.stream import StreamClient, ask
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.port import Stored
 from foldlog.subjects import matching
 
@@ -34,9 +35,6 @@ _SECOND: Final = 1_000_000_000
 
 _FILTERS: Final = 64
 """Filters from which on reading everything costs less than asking where each one ends."""
-
-_LAG_PAUSE: Final = 0.02
-"""Seconds to give a replica that lags behind the leader's head."""
 
 _DOUBTS: Final = (0.0, 0.1, 0.3, 1.0)
 """Seconds after which the server is asked again how many messages it counts."""
@@ -71,20 +69,18 @@ async def scan(
             await ended.close()
             raise
 
-    deadline = time.monotonic() + client.timeout
+    asking = client.asking()
     try:
         while after < head:
-            if stored := await client.retry(next_page, deadline):
+            if stored := await client.retry(next_page, asking.deadline):
                 after = stored[-1].seq
                 found += len(stored)
                 yield stored
-                deadline = time.monotonic() + client.timeout
+                asking = client.asking()
                 continue
             # Purged meanwhile, or not known yet to the replica that reads.
-            if time.monotonic() > deadline:
-                raise LogTimeout("waiting for a replica to reach the head", client.timeout)
+            await asking.again(LogTimeout("waiting for a replica", client.timeout), LAG_PAUSE)
             head = min(head, await _head(client, filters))
-            await asyncio.sleep(_LAG_PAUSE)
     finally:
         if reading is not None:
             await reading.close()
@@ -127,10 +123,7 @@ async def _check_whole(
 
 
 async def _pending(client: StreamClient, after: int, which: dict[str, list[str]]) -> int:
-    async def attempt(timeout: float) -> ConsumerRead:
-        return await _begin(client, after, which)
-
-    reading = await client.retry(attempt)
+    reading = await client.retry(lambda timeout: _begin(client, after, which))
     await reading.close()
     return reading.pending
 
@@ -141,7 +134,7 @@ async def _begin(client: StreamClient, after: int, which: dict[str, list[str]]) 
 
 
 async def _head(client: StreamClient, filters: Sequence[str]) -> int:
-    lasts = await asyncio.gather(*map(client.last_of, filters))
+    lasts = await wait_for_all(map(client.last_of, filters))
     return max((last.seq for last in lasts if last is not None), default=0)
 
 

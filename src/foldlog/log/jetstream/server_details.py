@@ -24,6 +24,10 @@ TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 """The end of the status of a pull that one message does not fit in. Else: a scan that meets such a
 message raises LogUnavailable."""
 
+NO_RESULTS: Final = "No Results"
+"""What a direct get of last messages answers where there is none, and not where one is unreadable.
+Else: a read of an empty subject has the server count records, which costs three times as much."""
+
 STORED_HEADERS: Final = re.compile(
     rb"\r\nNats-Subject: (\S+)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: (\S+)\r\n"
     rb"(?:Nats-Num-Pending: \d+\r\n)?Nats-Last-Sequence: (\d+)\r\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -10,11 +9,11 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
-from foldlog.errors import AppendFailed, ConfigurationError, LogUnavailable
+from foldlog.errors import AppendFailed, LogUnavailable
 from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.client import Outgoing, header_block
 from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost, status_of
-from foldlog.log.jetstream.stream import NO_LEADER, PATIENCE, PAUSE, StreamClient, ask, ask_all
+from foldlog.log.jetstream.stream import StreamClient
 from foldlog.log.packing import OVERHEAD
 
 _SILENCE: Final = 60.0
@@ -30,7 +29,7 @@ class SideStream(StreamClient):
     `settings` are those of the stream beyond what all side streams have.
     """
 
-    _is_optional = True
+    _known = (wire.NO_STREAM,)
 
     def __init__(
         self,
@@ -70,26 +69,22 @@ class SideStream(StreamClient):
         """As `put`; return False if a subject does not end where the headers expect it."""
         block = header_block(headers)
         unserved = [Outgoing(subject, data, block) for subject, data in messages]
-        acks = list[wire.PubAck]()
-        deadline = time.monotonic() + self.timeout
-        try:
-            while unserved:
-                left = deadline - time.monotonic()
-                replies = await ask_all(self.connection, unserved, timeout=max(left, PAUSE))
-                sent, unserved = unserved, []
-                for message, reply in zip(sent, replies, strict=True):
-                    if status_of(reply) == "503":
-                        unserved.append(message)
-                    else:
-                        acks.append(_ack_decoder.decode(reply.data))
-                if unserved:  # missing, or new, or without a leader for a moment: not stored
-                    if left <= PAUSE:
-                        raise LogUnavailable(f"nobody serves {self.name}")
-                    await self._make_stream(deadline)
-                    await asyncio.sleep(PAUSE)
-        except Forbidden as error:
-            raise AppendFailed(str(error)) from error
-        refused = [ack.error for ack in acks if ack.error is not None]
+        refused = list[wire.ApiError]()
+        asking = self.asking()
+        while unserved:
+            try:
+                replies = await self.connection.request_all(unserved, timeout=asking.timeout)
+            except Forbidden as error:
+                raise AppendFailed(str(error)) from error
+            sent, unserved = unserved, []
+            for message, reply in zip(sent, replies, strict=True):
+                if status_of(reply) == "503":
+                    unserved.append(message)
+                elif (refusal := _ack_decoder.decode(reply.data).error) is not None:
+                    refused.append(refusal)
+            if unserved:  # missing, or new, or without a leader for a moment: not stored
+                await self.create(self._config, asking.deadline)
+                await asking.again(LogUnavailable(f"nobody serves {self.name}"))
         for each in refused:
             if each.err_code not in wire.WRONG_LAST:
                 raise AppendFailed(f"{each.description} ({each.err_code})")
@@ -104,7 +99,7 @@ class SideStream(StreamClient):
         asked = [Outgoing(direct, msgspec.json.encode({"last_by_subj": each})) for each in subjects]
 
         async def attempt(left: float) -> list[Msg]:
-            return await ask_all(self.connection, asked, timeout=left)
+            return await self.connection.request_all(asked, timeout=left)
 
         deadline = time.monotonic() + (self.timeout if patience is None else patience)
         try:
@@ -124,18 +119,3 @@ class SideStream(StreamClient):
             await self.purge_once({"filter": matching})
         elif await self.subjects(matching):
             await self.erase(matching)
-
-    async def _make_stream(self, deadline: float) -> None:
-        async def attempt(left: float) -> None:
-            # Creating is idempotent: if two processes make the stream at once, both succeed.
-            verb = f"STREAM.CREATE.{self.name}"
-            made = await ask(
-                self.connection, verb, wire.StreamDescription, self._config, timeout=left
-            )
-            # An operator may have changed the settings of one that is there.
-            if made.error is not None and made.error.err_code != wire.STREAM_EXISTS:
-                is_passing = made.error.code == NO_LEADER
-                refusal = LogUnavailable if is_passing else ConfigurationError
-                raise refusal(f"{self.name} was refused: {made.error.description}")
-
-        await self.retry(attempt, deadline, patience=PATIENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import math
 import time
@@ -11,36 +10,22 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
 
 from foldlog.errors import ConfigurationError, LogTimeout, LogUnavailable, UnsupportedServer
 from foldlog.log.jetstream import wire
+from foldlog.log.jetstream.asking import PATIENCE, Asking, ask
 from foldlog.log.jetstream.client import Outgoing
-from foldlog.log.jetstream.connection import Connection, Forbidden, ReplyLost
+from foldlog.log.jetstream.connection import Connection, ReplyLost
 from foldlog.log.port import Stored
 from foldlog.subjects import Namespace, live
 
-PATIENCE: Final = 1.0
-"""Seconds before a leader that has not answered is asked again; doubled each time.
-
-The next leader does not hear what the last one was asked.
-"""
-
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
-NO_LEADER: Final = 503
-"""What a cluster answers while it has no leader."""
-
 _RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
 """The settings that must be as `_config` has them; others are the operator's."""
 
 DUPLICATE_SECONDS: Final = 120.0
 """How long a stream remembers message ids: a later retry would be stored a second time."""
-
-PAUSE: Final = 0.05
-"""Seconds between attempts."""
-
-_LEAST: Final = 0.001
 
 _FIRST_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_TIME: Final = dt.datetime(2262, 1, 1, tzinfo=dt.UTC)
@@ -51,6 +36,7 @@ _DELETED_AT_ONCE: Final = 16
 the same connection in between (decision 19 says what one costs)."""
 
 T = TypeVar("T")
+A = TypeVar("A", bound=wire.Answer)
 
 _answer_decoder = msgspec.json.Decoder(wire.Answer)
 
@@ -66,8 +52,8 @@ class StreamClient:
             it raises is raised. None: this asks whatever the stream may have lost.
     """
 
-    _is_optional = False
-    """Whether a stream that is not there counts as an empty one."""
+    _known: tuple[int, ...] = ()
+    """Codes of errors that are answers, as where a stream that is not there counts as empty."""
 
     def __init__(
         self,
@@ -88,13 +74,17 @@ class StreamClient:
         self, request: Mapping[str, object], deadline: float | None = None
     ) -> Stored | None:
         """Return the one message that the leader has for a request, or None."""
+        found = await self.find(request, deadline)
+        return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
 
-        async def attempt(timeout: float) -> Stored | None:
-            verb = f"STREAM.MSG.GET.{self.name}"
-            answer = await ask(self.connection, verb, wire.MessageAnswer, request, timeout=timeout)
-            if self._is_missing(answer) or (found := found_message(answer)) is None:
-                return None
-            return Stored(found.subject, found.seq, found.time, found.data)
+    async def find(
+        self, request: Mapping[str, object], deadline: float | None = None
+    ) -> wire.StoredMessage | None:
+        """As `message`, with the headers."""
+
+        async def attempt(timeout: float) -> wire.StoredMessage | None:
+            answer = wire.MessageAnswer
+            return (await self.ask("MSG.GET", answer, request, timeout, wire.NO_MESSAGE)).message
 
         return await self.retry(attempt, deadline, patience=PATIENCE)
 
@@ -118,7 +108,7 @@ class StreamClient:
 
         async def attempt(timeout: float) -> wire.StreamDescription:
             body = {"subjects_filter": matching, "offset": len(counts)}
-            return self._checked(await self._info(body, timeout))
+            return self._led(await self.ask("INFO", wire.StreamDescription, body, timeout))
 
         while True:
             answer = await self.retry(attempt, deadline)
@@ -130,15 +120,44 @@ class StreamClient:
 
     async def describe(self) -> wire.StreamDescription:
         """Return its settings and state; `error` is set where there is no such stream."""
-        return await self.retry(partial(self._info, None), patience=PATIENCE)
+
+        async def attempt(timeout: float) -> wire.StreamDescription:
+            return await self.ask("INFO", wire.StreamDescription, None, timeout, wire.NO_STREAM)
+
+        return await self.retry(attempt, patience=PATIENCE)
 
     async def describe_by_leader(self) -> wire.StreamDescription:
-        """Return its leader's description; without a leader, raise LogUnavailable.
+        """Return its leader's description; without a stream or a leader, raise LogUnavailable.
 
         After some seconds without a leader any replica answers for itself (nats-server,
         `jsStreamInfoRequest`), and may not know yet what was acked: nothing to decide on.
         """
-        return self._checked(await self.describe())
+        return self._led(await self.describe())
+
+    async def create(
+        self, config: Mapping[str, object], deadline: float | None = None
+    ) -> wire.StreamDescription:
+        """Make the stream; `error` is set where it is there with other settings.
+
+        Raises:
+            ConfigurationError: the server refused it.
+        """
+
+        async def attempt(timeout: float) -> wire.StreamDescription:
+            # Creating is idempotent: if two processes make the stream at once, both succeed.
+            verb, answer = f"STREAM.CREATE.{self.name}", wire.StreamDescription
+            made = await ask(self.connection, verb, answer, config, timeout=timeout)
+            if made.error is None or made.error.err_code == wire.STREAM_EXISTS:
+                return made
+            if made.error.code == wire.NO_LEADER:
+                raise LogUnavailable(f"{self.name}: {made.error.description}")
+            raise ConfigurationError(
+                f"stream {self.name} with {config['num_replicas']} replica(s) was refused: "
+                f"{made.error.description} ({made.error.err_code}); "
+                "foldlog.connect(replicas=...) chooses their number"
+            )
+
+        return await self.retry(attempt, deadline, patience=PATIENCE)
 
     async def erase(self, matching: str, *, before: float = math.inf) -> None:
         """Remove the messages whose subject matches and whose sequence is below `before`.
@@ -170,7 +189,7 @@ class StreamClient:
     async def _delete(self, seqs: Sequence[int], timeout: float) -> None:
         verb = f"$JS.API.STREAM.MSG.DELETE.{self.name}"
         requests = [Outgoing(verb, msgspec.json.encode({"seq": seq})) for seq in seqs]
-        replies = await ask_all(self.connection, requests, timeout=timeout)
+        replies = await self.connection.request_all(requests, timeout=timeout)
         for seq, reply in zip(seqs, replies, strict=True):
             error = _answer_decoder.decode(reply.data).error
             if error is None or await self.message({"seq": seq}) is None:  # others were faster
@@ -184,10 +203,7 @@ class StreamClient:
 
     async def purge_once(self, body: Mapping[str, object], *, timeout: float | None = None) -> None:
         """Ask once for a purge. A body without a filter purges all subjects."""
-        verb, timeout = f"STREAM.PURGE.{self.name}", timeout or self.timeout
-        answer = await ask(self.connection, verb, wire.Answer, body, timeout=timeout)
-        if answer.error and not self._is_missing(answer):
-            raise LogUnavailable(f"purging {self.name}: {answer.error.description}")
+        await self.ask("PURGE", wire.Answer, body, timeout or self.timeout)
 
     async def confirm_leader(self, nowhere: str) -> None:
         """Return when a majority has confirmed the leader; `nowhere` is an empty subject of it.
@@ -225,81 +241,37 @@ class StreamClient:
                 that got no reply does not hide what one before it was answered.
             StoreClosed: this end has closed it.
         """
-        if deadline is None:
-            deadline = time.monotonic() + self.timeout
-        reason: LogUnavailable | None = None
+        asking = self.asking(deadline, patience)
         while True:
             if self._check is not None:
                 await self._check()
-            left = deadline - time.monotonic()
             try:
-                return await attempt(max(min(left, patience), _LEAST))
-            except (LogTimeout, Forbidden):
-                raise
+                return await attempt(asking.timeout)
             except LogUnavailable as error:
-                if reason is None or not isinstance(error, ReplyLost):
-                    reason = error
-                left = deadline - time.monotonic()
-                if left <= PAUSE:
-                    raise reason from error.__cause__
-                await self.connection.ready(left)
-                if isinstance(error, ReplyLost):
-                    patience *= 2
-                else:
-                    await asyncio.sleep(PAUSE)
+                await asking.again(error)
 
-    async def _info(self, body: Any, timeout: float) -> wire.StreamDescription:
-        verb = f"STREAM.INFO.{self.name}"
-        return await ask(self.connection, verb, wire.StreamDescription, body, timeout=timeout)
+    def asking(self, deadline: float | None = None, patience: float = math.inf) -> Asking:
+        """Return the time that a question has: until `deadline`, or `timeout` seconds."""
+        if deadline is None:
+            deadline = time.monotonic() + self.timeout
+        return Asking(self.connection, deadline, patience)
 
-    def _checked(self, found: wire.StreamDescription) -> wire.StreamDescription:
-        if found.error is not None and not self._is_missing(found):
+    async def ask(self, verb: str, answer: type[A], body: object, timeout: float, *known: int) -> A:
+        """Ask once; raise LogUnavailable for an error whose code is not `known`."""
+        found = await ask(
+            self.connection, f"STREAM.{verb}.{self.name}", answer, body, timeout=timeout
+        )
+        if (error := found.error) is None or error.err_code in (*self._known, *known):
+            return found
+        raise LogUnavailable(f"{self.name}: {error.description}")
+
+    def _led(self, found: wire.StreamDescription) -> wire.StreamDescription:
+        """Return what a leader has said; raise LogUnavailable if it was none."""
+        if found.error is not None and found.error.err_code not in self._known:
             raise LogUnavailable(f"{self.name}: {found.error.description}")
         if found.is_leaderless:
             raise LogUnavailable(f"{self.name} has no leader, so nobody knows what it holds")
         return found
-
-    def _is_missing(self, answer: wire.Answer) -> bool:
-        """Whether the stream is not there, and need not be."""
-        error = answer.error
-        return self._is_optional and error is not None and error.err_code == wire.NO_STREAM
-
-
-async def ask(
-    connection: Connection, verb: str, answer: type[T], body: object = None, *, timeout: float
-) -> T:
-    """Ask JetStream's API once; the caller looks at the answer's `error`."""
-    payload = b"" if body is None else msgspec.json.encode(body)
-    msg = await connection.request(f"$JS.API.{verb}", payload, timeout=timeout)
-    return msgspec.json.decode(msg.data, type=answer)
-
-
-async def ask_all(
-    connection: Connection, requests: Sequence[Outgoing], *, timeout: float
-) -> list[Msg]:
-    """Send requests to one subject at once; return the reply to each, in order.
-
-    Raises:
-        Forbidden: this account may not send them. ReplyLost: a reply did not come in time.
-    """
-    subject = requests[0].subject
-    if not connection.forbids(subject):
-        replies = await connection.request_each(requests, timeout=timeout)
-        found = [reply for reply in replies if reply is not None]
-        if len(found) == len(replies):
-            return found
-    if connection.forbids(subject):
-        raise Forbidden(f"this account may not send to {subject}")
-    raise ReplyLost(f"{subject}: no reply came in {timeout:g} s")
-
-
-def found_message(answer: wire.MessageAnswer) -> wire.StoredMessage | None:
-    """Return the message that a leader has, or None; raise LogUnavailable if it did not say."""
-    if answer.error is None:
-        return answer.message
-    if answer.error.err_code == wire.NO_MESSAGE:
-        return None
-    raise LogUnavailable(answer.error.description)
 
 
 # --- the streams of a namespace -----------------------------------------------------------------
@@ -357,8 +329,6 @@ async def open_streams(
                 "leave out shards="
             )
         shards = existing
-    elif found.error.err_code != wire.NO_STREAM:
-        raise LogUnavailable(f"{first}: {found.error.description}")
     elif not create:
         raise ConfigurationError(
             f"there is no namespace {name!r} at {connection.url}: no store was ever opened on it, "
@@ -376,32 +346,16 @@ async def open_streams(
 async def _open(
     connection: Connection, config: dict[str, Any], timeout: float
 ) -> wire.StreamDescription:
-    stream = config["name"]
-
-    async def attempt(left: float) -> wire.StreamDescription:
-        answer = wire.StreamDescription
-        found = await ask(connection, f"STREAM.INFO.{stream}", answer, timeout=left)
-        if found.error is not None and found.error.err_code == wire.NO_STREAM:
-            # Creating is idempotent: if two processes make the stream at once, both succeed.
-            found = await ask(connection, f"STREAM.CREATE.{stream}", answer, config, timeout=left)
-        if (error := found.error) is None:
-            return found
-        if error.code == NO_LEADER:
-            raise LogUnavailable(f"{stream}: {error.description}")
-        raise ConfigurationError(
-            f"stream {stream} with {config['num_replicas']} replica(s) was refused: "
-            f"{error.description} ({error.err_code}); foldlog.connect(replicas=...) chooses their "
-            "number"
-        )
-
-    client = StreamClient(connection, stream, timeout=timeout)
-    found = await client.retry(attempt, patience=PATIENCE)
+    client = StreamClient(connection, config["name"], timeout=timeout)
+    found = await client.describe()
+    if found.error is not None:
+        found = await client.create(config)
     wrong = [name for name in _RELIED_ON if found.config.get(name) != config[name]]
     metadata = found.config.get("metadata", {})
     wrong += [k for k, v in config["metadata"].items() if metadata.get(k) != v]
     if wrong:
         raise ConfigurationError(
-            f"stream {stream} has other settings than foldlog relies on: {', '.join(wrong)}"
+            f"stream {client.name} has other settings than foldlog relies on: {', '.join(wrong)}"
         )
     return found
 
