@@ -68,7 +68,8 @@ class MemorySide:
         await asyncio.sleep(0)  # a server is never reached without giving way
         now = dt.datetime.now(dt.UTC).isoformat()
         made = [Stored(subject, 0, now, data) for subject, data in messages]
-        return all([self.stored.setdefault(each.subject, each) is each for each in made])
+        stored = [self.stored.setdefault(each.subject, each) is each for each in made]
+        return all(stored)
 
     async def get(
         self, subjects: Sequence[str], *, patience: float | None = None

@@ -21,6 +21,9 @@ from foldlog.subjects import Namespace, live
 
 _SHARDS: Final = "foldlog.shards"
 _FORMAT: Final = "foldlog.format"
+FORMAT: Final = "2"
+"""What a log of this version looks like; in format 1 large values belonged to no view."""
+
 _RELIED_ON: Final = ("subjects", "allow_direct", "allow_atomic", "republish")
 """The settings that must be as `_config` has them; others are the operator's."""
 
@@ -350,8 +353,15 @@ async def _open(
     found = await client.describe()
     if found.error is not None:
         found = await client.create(config)
-    wrong = [name for name in _RELIED_ON if found.config.get(name) != config[name]]
     metadata = found.config.get("metadata", {})
+    written = metadata.get(_FORMAT, "")
+    if written not in ("", FORMAT):
+        raise ConfigurationError(
+            f"the log in {client.name} has format {written}, and this version writes {FORMAT}: "
+            "`foldlog backup` with the version that wrote it, and `foldlog restore` with this one "
+            "bring it into a new namespace or data directory"
+        )
+    wrong = [name for name in _RELIED_ON if found.config.get(name) != config[name]]
     wrong += [k for k, v in config["metadata"].items() if metadata.get(k) != v]
     if wrong:
         raise ConfigurationError(
@@ -375,5 +385,5 @@ def _config(namespace: Namespace, shard: int, replicas: int) -> dict[str, Any]:
         "allow_atomic": True,
         "duplicate_window": int(DUPLICATE_SECONDS * 1e9),
         "republish": {"src": subjects, "dest": live(subjects)},
-        "metadata": {_SHARDS: str(namespace.shards), _FORMAT: "1"},
+        "metadata": {_SHARDS: str(namespace.shards), _FORMAT: FORMAT},
     }
