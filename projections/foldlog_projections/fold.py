@@ -118,8 +118,9 @@ class Folded(Generic[S]):
 
     `seen` maps an envelope id to its ordinal since the last clearing, which stands at sequence
     `cleared_at` (0: there was none). Of a `latest_only` projection it has sequences, and may lack
-    some. `digests` are those of the contents by ordinal, where ids do not follow from contents.
-    `conflicts` are the latest envelopes whose id stood for something else.
+    some. `count` is how many envelopes took part since then. `digests` are those of the contents by
+    ordinal, where ids do not follow from contents. `conflicts` are the latest envelopes whose id
+    stood for something else.
 
     `newest` has, for each replaced key, the writers that replaced it last, each with the counter
     of its last draft. `barred` has the writers whose drafts were cleared, each with the counter of
@@ -134,6 +135,7 @@ class Folded(Generic[S]):
     digests: array[int] = field(default_factory=lambda: array(DIGESTS))
     conflicts: dict[str, Conflict] = field(default_factory=dict)
     refused: frozenset[bytes] = frozenset()
+    count: int = 0
 
 
 def start(projection: Projection[S]) -> Folded[S]:
@@ -163,6 +165,7 @@ def copied_fold(projection: Projection[S], folded: Folded[S]) -> Folded[S]:
         folded.digests[:],
         dict(folded.conflicts),
         folded.refused,
+        folded.count,
     )
 
 
@@ -201,7 +204,8 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         raise msgspec.ValidationError(f"{projection.name}, {type}: {fault!r}") from fault
     if projection.forgets_ids and len(seen) >= _IDS_REMEMBERED:
         seen.clear()
-    seen[id] = envelope.seq if latest_only else len(seen)
+    seen[id] = envelope.seq if latest_only else folded.count
+    folded.count += 1
     if digest is not None:
         folded.digests.append(digest)
     return not is_overtaken
@@ -243,6 +247,7 @@ def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> 
     folded.state, folded.cleared_at = state, at
     folded.seen, folded.newest, folded.barred = {}, {}, dict(tombstone.removed)
     folded.digests, folded.conflicts, folded.refused = array(DIGESTS), {}, refused
+    folded.count = 0
 
 
 def _is_barred(folded: Folded[Any], envelope: Recorded) -> bool:
