@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foldlog.store.scopes import clear_scope
+from foldlog.store.tombstones import bury
 
 import foldlog
 from foldlog import AppendUnknown
@@ -14,8 +16,6 @@ from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
 from foldlog.scoped.keys import Keys
 from foldlog.store import scopes as scopes_module
-from foldlog.store.scopes import clear_scope
-from foldlog.store.tombstones import bury
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"

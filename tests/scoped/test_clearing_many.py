@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from foldlog.store.tombstones import bury
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
 from foldlog.scoped import MemoryLink, Scope, VersionConflict
 from foldlog.store import scopes as scopes_module
-from foldlog.store.tombstones import bury
 from foldlog_projections import scoped
 from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
