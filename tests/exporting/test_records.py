@@ -60,7 +60,7 @@ async def test_kinds_and_positions_choose(reopen: OpenStore, shards: int) -> Non
     assert sorted([*early, *late], key=lambda e: (e.shard, e.seq)) == found
     assert early
     assert late
-    for names in (["updates"], ["tasks", "updates"], ["blobs", "tasks", "updates"]):
+    for names in (["updates"], ["tasks", "updates"], ["artifacts", "tasks", "updates"]):
         assert await read(store, kinds=names) == [each for each in found if each.kind in names]
     some = await read(store, kinds=["updates"], after=middle)
     assert some == [each for each in late if each.kind == "updates"]

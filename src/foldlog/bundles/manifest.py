@@ -15,7 +15,7 @@ from foldlog.envelope import Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.store import LogRecord
 from foldlog.store.restoring import FAULTS, restore
-from foldlog_projections import artifacts, scoped, stateartifacts
+from foldlog_projections import artifacts, scoped, stateartifacts, states
 
 FORMAT: Final = "foldlog-bundle-1"
 MANIFEST, RECORDS, ARTIFACTS = "manifest.json", "records.jsonl", "artifacts/"
@@ -146,6 +146,10 @@ class Tally:
         except FAULTS as error:
             raise LogCorrupt(record.kind, record.seq, str(error)) from error
 
+    def names(self, sha256: str) -> bool:
+        """Whether a record that was taken in names bytes of that digest."""
+        return sha256 in self._artifacts
+
     def manifest(self, included: Collection[str]) -> Manifest:
         """Return what a bundle says that has the bytes of these digests."""
         return Manifest(
@@ -171,6 +175,7 @@ _NAMED: Final[dict[tuple[str, str], Callable[[Recorded], str]]] = {
     (stateartifacts.kind.family, stateartifacts.NAMED): (
         lambda e: restore(stateartifacts.Named, e).sha256
     ),
+    (states.kind.family, states.DONE): lambda e: restore(states.Done, e).blob.split("-")[0],
 }
 """How an envelope says which bytes it names, by its kind and type."""
 

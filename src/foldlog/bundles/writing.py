@@ -80,7 +80,8 @@ async def write_bundle(
                         entry.write(tally.add(record).encode())
                         tally.open(record)
             refs = await past.blob_refs(session_id=session_id, until=position)
-            included = await _write_artifacts(store, refs, writing)
+            named = [ref for ref in refs if tally.names(_sha256(ref))]
+            included = await _write_artifacts(store, named, writing)
             manifest = tally.manifest(included)
             if not manifest.records:
                 reason = f"the log holds nothing of it at {position}"
@@ -100,13 +101,17 @@ async def write_bundle(
 async def _write_artifacts(store: Store, refs: Sequence[BlobRef], writing: Writing) -> set[str]:
     """Write the bytes that are still there of those that records name; return their digests."""
     included = set[str]()
-    for ref in refs:
-        sha256 = ref.name.partition("-")[0]
+    for ref in sorted(refs, key=_sha256):
+        sha256 = _sha256(ref)
         if sha256 not in included and (data := await store.blob(ref)) is not None:
             with writing.entry(ARTIFACTS + sha256) as entry:
                 await asyncio.to_thread(entry.write, data)
             included.add(sha256)
     return included
+
+
+def _sha256(ref: BlobRef) -> str:
+    return ref.name.partition("-")[0]
 
 
 def request_timestamp(path: str | os.PathLike[str]) -> bytes:

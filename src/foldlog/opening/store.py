@@ -21,7 +21,7 @@ from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Inbox, Source
-from foldlog_projections import scoped, states
+from foldlog_projections import scoped, stateartifacts, states
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
@@ -237,6 +237,12 @@ class Store(Inbox, BaseStore):
     async def _before_removal(self, area: Area) -> None:
         if area.kind is states.kind:
             await self.recovery.artifacts.delete_artifacts_of(*area.keys)
+
+    async def _named_by(self, key: Key[Any]) -> list[Key[Any]]:
+        named = await super()._named_by(key)
+        if key.kind is states.kind:
+            named += map(stateartifacts.kind, await self.recovery.artifacts.artifacts_of(*key.keys))
+        return named
 
     async def _after_removal(self, area: Area | None) -> None:
         if area is not None and area.kind is not scoped.kind:

@@ -159,6 +159,10 @@ class ArtifactBackend:
         [held] = await clear(self._store, stateartifacts.kind(artifact_id))
         return held.folded.state is not None
 
+    async def artifacts_of(self, state_id: str) -> list[str]:
+        """Internal: return the ids of the artifacts to which a state refers. Errors as `exists`."""
+        return sorted(artifacts_of(await read_state(self._store, state_id)))
+
     async def delete_artifacts_of(self, state_id: str) -> None:
         """Remove the artifacts to which this state refers and no other one does.
 
@@ -174,7 +178,7 @@ class ArtifactBackend:
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         with suppress(LogCorrupt):
-            referred = artifacts_of(await read_state(self._store, state_id))
+            referred = {*await self.artifacts_of(state_id)}
             kept = await self._referred_to(but=state_id) if referred else set()
             for artifact_id in referred - kept:
                 await self.delete_artifact(artifact_id)

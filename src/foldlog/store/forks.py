@@ -20,6 +20,7 @@ from foldlog.kind import Key
 from foldlog.log import moments
 from foldlog.log.forks import Forked
 from foldlog.log.moments import Event
+from foldlog.log.past import until
 from foldlog.log.port import Append, Log, Record
 from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
 from foldlog.position import LogPosition
@@ -167,13 +168,15 @@ class Forks(Ownership):
     async def _keys_at(self, area: Prefix, position: LogPosition) -> list[tuple[str, ...]]:
         """The keys of the views of an area that held something then."""
         found = dict[str, tuple[str, ...]]()
-        log = self.log_at(position)
+        where = self.area_subject(area)
+        # What is forked is found under its own keys, so not through the fork.
+        stored = until(self.log.read(where), where, position.shards[where.shard])
         with suppress(PastErased):  # what was erased since is no longer shared
-            async with aclosing(log.read(self.area_subject(area))) as pages:
+            async with aclosing(stored) as pages:
                 async for records in pages:
                     for record in records:
                         last = record.envelopes[-1]
-                        subject = log.namespace.parse(record.subject)
+                        subject = self.log.namespace.parse(record.subject)
                         keys = tuple(last.keys or ()) if subject is None else subject.keys
                         if last.type == CLEARED:
                             found.pop(record.subject, None)

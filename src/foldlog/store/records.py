@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
@@ -148,7 +149,13 @@ class Records(Removal):
         own = [self.subject(name, session_id) for name in (lineage.kind.name, lineage.MARKER)]
         found = [*own, *map(self.area_subject, areas)]
         for area in areas:
-            if area.kind.pointers is not None and isinstance(area, Key):
-                named = area.kind.pointers(await self.state_in(self.log, area))
-                found += [self.area_subject(self.key_named(*pair)) for pair in named]
+            if isinstance(area, Key):
+                found += map(self.area_subject, await self._named_by(area))
         return list(dict.fromkeys((each.name, each.shard) for each in found))
+
+    async def _named_by(self, key: Key[Any]) -> list[Key[Any]]:
+        """The views that come with this one, because it names them."""
+        if key.kind.pointers is None:
+            return []
+        named = key.kind.pointers(await self.state_in(self.log, key))
+        return [self.key_named(*pair) for pair in named]
