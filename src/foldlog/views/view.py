@@ -7,7 +7,7 @@ log to reach (`known_head`), from pushes and from the acks of this process's own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, Final, TypeVar
 
 from foldlog.envelope import Recorded
@@ -186,6 +186,9 @@ class View(Fold[S]):
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size
+        state = self.folded.state
+        if self.projection.forgets_ids and isinstance(state, Sized):  # entries come and go
+            self._held_bytes = ENVELOPE_BYTES * len(state)
         if self.projection.latest_only:
             self._held_bytes = _size(envelopes[-1:])
             if len(self.folded.seen) > _MOST_SEEN:
@@ -255,7 +258,7 @@ class View(Fold[S]):
     def estimate(self) -> int:
         """Return what memory it takes, in bytes."""
         folded = self.folded
-        ids = len(folded.seen) + len(folded.newest)
+        ids = len(folded.seen) + len(folded.newest) + len(folded.barred)
         counted = EMPTY_BYTES + ID_BYTES * ids + _REFUSAL_BYTES * len(folded.refused)
         return counted + self._held_bytes + self._ahead_bytes
 
