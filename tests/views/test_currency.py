@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+import msgspec
 import pytest
 
 import foldlog
@@ -14,7 +15,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES
-from foldlog_projections.fold import clearing
+from foldlog_projections.fold import Cleared
 from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, is_hot, read, save, subject
 
@@ -28,7 +29,8 @@ async def test_only_a_current_view_spares_an_append() -> None:
     log = Log()
     store = memory_store(log=log)
     views, subject_ = store.hot_views, subject()
-    one = (subject_, [draft("update.saved", b"", id="1")])
+    payload = msgspec.msgpack.encode({"task_id": "t", "content": b"x"})
+    one = (subject_, [draft("x", payload, id="1")])
     where = await save(log, "1")
     await read(views)
     await store.append_drafts(one)
@@ -77,8 +79,7 @@ async def test_what_is_watched_drives_nobody_out() -> None:
 async def test_what_was_cleared_is_counted() -> None:
     log = Log()
     views = Views(log)
-    await save(log, *(f"{n}" for n in range(1000)))
-    (payload,) = clearing(await views.read(updates, subject(), "session"))
+    payload = msgspec.msgpack.encode(Cleared(removed={f"writer {n}": n for n in range(1000)}))
     await log.append([Append(subject(), (draft(CLEARED, payload, id="c"),))])
     await read(views)
     assert views._hot.bytes > EMPTY_BYTES + 1000 * 50
