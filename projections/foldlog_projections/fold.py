@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from array import array
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -25,8 +25,8 @@ from foldlog_projections.items import Items
 
 S = TypeVar("S")
 
-DIGESTS: Final = "I"
-"""The type of digests in an array: 32 bits."""
+_DIGEST: Final = struct.Struct("<I")
+"""A digest among those of a fold."""
 
 _WRITERS_REMEMBERED: Final = 16
 """Writers of one key whose last counter a fold remembers: the latest ones."""
@@ -132,7 +132,7 @@ class Folded(Generic[S]):
     cleared_at: int = 0
     newest: dict[Replaced, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     barred: dict[str, int] = field(default_factory=dict)
-    digests: array[int] = field(default_factory=lambda: array(DIGESTS))
+    digests: bytearray = field(default_factory=bytearray)
     conflicts: dict[str, Conflict] = field(default_factory=dict)
     refused: frozenset[bytes] = frozenset()
     count: int = 0
@@ -186,8 +186,8 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     at = seen.get(id)
     # A load that takes the latest only has not looked at what its writer knew of already.
     if at is not None and (not latest_only or at > envelope.known):
-        if digest is not None and digest != folded.digests[at]:
-            _note_conflict(folded, envelope, folded.digests[at], digest)
+        if digest is not None and digest != (stored := digest_at(folded, at)):
+            _note_conflict(folded, envelope, stored, digest)
         return False
     try:
         replaces = projection.replaces
@@ -207,8 +207,14 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     seen[id] = envelope.seq if latest_only else folded.count
     folded.count += 1
     if digest is not None:
-        folded.digests.append(digest)
+        folded.digests += _DIGEST.pack(digest)
     return not is_overtaken
+
+
+def digest_at(folded: Folded[Any], ordinal: int) -> int:
+    """Return the digest of the content that a fold has at an ordinal."""
+    (found,) = _DIGEST.unpack_from(folded.digests, ordinal * _DIGEST.size)
+    return int(found)
 
 
 def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Recorded) -> bool:
@@ -246,7 +252,7 @@ def _clear(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> 
         at, refused = folded.cleared_at, refused | folded.refused
     folded.state, folded.cleared_at = state, at
     folded.seen, folded.newest, folded.barred = {}, {}, dict(tombstone.removed)
-    folded.digests, folded.conflicts, folded.refused = array(DIGESTS), {}, refused
+    folded.digests, folded.conflicts, folded.refused = bytearray(), {}, refused
     folded.count = 0
 
 

@@ -220,7 +220,7 @@ class Script:
                 await actor.save_events(writes)
             case 8 | 9:
                 subject = self._subject("updates", "steering", "tasks", "memory", "events")
-                levels = ("linearizable", "strong", "session", "session", "eventual")
+                levels = ("strong", "strong", "session", "session", "eventual")
                 await actor.read(subject, rng.choice(levels))
             case 10:
                 # One content a pause: who resumes it, and that somebody does, can be told then.

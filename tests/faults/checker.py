@@ -257,7 +257,7 @@ def incomplete(case: _Case) -> Iterator[Violation]:
         reached[read.client, read.subject].append((read, min(lengths), max(lengths)))
         least = 0
         for place, save in acked[read.subject]:
-            sees = read.consistency in ("strong", "linearizable") or (
+            sees = read.consistency == "strong" or (
                 read.consistency == "session" and save.client == read.client
             )
             if sees and save.precedes(read):

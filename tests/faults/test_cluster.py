@@ -89,7 +89,7 @@ async def test_a_leader_cut_off_by_a_partition_acks_nothing() -> None:
             caller = crowd.joined("one more", lonely)
             assert await caller.save("updates/0", "doubtful") in ("unknown", "refused")
             with pytest.raises(LogUnavailable):
-                await lonely.list_updates("0", consistency="linearizable")
+                await lonely.barrier()
             await crowd.recovered(parted)  # the others have elected another
             for proxy in routes.values():
                 proxy.heal()

@@ -68,7 +68,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("load_memory_state", "list_tasks", "list_updates", "list_task_updates", "list_steering"),
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
         "list_session_sizes",
-        *("health", "position", "belong", "delete", "waiting"),
+        *("health", "position", "barrier", "belong", "delete", "waiting"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),
@@ -364,7 +364,7 @@ async def test_what_a_store_without_a_hook_does_is_unchanged() -> None:
 
 async def on_disk(path: Path, redact: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """The files in which the secret stands, and those in which what replaces it does."""
-    monkeypatch.setattr("foldlog.views.snapshot.DUE_ENVELOPES", 1)
+    monkeypatch.setattr("foldlog.views.snapshots.DUE_ENVELOPES", 1)
     monkeypatch.setattr("foldlog.views.snapshots.CLOSING_SECONDS", 60.0)
     async with foldlog.connect(path=path, redact=redact) as store:
         for case in CASES.values():

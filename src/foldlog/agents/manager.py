@@ -129,8 +129,8 @@ class AgentStates(Generic[R]):
             scope: the agent.
             key: the key; or a token, which opens a key of another agent.
             model: the type of the state: a pydantic model, a dataclass, or `dict` and so on.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: the scope or the key is empty.

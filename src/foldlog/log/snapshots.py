@@ -1,11 +1,14 @@
 """Snapshots beside the log: bytes that spare reading it again, and may be lost (ADR 0006).
 
-A snapshot has a head, number 0, and parts from 1 on. A subject may have several, in *editions*;
-most have the edition "".
+A subject may have several, by name. One that does not fit a message is cut into pieces. The first
+piece is stored last: it says how many there are, and has a digest of the whole.
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,14 +20,21 @@ _PATIENCE: Final = 1.0
 """Seconds to wait for what can be done without."""
 
 _ATTEMPTS: Final = 3
-"""How often a part that others write at the same time is replaced."""
+"""How often a piece that others write at the same time is replaced."""
 
 _AT_ONCE: Final = 8
-"""Parts asked for side by side: what is under way stays bounded."""
+"""Pieces asked for side by side: what is under way stays bounded."""
+
+_HEAD: Final = struct.Struct(">I16s")
+"""What the first piece begins with: the number of pieces, and the digest of the snapshot."""
+
+
+class Unusable(Exception):
+    """Bytes that are no snapshot of a view: torn, damaged, or not what the view keeps."""
 
 
 class SnapshotStore:
-    """Numbered bytes for each subject of the log, which closes them.
+    """Bytes for each subject of the log and each name. The log closes it.
 
     `identity` tells this incarnation of a shard from any other that had its name.
     """
@@ -34,48 +44,64 @@ class SnapshotStore:
         self._namespace = namespace
         self._identity = identity
 
-    @property
-    def max_bytes(self) -> int:
-        """How large a head or a part may be."""
-        return self._side.max_bytes
-
     async def identity(self, subject: Subject) -> str:
         """Return the identity of the log that holds `subject`."""
         return self._identity(subject.shard)
 
-    async def get(
-        self, subject: Subject, numbers: Sequence[int], edition: str = ""
-    ) -> list[bytes | None]:
-        """Return what is stored under each number, or None; LogUnavailable after a second."""
-        found: list[bytes | None] = []
-        for start in range(0, len(numbers), _AT_ONCE):
-            some = [place(subject, n, edition) for n in numbers[start : start + _AT_ONCE]]
-            found += await self._side.get(some, patience=_PATIENCE)
-        return found
-
-    async def holds(self, subject: Subject) -> bool:
-        """Return whether a subject has a snapshot in any edition."""
-        return bool(await self._side.subjects(snapshot(subject.name, "*")))
-
-    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
-        """Store `data` in the place of what is there, which is erased.
+    async def get(self, subject: Subject, name: str) -> bytes | None:
+        """Return the snapshot of that name, or None.
 
         Raises:
-            AppendFailed, ConfigurationError: refused. LogUnavailable: it may be stored or not.
+            Unusable: some of it is missing or damaged.
+            LogUnavailable: nobody has answered for a second.
         """
-        where = place(subject, number, edition)
-        for _ in range(_ATTEMPTS):
-            if await self._side.put([(where, data)]):
-                return
-            await self._side.purge(where)
-        raise AppendFailed(f"others write {where} all the time")
+        (head,) = await self._load(subject, name, range(1))
+        if head is None:
+            return None
+        if len(head) < _HEAD.size:
+            raise Unusable("it is cut off")
+        count, digest = _HEAD.unpack_from(head)
+        pieces = [head[_HEAD.size :]]
+        for start in range(1, count, _AT_ONCE):
+            found = await self._load(subject, name, range(start, min(start + _AT_ONCE, count)))
+            pieces += [each for each in found if each is not None]
+            if None in found:
+                break
+        data = b"".join(pieces)
+        if _digest(data) != digest:
+            raise Unusable("it is damaged")
+        return data
+
+    async def put(self, subject: Subject, name: str, data: bytes) -> None:
+        """Store `data` in the place of what has that name, which is erased.
+
+        Raises:
+            AppendFailed, ConfigurationError: refused.
+            LogUnavailable: it may be stored or not.
+        """
+        size = self._side.max_bytes - _HEAD.size
+        pieces = [data[start : start + size] for start in range(0, len(data), size)] or [b""]
+        if len(pieces) > 1:  # no head is ever there without its pieces
+            await self._side.purge(place(subject, name, 0))
+        for number, piece in enumerate(pieces[1:], 1):
+            await self._replace(place(subject, name, number), piece)
+        head = _HEAD.pack(len(pieces), _digest(data)) + pieces[0]
+        await self._replace(place(subject, name, 0), head)
+        number = len(pieces)  # the one before may have had more
+        while await self._load(subject, name, range(number, number + 1)) != [None]:
+            await self._side.purge(place(subject, name, number))
+            number += 1
+
+    async def holds(self, subject: Subject) -> bool:
+        """Return whether a subject has a snapshot of any name."""
+        return bool(await self._side.subjects(snapshot(subject.name, "*")))
 
     async def purge(self, subject: Subject, *, overwrite: bool = True) -> None:
-        """Remove the snapshots of a subject, of every edition. Purging again is safe.
+        """Remove the snapshots of a subject, of every name. Purging again is safe.
 
         `overwrite`: see `Log.purge`.
         """
-        # A wildcard over the numbers alone: the rest is as literal as the subject.
+        # A wildcard over names and numbers alone: the rest is as literal as the subject.
         await self._side.purge(snapshot(subject.name, "*"), overwrite=overwrite)
 
     async def purge_all(self) -> None:
@@ -84,22 +110,36 @@ class SnapshotStore:
             # The mark of a shard stays: its subject ends where the wildcard begins.
             await self._side.purge(snapshot(self._namespace.wildcard(shard), "*"))
 
-    async def names(self, family: str, edition: str = "") -> set[str]:
-        """Return the names of a family's subjects that have a head in an edition.
+    async def names(self) -> dict[str, set[str]]:
+        """Return the names of all snapshots by that of their subject.
 
         For operators: its cost grows with their number.
         """
-        found = set[str]()
+        found = defaultdict[str, set[str]](set)
         for shard in range(self._namespace.shards):
-            heads = snapshot(self._namespace.wildcard(shard, family), _slot(0, edition))
-            found.update(each.split(".", 2)[2] for each in await self._side.subjects(heads))
+            for each in await self._side.subjects(snapshot(self._namespace.wildcard(shard), "*")):
+                _, piece, subject = each.split(".", 2)
+                found[subject].add(piece.partition("~")[0])
         return found
 
+    async def _load(
+        self, subject: Subject, name: str, numbers: Sequence[int]
+    ) -> list[bytes | None]:
+        places = [place(subject, name, number) for number in numbers]
+        return await self._side.get(places, patience=_PATIENCE)
 
-def place(subject: Subject, number: int, edition: str = "") -> str:
-    """Return the subject under which a number of a snapshot stands."""
-    return snapshot(subject.name, _slot(number, edition))
+    async def _replace(self, where: str, data: bytes) -> None:
+        for _ in range(_ATTEMPTS):
+            if await self._side.put([(where, data)]):
+                return
+            await self._side.purge(where)
+        raise AppendFailed(f"others write {where} all the time")
 
 
-def _slot(number: int, edition: str) -> str:
-    return f"{edition}~{number}" if edition else str(number)
+def place(subject: Subject, name: str, number: int) -> str:
+    """Return the subject under which a piece of a snapshot stands. The name is a kind's."""
+    return snapshot(subject.name, f"{name}~{number}")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]

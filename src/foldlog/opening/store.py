@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 
+from foldlog.kind import Key
 from foldlog.log.moments import resolve
 from foldlog.log.past import PastLog
 from foldlog.models import WaitingKind

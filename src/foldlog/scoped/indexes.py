@@ -78,7 +78,7 @@ class _Opened:
 
     def is_current(self, consistency: Consistency, epoch: int) -> bool:
         """Whether it answers reads of that consistency as it is."""
-        if consistency in ("strong", "linearizable") or not self.is_proven(epoch):
+        if consistency == "strong" or not self.is_proven(epoch):
             return False
         is_trusted = time.monotonic() - self._looked_at < views.TRUST_SECONDS
         return is_trusted and (consistency == "eventual" or self._looked == self.heard)
@@ -190,8 +190,6 @@ class Indexes:
         if opened.unfollow is None:
             hear = opened.hear
             opened.unfollow = await log.follow(branch, lambda record: hear(record.seq))
-        if consistency == "linearizable":
-            await log.barrier(branch.shard)
         is_past = self._store.past is not None and opened.is_proven(log.epoch)
         if not (is_past or opened.is_current(consistency, log.epoch)):
             heard, at, epoch = opened.heard, time.monotonic(), log.epoch

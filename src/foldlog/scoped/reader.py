@@ -88,8 +88,8 @@ class ScopedReader:
             key: the key.
             at: as of then: a position, of `history`, `watch` or `store.position()`, or a datetime
                 with a time zone, by the log's clock. What had expired by then is None.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -161,8 +161,8 @@ class ScopedReader:
         Args:
             scope: the scope.
             prefix: how the keys begin.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -216,8 +216,8 @@ class ScopedReader:
             limit: how many at most.
             options: what is to be found: a least score, a kind, a tier, and how far along links.
             mode: "text", "semantic" or "both"; by default both where there is an embedder.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
             on_progress: called with how many values are in the index, and of how many.
 
         Raises:
@@ -254,8 +254,8 @@ class ScopedReader:
             from_key: where to begin.
             relation: only along such links; None along any.
             max_depth: how many steps at most.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -280,8 +280,8 @@ class ScopedReader:
         Args:
             scope: the scope.
             from_key: the key.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

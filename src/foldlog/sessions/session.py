@@ -69,8 +69,8 @@ class Session(SessionTasks):
         """Return the session as of now: a copy, which stays as it is.
 
         Args:
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
@@ -112,8 +112,8 @@ class Session(SessionTasks):
         That is `store.load_history("session:<id>")`.
 
         Args:
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.

@@ -49,8 +49,8 @@ class SessionTasks(SessionWriter):
 
         Args:
             status: only tasks with this status. None: all.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.

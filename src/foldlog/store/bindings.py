@@ -55,8 +55,8 @@ class Bindings(Ownership):
 
         Args:
             trace_id: whose bindings.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -73,8 +73,8 @@ class Bindings(Ownership):
 
         Args:
             router_session_id: the session of the router; [] for an unknown one.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -104,8 +104,8 @@ class Bindings(Ownership):
             remote_skill: which of its skills.
             tenant_id: must be the binding's, None included.
             user_id: must be the binding's, None included.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

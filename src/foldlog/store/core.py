@@ -43,7 +43,7 @@ from foldlog.store.redaction import Redaction
 from foldlog.store.spool import Outbox, Place, Spooled
 from foldlog.subjects import Subject
 from foldlog.views import Choose, Consistency, Views, watching
-from foldlog_projections.fold import Folded, Projection, copied_fold, step
+from foldlog_projections.fold import Folded, Projection, copied_fold, digest_at, step
 from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
 
@@ -227,7 +227,6 @@ class Core:
             loop=backend.loop,
             max_hot_bytes=options.max_hot_bytes,
             live=self.past is None,
-            own=[kind for kind in options.all_kinds if kind.of is not None],
         )
         self.hot_views.on_conflict = self._report_conflicts
         self._reported: set[int] = set()
@@ -366,7 +365,7 @@ class Core:
             given = digest(each)
             at = None if folded is None else folded.seen.get(each.id)
             if at is not None and folded is not None:
-                stored = folded.digests[at]
+                stored = digest_at(folded, at)
             else:
                 stored = new.setdefault(each.id, (each, given))[1]
             if stored != given:
@@ -445,7 +444,7 @@ class Core:
         self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
     ) -> Folded[S]:
         """Internal: return the view of `keys`. Use it before the next await; never change it."""
-        subject = self.subject(projection, *keys)
+        subject = self._namespace.subject(projection.name, *keys)
         return await self.hot_views.read(projection, subject, consistency)
 
     async def select(

@@ -82,8 +82,8 @@ class Events(Ownership):
 
         Args:
             trace_id: whose events.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -226,8 +226,8 @@ class Events(Ownership):
 
         Args:
             trace_id: whose events.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -71,8 +71,8 @@ class Feedbacks(Primitives):
 
         Args:
             trace_id: the trace.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

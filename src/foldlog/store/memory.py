@@ -42,8 +42,8 @@ class Memory(Ownership):
 
         Args:
             key: as it was saved.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -76,8 +76,8 @@ class Messages(Primitives):
             conversation: which of the session's conversations.
             after: only those behind the message of this id. None, or an id that is not there: all.
             limit: how many at most, the last ones. None: all.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

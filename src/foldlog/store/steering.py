@@ -85,8 +85,8 @@ class Steering(Primitives):
             since_id: the page holds the first `limit` events after this `event_id`, so paging loses
                 nothing. None, or an id that the session has not seen: the last `limit` events.
             limit: how many events at most; below 1, none.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -6,6 +6,7 @@ that programs hold adds the facades: `foldlog.opening.store`.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -78,6 +79,21 @@ class BaseStore(
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return await head(self.forked_log)
+
+    @operation()
+    async def barrier(self) -> None:
+        """Return when a majority of the servers has confirmed the leader of each shard.
+
+        A strong read that begins afterwards sees all that was acked before this call, even if a
+        network partition has deposed a leader that still believes it leads. With one replica every
+        strong read does.
+
+        Raises:
+            LogUnavailable, LogTimeout: a leader is not confirmed by a majority.
+            StoreClosed: the store is closed.
+        """
+        log = self.forked_log
+        await asyncio.gather(*(log.barrier(shard) for shard in range(log.namespace.shards)))
 
     @operation(writes=True)
     async def rebuild(

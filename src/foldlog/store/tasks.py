@@ -87,8 +87,8 @@ class Tasks(Primitives):
 
         Args:
             session_id: whose tasks.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -55,8 +55,8 @@ class Trajectories(Ownership):
         Args:
             trace_id: the trace that it is of.
             session_id: the session that the trace belongs to.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -82,8 +82,8 @@ class Trajectories(Ownership):
         Args:
             session_id: whose traces.
             limit: how many traces at most.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -79,8 +79,8 @@ class Updates(Primitives):
                 loses nothing. None, or an id that the session has not seen: the last `limit`
                 updates.
             limit: how many updates at most; below 1, none.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

@@ -84,7 +84,7 @@ class FoldlogStore(BaseStore):
         index: LangGraph's: `embed`, `dims`, `fields`.
         ttl: LangGraph's: `default_ttl` and `sweep_interval_minutes` in minutes, `refresh_on_read`,
             `omit_expired`.
-        consistency: how fresh reads are: "eventual", "session", "strong" or "linearizable".
+        consistency: how fresh reads are: "eventual", "session" or "strong".
     """
 
     supports_ttl = True
@@ -137,7 +137,7 @@ class FoldlogStore(BaseStore):
             index: LangGraph's: `embed`, `dims`, `fields`.
             ttl: LangGraph's: `default_ttl` and `sweep_interval_minutes` in minutes,
                 `refresh_on_read`, `omit_expired`.
-            consistency: how fresh reads are: "eventual", "session", "strong" or "linearizable".
+            consistency: how fresh reads are: "eventual", "session" or "strong".
             options: options of `foldlog.connect`; with ":memory:", of `foldlog.memory_store`.
 
         Raises (when entered):
