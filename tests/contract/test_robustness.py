@@ -259,13 +259,14 @@ async def test_a_purge_that_was_cut_short_is_made_good_by_clearing_again(
 async def test_a_trace_saved_while_its_session_is_cleared_goes_too(
     store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, purge = await reopen(), store.log.purge
+    other, purge, saved = await reopen(), store.log.purge, list[str]()
     await store.save_trajectory("first", "session", trajectory())
     await store.save_event(event("first"))
 
     async def meanwhile(purged: Subject | Branch, **bounds: object) -> None:
         await purge(purged, **bounds)
-        if isinstance(purged, Subject) and purged.keys == ("first",):
+        if isinstance(purged, Subject) and purged.keys == ("first",) and not saved:
+            saved.append("second")
             await other.save_event(event("second"))
             await other.save_trajectory("second", "session", trajectory())
 

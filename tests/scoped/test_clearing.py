@@ -14,6 +14,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.scoped import Lifetime, MemoryLink, Scope, SearchFailed, StoreOptions
 from foldlog.scoped.keys import Keys
 from foldlog.store import clearing
+from foldlog_projections.scoped import kind
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 SECRET = "unmistakable"
@@ -178,7 +179,7 @@ async def test_a_value_whose_blob_goes_while_it_is_read_is_gone_and_no_damage(
     async def overtaken(keys: Keys, scope: Scope, key: str, held: Any) -> bytes:
         if not cleared:
             cleared.append(held.version)
-            await store.scoped.clear(ONE)
+            await clearing.clear(store, clearing.Prefix(kind, (ONE.subject_key,)))
         return await payload(keys, scope, key, held)
 
     monkeypatch.setattr(Keys, "payload", overtaken)
