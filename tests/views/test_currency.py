@@ -9,12 +9,10 @@ import pytest
 
 import foldlog
 from foldlog import StateUpdate, UpdateType, memory_store
-from foldlog.envelope import CLEARED, draft
+from foldlog.envelope import draft
 from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Append
 from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES
-from foldlog_projections.fold import clearing
 from foldlog_projections.updates import kind as updates
 from tests.views.support import Log, dropped, is_hot, read, save, subject
 
@@ -71,17 +69,6 @@ async def test_what_is_watched_drives_nobody_out() -> None:
         assert log.reads == reads
     await read(views, key="a")
     assert not is_hot(views, subject("watched"))
-    await views.close()
-
-
-async def test_what_was_cleared_is_counted() -> None:
-    log = Log()
-    views = Views(log)
-    await save(log, *(f"{n}" for n in range(1000)))
-    (payload,) = clearing(await views.read(updates, subject(), "session"))
-    await log.append([Append(subject(), (draft(CLEARED, payload, id="c"),))])
-    await read(views)
-    assert views._hot.bytes > EMPTY_BYTES + 1000 * 50
     await views.close()
 
 

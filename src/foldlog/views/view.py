@@ -7,7 +7,7 @@ log to reach (`known_head`), from pushes and from the acks of this process's own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Final, TypeVar
 
 from foldlog.envelope import Recorded
@@ -174,6 +174,8 @@ class View(Fold[S]):
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size
+        if self.projection.forgets_ids and isinstance(self.folded.state, Sized):
+            self._held_bytes = ENVELOPE_BYTES * len(self.folded.state)  # entries come and go
         if self.projection.latest_only:
             self._held_bytes = _size(envelopes[-1:])
             if len(self.folded.seen) > _MOST_SEEN:
