@@ -27,10 +27,14 @@ def _last(state: Recorded | None, envelope: Recorded, /) -> Recorded | None:
     return envelope
 
 
-every: Final[Fold[Items]] = Fold(Items, _append, takes="envelope")
+every: Final[Fold[Items]] = Fold(
+    Items, _append, takes="envelope", keep=Items.keep, restore=Items.restore
+)
 """Every record, in log order. `store.view` gives a list."""
 
-feed: Final[Fold[Items]] = Fold(Items, _append_by_task, takes="envelope")
+feed: Final[Fold[Items]] = Fold(
+    Items, _append_by_task, takes="envelope", keep=Items.keep, restore=Items.restore
+)
 """Every record, in log order, indexed by its task."""
 
 last: Final[Fold[Recorded | None]] = Fold(lambda: None, _last, takes="envelope", latest_only=True)

@@ -7,10 +7,12 @@ and its marks; a reader who needs it reads it from the log first, and puts it in
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, cast
+
+import msgspec
 
 from foldlog.envelope import Recorded
 
@@ -23,6 +25,18 @@ ORDINAL: Final = "I"
 Places = dict[str, "array[int]"]
 
 
+class Kept(msgspec.Struct):
+    """A sequence as bytes. `last` is its last page if that is not full; the log has the others."""
+
+    marks: list[int]
+    places: dict[str, bytes]
+    last: list[Recorded]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Kept).decode
+
+
 class Items:
     """Envelopes in log order, each known by its ordinal, which counts from 0.
 
@@ -32,14 +46,33 @@ class Items:
 
     __slots__ = ("_count", "_last", "_pages", "absent", "marks", "places")
 
-    def __init__(self, marks: Iterable[int] = (), places: Places | None = None) -> None:
-        """Begin empty, or with full pages that are absent."""
+    def __init__(
+        self,
+        marks: Iterable[int] = (),
+        places: Places | None = None,
+        last: Sequence[Recorded] = (),
+    ) -> None:
+        """Begin empty; or with full pages that are absent, and then the page that is not full."""
         self.marks = list(marks)
         self.places = {} if places is None else places
-        self._pages: list[list[Recorded] | None] = [None] * len(self.marks)
-        self._last: list[Recorded] = []
-        self._count = PAGE * len(self.marks)
-        self.absent = len(self.marks)
+        self._last = list(last)
+        self.absent = len(self.marks) - bool(last)
+        self._count = PAGE * self.absent + len(last)
+        self._pages: list[list[Recorded] | None] = [None] * self.absent
+        if last:
+            self._pages.append(self._last)
+
+    @classmethod
+    def restore(cls, kept: bytes) -> Items:
+        """The sequence that was kept as these bytes; its full pages are absent."""
+        found = _decode(kept)
+        places = {key: array(ORDINAL, place) for key, place in found.places.items()}
+        return cls(found.marks, places, found.last)
+
+    def keep(self) -> bytes:
+        """Its indexes and the page that is not full as bytes, for `restore`."""
+        places = {key: place.tobytes() for key, place in self.places.items()}
+        return _encode(Kept(self.marks, places, self._last if self._count % PAGE else []))
 
     def append(self, envelope: Recorded, key: str | None = None) -> None:
         """Add an envelope at the end."""
@@ -153,12 +186,3 @@ class Items:
 
 
 _NONE: Final[array[int]] = array(ORDINAL)
-
-
-def between(places: Places, start: int, stop: int) -> Places:
-    """The part of `places` that falls on the ordinals from `start` to before `stop`."""
-    part = {
-        key: place[bisect_left(place, start) : bisect_left(place, stop)]
-        for key, place in places.items()
-    }
-    return {key: place for key, place in part.items() if place}

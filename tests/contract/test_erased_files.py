@@ -19,7 +19,7 @@ from foldlog.log.jetstream.stream import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.segment import DAMAGED, REFUSED, SUFFIX, Frame, Segment, encode_frame
-from foldlog.views.snapshot import DUE_ENVELOPES
+from foldlog.views.snapshots import DUE_ENVELOPES
 from foldlog_projections import agentstates, states
 from foldlog_projections.updates import UpdateSaved
 from tests.support.build import task, update

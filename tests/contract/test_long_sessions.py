@@ -47,10 +47,10 @@ def numbers(updates: list[StateUpdate]) -> list[int]:
     return [item.content["n"] for item in updates]
 
 
-async def covered(store: foldlog.Store, edition: str = "") -> bool:
+async def covered(store: foldlog.Store) -> bool:
     snapshots = store.hot_views.snapshots
     assert snapshots is not None
-    return await snapshots.store.get(subject(store), [0]) != [None]
+    return await snapshots.store.get(subject(store), "updates") is not None
 
 
 def subject(store: foldlog.Store) -> Subject:

@@ -46,16 +46,26 @@ both = pytest.mark.parametrize("log", ["memory", "jetstream"], indirect=True)
 @both
 async def test_what_was_put_is_found(log: Log, store: SnapshotStore) -> None:
     where, other = log.namespace.subject("updates", "a.b *"), log.namespace.subject("updates", "a")
-    assert await store.get(where, [0, 1]) == [None, None]
-    for number, data in [(0, b"old"), (1, b"part"), (2, b""), (0, b"head")]:
-        await store.put(where, number, data)
-    assert await store.get(where, [2, 0, 1, 3]) == [b"", b"head", b"part", None]
-    assert await store.get(other, [0]) == [None]
-    many = range(20)
-    for number in many:
-        await store.put(other, number, bytes([number]))
-    assert await store.get(other, many) == [bytes([number]) for number in many]
-    assert store.max_bytes > 1000
+    assert await store.get(where, "updates") is None
+    for name, data in [("updates", b"old"), ("costs", b""), ("updates", b"new")]:
+        await store.put(where, name, data)
+    assert await store.get(where, "updates") == b"new"
+    assert await store.get(where, "costs") == b""
+    assert await store.get(other, "updates") is None
+    assert await store.names() == {where.name: {"updates", "costs"}}
+
+
+@both
+async def test_what_exceeds_a_message_is_cut_and_put_together(
+    log: Log, store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = log.namespace.subject("updates", "a")
+    monkeypatch.setattr(type(store._side), "max_bytes", 1_000)
+    for size in (20_000, 980, 981, 0, 3_000):
+        data = bytes(n % 251 for n in range(size))
+        await store.put(where, "updates", data)
+        assert await store.get(where, "updates") == data
+        assert len(await store._side.subjects(">")) == max(-(-size // 980), 1)
 
 
 @both
@@ -69,16 +79,15 @@ async def test_only_what_is_named_is_purged(log: Log, store: SnapshotStore) -> N
     await store.purge(subjects[0])
     await store.purge_all()
     for subject in subjects:
-        for number in (0, 1):
-            await store.put(subject, number, b"x")
+        await store.put(subject, subject.family, b"x")
 
     async def left() -> list[bool]:
-        return [await store.get(subject, [0, 1]) != [None, None] for subject in subjects]
+        return [await store.get(each, each.family) is not None for each in subjects]
 
     await store.purge(subjects[0])
     assert await left() == [False, True, True, True]
     assert [await store.holds(subject) for subject in subjects] == [False, True, True, True]
-    await store.put(subjects[0], 0, b"x", "edition")
+    await store.put(subjects[0], "another", b"x")
     assert await store.holds(subjects[0])
     await store.purge(subjects[0])
     assert not await store.holds(subjects[0])
@@ -102,17 +111,17 @@ async def test_the_stream_is_made_when_it_is_needed_and_keeps_the_last_only(
 ) -> None:
     where, name = log.namespace.subject("updates", "a"), log.namespace.snapshots()
     store = log.snapshots
-    await store.get(where, [0])
+    await store.get(where, "updates")
     client = StreamClient(log.connection, name, timeout=5)
     assert (await client.describe()).error is not None
     for n in range(5):
-        await store.put(where, 0, bytes([n]))
+        await store.put(where, "updates", bytes([n]))
     made = await client.describe()
     assert (made.error, made.state.messages) == (None, 1)
     # Whoever removes it loses nothing but time.
     await log.connection.request(f"$JS.API.STREAM.DELETE.{name}", timeout=5)
-    await store.put(where, 0, b"again")
-    assert await store.get(where, [0]) == [b"again"]
+    await store.put(where, "updates", b"again")
+    assert await store.get(where, "updates") == b"again"
 
 
 async def test_where_nobody_may_answer_nobody_is_asked_twice(
@@ -128,7 +137,7 @@ async def test_where_nobody_may_answer_nobody_is_asked_twice(
     subscription = await log.connection._client.subscribe(name, cb=silent)
     for _ in range(3):
         with pytest.raises(LogUnavailable):
-            await store.get(where, [0])
+            await store.get(where, "updates")
     await log.connection._client.flush()
     assert subscription.delivered == 1
     await subscription.unsubscribe()

@@ -111,7 +111,7 @@ async def test_one_that_can_be_kept_has_snapshots_with_its_version(
         state = await store.view("tool_costs", "trace")
         await store.load_history("trace")
         await wait_for_snapshots(store)
-    assert {where.rpartition("~")[0] for _, where in slots(log)} == {"", "tool_costs"}
+    assert {where.rpartition("~")[0] for _, where in slots(log)} == {"events", "tool_costs"}
     applied: list[int] = []
 
     class Watched(KeptCosts):
@@ -145,6 +145,32 @@ async def test_ones_own_views_travel_in_time(costs: Any) -> None:
         async with store.at(moment) as past:
             assert await past.view("tool_costs", "trace") == {"tool-1": [1, 1]}
         assert await store.view("tool_costs", "trace") == {"tool-1": [1, 1], "tool-0": [1, 1]}
+
+
+async def test_one_that_the_store_was_not_opened_with_sees_the_stores_own_writes() -> None:
+    class Silent(MemoryLog):
+        """Pushes nothing: pushes are hints."""
+
+        async def follow(self, subject: Any, on_record: Any) -> Any:
+            async def unfollow() -> None:
+                return
+
+            return unfollow
+
+    costs = kind_of(Costs())
+    async with foldlog.memory_store(log=Silent()) as store:
+        await store.save_event(call(1))
+        assert await store.view(costs("trace")) == {"tool-1": [1, 1]}
+        await store.save_event(call(3))
+        assert await store.view(costs("trace")) == {"tool-1": [2, 2]}
+        assert store.peek(costs("trace"), dict) == {"tool-1": [2, 2]}
+        view = store.hot_views.peek(costs, store.subject(events, "trace"))
+        assert view is not None
+        view.folded.state["tool-1"][1] = 7
+        [difference] = (await store.verify()).differing
+        assert difference.view == "tool_costs/trace"
+        await store.rebuild()
+        assert await store.view(costs("trace")) == {"tool-1": [2, 2]}
 
 
 async def test_views_of_ones_own_are_evicted_like_others(costs: Any) -> None:

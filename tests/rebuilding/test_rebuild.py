@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 import foldlog
-from foldlog import StateUpdate, UpdateType
+from foldlog import StateUpdate, TaskState, UpdateType
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Stored
 from foldlog.store.rebuild import RebuildProgress
 from foldlog.subjects import Subject
-from foldlog.views.snapshot import DUE_ENVELOPES
+from foldlog.views.snapshots import DUE_ENVELOPES
+from foldlog_projections.folds import all_records
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.updates import kind as updates
 
@@ -32,6 +33,17 @@ def update(n: int, session: str = "s") -> StateUpdate:
         update_id=f"{session}-{n:05d}",
         update_type=UpdateType.PROGRESS,
         content={"n": n},
+    )
+
+
+def task(task_id: str, priority: int = 0) -> TaskState:
+    return TaskState(
+        task_id=task_id,
+        session_id="s",
+        status=foldlog.TaskStatus.RUNNING,
+        task_type=foldlog.TaskType.BACKGROUND,
+        priority=priority,
+        context_snapshot=foldlog.TaskContextSnapshot(session_id="s", task_id=task_id),
     )
 
 
@@ -82,7 +94,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
     [difference] = report.differing
     assert difference.view == "updates/s"
     assert difference.served.envelopes == difference.rebuilt.envelopes == 5
-    assert "envelope.3.payload" in difference.first
+    assert "state.last[3].payload" in difference.first
     # It is put right.
     assert [each.content["n"] for each in await store.list_updates("s")] == list(range(5))
     assert (await store.verify()).is_good
@@ -95,7 +107,7 @@ async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store)
     assert view is not None
     del view.folded.seen["s-00002"]
     [difference] = (await store.verify()).differing
-    assert difference.first == "ids.s-00002: nothing was served, 2 is in the log"
+    assert difference.first == "seen.s-00002: nothing was served, 2 is in the log"
     assert (difference.served.envelopes, difference.rebuilt.envelopes) == (2, 3)
     assert difference.served.digest != difference.rebuilt.digest
 
@@ -113,7 +125,7 @@ async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
     await store.hot_views.drop()
     report = await store.verify()
     [difference] = report.differing
-    assert "index.task-1" in difference.first
+    assert "state.places.task-1" in difference.first
     assert (await store.rebuild()).differing == report.differing
     assert (await store.verify()).differing == ()
 
@@ -131,7 +143,7 @@ async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store)
     assert view is not None
     await store.list_updates("forked", limit=LONG)  # with its pages in memory
     view.folded.state.places["task-1"][0] = 2
-    view.unsaved, view.sealed = LONG, ()
+    view.unsaved = LONG
     snapshots = store.hot_views.snapshots
     assert snapshots is not None
     snapshots.offer(view)
@@ -139,7 +151,84 @@ async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store)
     await store.hot_views.drop()
     [difference] = (await store.verify("updates")).differing
     assert difference.view == "updates/forked"
-    assert "index.task-1" in difference.first
+    assert "state.places.task-1" in difference.first
+
+
+async def test_records_that_are_wrong_are_named_and_put_right(store: foldlog.Store) -> None:
+    """Pages and watchers read a view of all records, beside that of the kind."""
+    for n in range(3):
+        await store.save_task(task(f"t{n}"))
+    records = all_records(tasks)
+    await store.items(tasks("s"))
+    view = store.hot_views.peek(records, store.subject(tasks, "s"))
+    assert view is not None
+    page = view.folded.state.page(0)
+    assert page is not None
+    page[1] = msgspec.structs.replace(page[1], payload=b"\x80")
+    [difference] = (await store.verify()).differing
+    assert difference.view == "records/s"
+    assert "state.last[1].payload" in difference.first
+    assert (await store.verify("updates")).is_good
+    assert (await store.rebuild("tasks")).differing == (difference,)
+    assert [item.record.task_id for item in await store.items(tasks("s"))] == ["t0", "t1", "t2"]
+    assert (await store.verify()).is_good
+
+
+async def test_a_snapshot_of_records_that_is_wrong_is_named_and_replaced(
+    store: foldlog.Store,
+) -> None:
+    for n in range(LONG):
+        await store.save_task(task(f"t{n % 3}"))
+    await store.items(tasks("s"), limit=1)
+    view = store.hot_views.peek(all_records(tasks), store.subject(tasks, "s"))
+    assert view is not None
+    view.folded.state.marks[1] += 1
+    await wait_for_snapshots(store)
+    await store.hot_views.drop()
+    [difference] = (await store.verify()).differing
+    assert difference.view == "records/s"
+    assert "state.marks[1]" in difference.first
+    assert (await store.rebuild()).differing == (difference,)
+    assert (await store.verify()).is_good
+
+
+async def test_a_page_of_a_long_sequence_that_is_wrong_is_named_by_its_envelope(
+    store: foldlog.Store,
+) -> None:
+    await save_updates(store, 300)
+    await store.list_updates("s", limit=300)
+    view = store.hot_views.peek(updates, store.subject(updates, "s"))
+    assert view is not None
+    page = view.folded.state.page(1)
+    assert page is not None
+    page[2] = msgspec.structs.replace(page[2], payload=b"\x80")
+    [difference] = (await store.verify()).differing
+    assert difference.first.startswith(f"envelope 130, sequence {page[2].seq}: ")
+
+
+async def test_a_backup_that_is_put_back_is_accepted_for_records_too() -> None:
+    class Restored(MemoryLog):
+        losses = 0
+
+        @property
+        def epoch(self) -> int:
+            return self.losses
+
+    log = Restored()
+    async with foldlog.memory_store(log=log) as store:
+        for n in range(4):
+            await store.save_task(task(f"t{n}"))
+        assert len(await store.items(tasks("s"))) == len(await store.list_tasks("s")) == 4
+        del log._stored[store.subject(tasks, "s")][-2:]
+        log._heads[0] -= 2
+        log.losses += 1
+        for read in (store.items(tasks("s"), consistency="strong"), store.list_tasks("s")):
+            with pytest.raises(foldlog.LogRewound):
+                await read
+        await store.rebuild()
+        assert len(await store.items(tasks("s"), consistency="strong")) == 2
+        assert len(await store.list_tasks("s")) == 2
+        assert (await store.verify()).is_good
 
 
 async def test_what_was_wrong_in_memory_is_never_kept(
@@ -234,16 +323,7 @@ async def test_a_rebuild_by_another_version_replaces_its_snapshots(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(LONG):
-        await store.save_task(
-            foldlog.TaskState(
-                task_id=f"t{n % 7}",
-                session_id="s",
-                status=foldlog.TaskStatus.RUNNING,
-                task_type=foldlog.TaskType.BACKGROUND,
-                priority=n,
-                context_snapshot=foldlog.TaskContextSnapshot(session_id="s", task_id=f"t{n % 7}"),
-            )
-        )
+        await store.save_task(task(f"t{n % 7}", priority=n))
     await store.list_tasks("s")
     await wait_for_snapshots(store)
     await store.close()

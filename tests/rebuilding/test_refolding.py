@@ -40,16 +40,16 @@ async def test_subjects_that_do_not_fit_are_left_to_another_scan(
 
     refolding = Refolding(
         log,
-        lambda family: [updates] if family == "updates" else [],
+        lambda subject: [updates] if subject.family == "updates" else [],
         lambda subject: False,
         refuse,
         max_bytes,
     )
-    counts = {s.name: count for s, count in (await log.subjects("updates")).items()}
+    counts = await log.subjects("updates")
     found: list[Refolded] = [
         each async for page in refolding.shard(0, counts) for each in page if each.folds
     ]
-    assert sorted(each.name for each in found) == sorted(counts)
+    assert sorted(each.subject for each in found) == sorted(counts)
     for each in found:
         (fold,) = each.folds
         assert list(fold.folded.seen) == [f"{n}" for n in range(EACH)]

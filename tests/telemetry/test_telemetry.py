@@ -250,7 +250,7 @@ async def test_a_view_that_lacks_what_it_has_heard_of_lags(
 ) -> None:
     collected.instrument(store)
     await store.list_updates("session")
-    view = store.hot_views._hot.get(store.subject("updates", "session"))
+    [view] = store.hot_views.of(store.subject("updates", "session"))
     assert view is not None
     view.acked(view.applied + 7)
     assert collected.value("foldlog.view.lag") == 7

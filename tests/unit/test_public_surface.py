@@ -215,7 +215,7 @@ INTERNAL_ERRORS = {
     "foldlog.otlp.wire.Malformed",  # becomes an answer over HTTP
     "foldlog.sql.database.Refused",  # becomes a message from the process that answers a query
     "foldlog.ui.safety.Refused",  # becomes an answer over HTTP
-    "foldlog.views.snapshot.Unusable",  # becomes a fold of the log, and a line in the program's log
+    "foldlog.log.snapshots.Unusable",  # becomes a fold of the log, and a line in the program's log
 }
 
 

@@ -194,7 +194,7 @@ async def test_a_block_counts_as_saved_when_it_ends(store: foldlog.Store) -> Non
 async def test_snapshots_remember_what_was_overtaken(
     late: Late, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foldlog.views.snapshot.DUE_ENVELOPES", 128)
+    monkeypatch.setattr("foldlog.views.snapshots.DUE_ENVELOPES", 128)
     store = late.store
     await late.save(store.save_task(build.task(priority=1)))
     await store.save_task(build.task(priority=2))

@@ -16,8 +16,8 @@ from foldlog.log.forks import ForkedLog
 from foldlog.log.port import Append, OnRecord, Record
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, Views, views as views_module, watching
+from foldlog.views.hot import Hot
 from foldlog.views.view import EMPTY_BYTES, View
-from foldlog.views.views import Hot
 from foldlog_projections.folds import all_records
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.tasks import kind as tasks
@@ -366,7 +366,7 @@ async def test_a_watcher_that_does_not_read_takes_no_memory(log: Log) -> None:
         most = 0
         for id in ids[1:]:
             await save(log, id, size=1000)
-            most = max(most, sum(view.bytes for view in views._hot.values()))
+            most = max(most, sum(view.bytes for view in views._hot))
             await asyncio.sleep(0)
         assert most < 25 * EMPTY_BYTES
         assert [(await anext(items)).id for _ in ids[1:]] == ids[1:]
@@ -418,7 +418,7 @@ async def test_an_append_whose_outcome_is_unknown_unsettles_every_view_of_its_su
             return state + 1
 
     own = Own()
-    views = Views(log, own=[own])
+    views = Views(log)
     for projection in (updates, own):
         await views.read(projection, subject(), "session")
     log.push = dropped
@@ -443,7 +443,7 @@ async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
     def add(key: str) -> View[Any]:
         view = Watched(updates, subject(key))
         view.looked = 1
-        hot[view.key] = view
+        hot.add(view)
         hot.weigh(view)
         return view
 
@@ -456,7 +456,7 @@ async def test_what_goes_is_found_without_looking_at_what_stays() -> None:
         gone.append(view)
     assert gone == added[1:]
     assert looked == 0
-    assert len(hot) == 1
+    assert list(hot) == [keep]
 
 
 async def test_a_view_that_outgrows_all_is_kept_while_it_is_read(log: Log) -> None:

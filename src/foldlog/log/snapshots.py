@@ -1,12 +1,16 @@
 """Snapshots beside the log: bytes that spare reading it again, and may be lost (ADR 0006).
 
-A snapshot has a head, number 0, and parts from 1 on. A subject may have several, in *editions*;
-most have the edition "".
+A subject may have several, by name. One that does not fit a message is cut into pieces. The first
+piece is stored last: it says how many there are, and has a digest of the whole. The others are
+named by that digest, so that two who write at the same time never mix theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import struct
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Final
 
 from foldlog.errors import AppendFailed
@@ -17,14 +21,21 @@ _PATIENCE: Final = 1.0
 """Seconds to wait for what can be done without."""
 
 _ATTEMPTS: Final = 3
-"""How often a part that others write at the same time is replaced."""
+"""How often a piece that others write at the same time is replaced."""
 
 _AT_ONCE: Final = 8
-"""Parts asked for side by side: what is under way stays bounded."""
+"""Pieces asked for side by side: what is under way stays bounded."""
+
+_HEAD: Final = struct.Struct(">I16s")
+"""What the first piece begins with: the number of pieces, and the digest of the snapshot."""
+
+
+class Unusable(Exception):
+    """Bytes that are no snapshot of a view: torn, damaged, or not what the view keeps."""
 
 
 class SnapshotStore:
-    """Numbered bytes for each subject of the log, which closes them.
+    """Bytes for each subject of the log and each name. The log closes it.
 
     `identity` tells this incarnation of a shard from any other that had its name.
     """
@@ -34,48 +45,64 @@ class SnapshotStore:
         self._namespace = namespace
         self._identity = identity
 
-    @property
-    def max_bytes(self) -> int:
-        """How large a head or a part may be."""
-        return self._side.max_bytes
-
     async def identity(self, subject: Subject) -> str:
         """Return the identity of the log that holds `subject`."""
         return self._identity(subject.shard)
 
-    async def get(
-        self, subject: Subject, numbers: Sequence[int], edition: str = ""
-    ) -> list[bytes | None]:
-        """Return what is stored under each number, or None; LogUnavailable after a second."""
-        found: list[bytes | None] = []
-        for start in range(0, len(numbers), _AT_ONCE):
-            some = [place(subject, n, edition) for n in numbers[start : start + _AT_ONCE]]
-            found += await self._side.get(some, patience=_PATIENCE)
-        return found
-
-    async def holds(self, subject: Subject) -> bool:
-        """Return whether a subject has a snapshot in any edition."""
-        return bool(await self._side.subjects(snapshot(subject.name, "*")))
-
-    async def put(self, subject: Subject, number: int, data: bytes, edition: str = "") -> None:
-        """Store `data` in the place of what is there, which is erased.
+    async def get(self, subject: Subject, name: str) -> bytes | None:
+        """Return the snapshot of that name, or None.
 
         Raises:
-            AppendFailed, ConfigurationError: refused. LogUnavailable: it may be stored or not.
+            Unusable: some of it is missing or damaged.
+            LogUnavailable: nobody has answered for a second.
         """
-        where = place(subject, number, edition)
-        for _ in range(_ATTEMPTS):
-            if await self._side.put([(where, data)]):
-                return
-            await self._side.purge(where)
-        raise AppendFailed(f"others write {where} all the time")
+        (head,) = await self._side.get([place(subject, name)], patience=_PATIENCE)
+        if head is None:
+            return None
+        if len(head) < _HEAD.size:
+            raise Unusable("it is cut off")
+        others, digest = _others(subject, name, head)
+        pieces = [head[_HEAD.size :]]
+        for start in range(0, len(others), _AT_ONCE):
+            found = await self._side.get(others[start : start + _AT_ONCE], patience=_PATIENCE)
+            pieces += [each for each in found if each is not None]
+            if None in found:
+                break
+        data = b"".join(pieces)
+        if _digest(data) != digest:
+            raise Unusable("it is damaged")
+        return data
+
+    async def put(self, subject: Subject, name: str, data: bytes) -> None:
+        """Store `data` in the place of what has that name, which is erased.
+
+        Raises:
+            AppendFailed, ConfigurationError: refused.
+            LogUnavailable: it may be stored or not.
+        """
+        where, size = place(subject, name), self._side.max_bytes - _HEAD.size
+        pieces = [data[start : start + size] for start in range(0, len(data), size)] or [b""]
+        (before,) = await self._side.get([where], patience=_PATIENCE)
+        head = _HEAD.pack(len(pieces), _digest(data)) + pieces[0]
+        others, _ = _others(subject, name, head)
+        for other, piece in zip(others, pieces[1:], strict=True):
+            await self._replace(other, piece)  # a damaged one may have that name
+        await self._replace(where, head)
+        if before is not None and len(before) >= _HEAD.size:
+            for other in _others(subject, name, before)[0]:
+                if other not in others:
+                    await self._side.purge(other)
+
+    async def holds(self, subject: Subject) -> bool:
+        """Return whether a subject has a snapshot of any name."""
+        return bool(await self._side.subjects(snapshot(subject.name, "*")))
 
     async def purge(self, subject: Subject, *, overwrite: bool = True) -> None:
-        """Remove the snapshots of a subject, of every edition. Purging again is safe.
+        """Remove the snapshots of a subject, of every name. Purging again is safe.
 
         `overwrite`: see `Log.purge`.
         """
-        # A wildcard over the numbers alone: the rest is as literal as the subject.
+        # A wildcard over names and numbers alone: the rest is as literal as the subject.
         await self._side.purge(snapshot(subject.name, "*"), overwrite=overwrite)
 
     async def purge_all(self) -> None:
@@ -84,22 +111,37 @@ class SnapshotStore:
             # The mark of a shard stays: its subject ends where the wildcard begins.
             await self._side.purge(snapshot(self._namespace.wildcard(shard), "*"))
 
-    async def names(self, family: str, edition: str = "") -> set[str]:
-        """Return the names of a family's subjects that have a head in an edition.
+    async def names(self) -> dict[str, set[str]]:
+        """Return the names of all snapshots by that of their subject.
 
         For operators: its cost grows with their number.
         """
-        found = set[str]()
+        found = defaultdict[str, set[str]](set)
         for shard in range(self._namespace.shards):
-            heads = snapshot(self._namespace.wildcard(shard, family), _slot(0, edition))
-            found.update(each.split(".", 2)[2] for each in await self._side.subjects(heads))
+            for each in await self._side.subjects(snapshot(self._namespace.wildcard(shard), "*")):
+                _, piece, subject = each.split(".", 2)
+                found[subject].add(piece.partition("~")[0])
         return found
 
+    async def _replace(self, where: str, data: bytes) -> None:
+        for _ in range(_ATTEMPTS):
+            if await self._side.put([(where, data)]):
+                return
+            await self._side.purge(where)
+        raise AppendFailed(f"others write {where} all the time")
 
-def place(subject: Subject, number: int, edition: str = "") -> str:
-    """Return the subject under which a number of a snapshot stands."""
-    return snapshot(subject.name, _slot(number, edition))
+
+def place(subject: Subject, name: str, piece: str = "0") -> str:
+    """Return the subject under which a piece of a snapshot stands. The name is a kind's."""
+    return snapshot(subject.name, f"{name}~{piece}")
 
 
-def _slot(number: int, edition: str) -> str:
-    return f"{edition}~{number}" if edition else str(number)
+def _others(subject: Subject, name: str, head: bytes) -> tuple[list[str], bytes]:
+    """Where the pieces after the first one stand, and the digest of all."""
+    count, digest = _HEAD.unpack_from(head)
+    numbers = range(1, count)
+    return [place(subject, name, f"{n}~{digest.hex()}") for n in numbers], digest
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]

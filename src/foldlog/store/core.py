@@ -194,7 +194,6 @@ class Core:
             loop=backend.loop,
             max_hot_bytes=options.max_hot_bytes,
             live=self.past is None,
-            own=[kind for kind in options.all_kinds if kind.of is not None],
         )
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
@@ -352,7 +351,7 @@ class Core:
         self, projection: Projection[S], *keys: str, consistency: Consistency = "session"
     ) -> Folded[S]:
         """Internal: return the view of `keys`. Use it before the next await; never change it."""
-        subject = self.subject(projection, *keys)
+        subject = self._namespace.subject(projection.name, *keys)
         return await self.hot_views.read(projection, subject, consistency)
 
     async def select(

@@ -196,8 +196,8 @@ class Primitives(Decisions):
         Args:
             key: `kind(*keys)`; or a kind's name, followed by its keys.
             keys: the keys, where `key` is a name.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -224,8 +224,8 @@ class Primitives(Decisions):
             key: the view: `kind(*keys)`.
             question: called once with the fold's state. It changes nothing, and returns nothing
                 that the fold changes later. What it raises is raised.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -251,7 +251,7 @@ class Primitives(Decisions):
             ConfigurationError: the store does not know the kind.
             InvalidId: a key is empty.
         """
-        folded = self.hot_views.current(self._subject(key))
+        folded = self.hot_views.current(self._subject(key), key.kind)
         return None if folded is None else question(folded.state)
 
     async def views(
@@ -261,8 +261,8 @@ class Primitives(Decisions):
 
         Args:
             keys: the views: `kind(*keys)` each.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.
@@ -295,8 +295,8 @@ class Primitives(Decisions):
                 or with `newest_first` at the newest.
             limit: how many records at most; below 1, none.
             newest_first: read from the newest record to the oldest.
-            consistency: how fresh: "eventual", "session" (has this store's own writes), "strong"
-                (has every acked write) or "linearizable" (a majority confirms it).
+            consistency: how fresh: "eventual", "session" (has this store's own writes) or
+                "strong" (has every acked write).
 
         Raises:
             InvalidId: an id is empty.

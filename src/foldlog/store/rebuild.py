@@ -9,8 +9,8 @@ Until then reads are answered as before, and a rebuild that is interrupted leave
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,7 +22,6 @@ from foldlog.subjects import Subject
 from foldlog.views.comparison import Difference, Served
 from foldlog.views.fold import Fold
 from foldlog.views.refolding import Refolded, Refolding
-from foldlog_projections.fold import Projection
 
 
 class RebuildProgress(NamedTuple):
@@ -85,7 +84,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(RebuildReport):
     """What a verification found.
 
     Attributes:
@@ -93,16 +92,11 @@ class VerifyReport:
         envelopes: how many envelopes they hold.
         projections: how many views, by kind.
         differing: views whose reads are answered with something else than the log gives.
-        findings: what is wrong with the log itself.
         seconds: how long it took.
+        findings: what is wrong with the log itself.
     """
 
-    views: int
-    envelopes: int
-    projections: dict[str, int]
-    differing: tuple[Difference, ...]
     findings: tuple[Finding, ...]
-    seconds: float
 
     @property
     def is_good(self) -> bool:
@@ -113,20 +107,18 @@ class VerifyReport:
 async def rebuild(core: Core, name: str | None, on_progress: OnProgress | None) -> RebuildReport:
     """See `Store.rebuild`."""
     began, views = time.perf_counter(), core.hot_views
-    chosen = _chosen(core, name)
-    refolds = _Refolds(core, chosen, on_progress, _refuse)
+    refolds = _Refolds(core, name, on_progress, _refuse)
     wrong: list[Subject] = []
     async with aclosing(refolds.subjects()) as subjects:
-        async for _, folds in subjects:
-            differs = any(found for _, found, _ in folds)
-            for fold, _, covered in folds:
-                if differs:
-                    wrong.append(fold.subject)
-                elif views.snapshots is not None and refolds.served.serves(fold.subject.shard):
-                    await views.snapshots.write_fold(fold, covered)
+        async for whole, folds in subjects:
+            if any(found for _, found, _ in folds):
+                wrong.append(whole.subject)
+            elif views.snapshots is not None and refolds.served.serves(whole.subject.shard):
+                for fold, _, covered in folds:
+                    await views.snapshots.write(fold, covered)
     await core.forked_log.accept()
-    await views.drop({each.name for each in chosen})
-    for subject in dict.fromkeys(wrong):
+    await views.drop(refolds.served.is_meant)
+    for subject in wrong:
         await views.forget(subject)
     return RebuildReport(*refolds.results(), time.perf_counter() - began)
 
@@ -140,20 +132,21 @@ async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -
         # The fold of a subject and a read of it may meet the same record.
         unreadable.setdefault((error.stream, error.sequence), error)
 
-    refolds = _Refolds(core, _chosen(core, name), on_progress, note)
+    refolds = _Refolds(core, name, on_progress, note)
     lacking: list[Refolded] = []
     async with aclosing(refolds.subjects()) as subjects:
         async for whole, _ in subjects:
             if whole.records < whole.expected:
                 lacking.append(whole)
     findings = [_finding(each) for each in unreadable.values()]
-    lacking = [each for each in lacking if each.name not in {where for where, _ in unreadable}]
+    named = {where for where, _ in unreadable}
+    lacking = [each for each in lacking if each.subject.name not in named]
     if lacking:
         # A subject that was cleared meanwhile has rightly lost records.
         counts = await refolds.counts()
-        findings += [_missing(e) for e in lacking if counts.get(e.name, 0) >= e.expected]
+        findings += [_missing(e) for e in lacking if counts.get(e.subject, 0) >= e.expected]
     findings += [_finding(loss) for loss in await log.check()]
-    return VerifyReport(*refolds.results(), tuple(findings), time.perf_counter() - began)
+    return VerifyReport(*refolds.results(), time.perf_counter() - began, tuple(findings))
 
 
 _Compared = tuple[Fold[Any], Difference | None, int]
@@ -161,96 +154,80 @@ _Compared = tuple[Fold[Any], Difference | None, int]
 
 
 class _Refolds:
-    """Every view of some projections, folded anew and compared with what is served.
+    """Every view, or those of one kind, folded anew beside what is served and compared with it.
 
     Args:
+        name: the kind. None: all.
         pass_over: see `Refolding`.
     """
 
     def __init__(
         self,
         core: Core,
-        projections: Sequence[Projection[Any]],
+        name: str | None,
         on_progress: OnProgress | None,
         pass_over: Callable[[LogCorrupt], None],
     ) -> None:
+        if name is not None and name not in core.kinds:
+            known = ", ".join(core.kinds)
+            raise ConfigurationError(f"no projection {name!r}; there are {known}")
         self._log: Log = core.forked_log
-        self._projections = projections
         self._on_progress = on_progress
         self._pass_over = pass_over
-        self._of: dict[str, list[Projection[Any]]] = defaultdict(list)
-        for each in projections:
-            self._of[each.family].append(each)
-        self.served = Served(self._log, core.hot_views, self._folds_of)
+        chosen = core.kinds if name is None else [name]
+        self.served = Served(self._log, core.hot_views, core.kinds, chosen)
         self._views = Counter[str]()
         self._total = self._of_records = self._records = self._envelopes = 0
         self._differing: list[Difference] = []
 
     async def subjects(self) -> AsyncGenerator[tuple[Refolded, list[_Compared]]]:
         """Yield each subject when it is folded and compared."""
-        await self.served.look(self._projections)
+        served = self.served
+        await served.look()
         counts = await self.counts()
         self._of_records = sum(counts.values())
-        self._total = sum(len(self._folds_of(name.split(".", 4)[3])) for name in counts)
-        refolding = Refolding(self._log, self._folds_of, self.served.is_hot, self._pass_over)
+        self._total = sum(len(served.projections(each)) for each in counts)
+        refolding = Refolding(self._log, served.projections, served.is_hot, self._pass_over)
         for shard in range(self._log.namespace.shards):
-            async with aclosing(refolding.shard(shard, counts)) as pages:
+            own = {each: count for each, count in counts.items() if each.shard == shard}
+            async with aclosing(refolding.shard(shard, own)) as pages:
                 async for page in pages:
                     for whole in page:
-                        yield whole, await self._compared(whole)
-                    if not page:
-                        self._tell("", "")
+                        yield whole, [await self._compared(each) for each in whole.folds]
+                        self._records += whole.records
+                        self._envelopes += whole.envelopes
+                    self._tell(page[-1].folds[-1] if page else None)
 
-    async def counts(self) -> dict[str, int]:
-        """Return how many records each subject of these projections holds, by its name."""
+    async def counts(self) -> dict[Subject, int]:
+        """Return how many records each subject holds that has views."""
         counts = await self._log.subjects()
-        return {s.name: count for s, count in counts.items() if self._folds_of(s.family)}
-
-    def _folds_of(self, family: str) -> Sequence[Projection[Any]]:
-        return self._of.get(family, ())
+        return {each: count for each, count in counts.items() if self.served.projections(each)}
 
     def results(self) -> tuple[int, int, dict[str, int], tuple[Difference, ...]]:
         """Return what both reports begin with."""
         views = self._views
         return views.total(), self._envelopes, dict(views), tuple(self._differing)
 
-    async def _compared(self, whole: Refolded) -> list[_Compared]:
-        compared = []
-        for fold in whole.folds:
-            found, covered = None, 0
-            try:
-                found, covered = await self.served.compare(fold)
-            except LogCorrupt as error:  # reads are answered up to that record
-                self._pass_over(error)
-            if found is not None:
-                self._differing.append(found)
-            self._views[fold.projection.name] += 1
-            compared.append((fold, found, covered))
-        self._records += whole.records
-        self._envelopes += whole.envelopes
-        if whole.subject is not None and self._on_progress is not None:
-            self._tell(whole.folds[-1].projection.name, "/".join(whole.subject.keys))
-        return compared
+    async def _compared(self, fold: Fold[Any]) -> _Compared:
+        found, covered = None, 0
+        try:
+            found, covered = await self.served.compare(fold)
+        except LogCorrupt as error:  # reads are answered up to that record
+            self._pass_over(error)
+        if found is not None:
+            self._differing.append(found)
+        self._views[fold.projection.name] += 1
+        return fold, found, covered
 
-    def _tell(self, projection: str, key: str) -> None:
+    def _tell(self, last: Fold[Any] | None) -> None:
         if self._on_progress is not None:
-            done, envelopes, records = self._views.total(), self._envelopes, self._records
-            self._on_progress(
-                RebuildProgress(
-                    done, self._total, envelopes, projection, key, records, self._of_records
-                )
-            )
+            name, key = (last.projection.name, "/".join(last.subject.keys)) if last else ("", "")
+            folded = self._views.total(), self._total, self._envelopes
+            self._on_progress(RebuildProgress(*folded, name, key, self._records, self._of_records))
 
 
 def _refuse(error: LogCorrupt) -> None:
     raise error
-
-
-def _chosen(core: Core, name: str | None) -> list[Projection[Any]]:
-    """The projections that are meant: all, or the one of that name."""
-    if name is not None and name not in core.kinds:
-        raise ConfigurationError(f"no projection {name!r}; there are {', '.join(core.kinds)}")
-    return list(core.kinds.values()) if name is None else [core.kinds[name]]
 
 
 def _finding(error: LogCorrupt | LogRewound) -> Finding:
@@ -260,4 +237,4 @@ def _finding(error: LogCorrupt | LogRewound) -> Finding:
 def _missing(lacking: Refolded) -> Finding:
     lost = lacking.expected - lacking.records
     reason = f"{lost} of {lacking.expected} records cannot be read"
-    return Finding(lacking.name, lacking.seq, reason)
+    return Finding(lacking.subject.name, lacking.folds[0].applied, reason)

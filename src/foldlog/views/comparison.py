@@ -1,20 +1,27 @@
-"""What reads are answered from, compared with folds of the log: where the two first differ."""
+"""What reads are answered from, compared with new folds of the log: where the two first differ."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from foldlog.differences import ABSENT, differences, fields_of
-from foldlog.envelope import CLEARED
-from foldlog.log.port import Log, Record
+import msgspec
+
+from foldlog.differences import ABSENT, differences
+from foldlog.errors import AppendFailed, LogRewound
+from foldlog.kind import Kind
+from foldlog.log.port import Log
 from foldlog.subjects import Subject
-from foldlog.views.fold import Fold, holds, read_all
-from foldlog.views.refolding import FoldsOf
+from foldlog.views import snapshot
+from foldlog.views.fold import Fold, read_all
 from foldlog.views.views import Views
-from foldlog_projections.fold import Projection
+from foldlog_projections.fold import Folded, Projection
+from foldlog_projections.folds import RECORDS, all_records
 from foldlog_projections.items import PAGE, Items
 
 _DIGEST_BYTES: Final = 8
@@ -30,7 +37,7 @@ class Side:
 
     Attributes:
         envelopes: how many envelopes it has.
-        digest: a digest of their ids and of the state.
+        digest: a digest of the bytes that a snapshot keeps of it.
     """
 
     envelopes: int
@@ -55,25 +62,56 @@ class Difference:
 
 
 class Served:
-    """Compares folds with what is served: the view in memory, and the snapshot."""
+    """The views that reads are answered from: in memory, and in snapshots.
 
-    def __init__(self, log: Log, views: Views, folds_of: FoldsOf) -> None:
+    Args:
+        kinds: all kinds of the store, by name.
+        chosen: the names of those that are meant.
+    """
+
+    def __init__(
+        self, log: Log, views: Views, kinds: Mapping[str, Kind[Any]], chosen: Collection[str]
+    ) -> None:
         self._log = log
         self._views = views
-        self._folds_of = folds_of
-        self._snapshots: dict[str, set[str]] = {}
+        self._kinds = kinds
+        self._chosen = chosen
+        self._of = defaultdict[str, list[Kind[Any]]](list)
+        for name in chosen:
+            self._of[kinds[name].family].append(kinds[name])
+        self._snapshots: Mapping[str, Collection[str]] = {}
         self._lost: set[str] = set()
 
-    async def look(self, projections: Sequence[Projection[Any]]) -> None:
+    async def look(self) -> None:
         """See which views have snapshots, and which shards serve nothing because of a loss."""
         self._lost = {loss.stream for loss in await self._log.check()}
         if self._views.snapshots is not None:
-            for each in projections:
-                self._snapshots[each.name] = await self._views.snapshots.names(each)
+            self._snapshots = await self._views.snapshots.store.names()
+
+    def is_meant(self, projection: Projection[Any]) -> bool:
+        """Whether a projection was chosen; one that the store does not know goes with its family's.
+
+        Such are the records that pages and watchers read, and kinds of views that were not named
+        when the store was opened.
+        """
+        if projection.name in self._kinds:
+            return projection.name in self._chosen
+        return projection.family in self._of
+
+    def projections(self, subject: Subject) -> list[Projection[Any]]:
+        """Return the projections by which a subject is served, or may be."""
+        family = self._of.get(subject.family, ())
+        found: dict[str, Projection[Any]] = {each.name: each for each in family}
+        for view in self._views.of(subject):
+            if self.is_meant(view.projection):
+                found.setdefault(view.projection.name, view.projection)
+        if family and RECORDS in self._snapshots.get(subject.name, ()):
+            found.setdefault(RECORDS, all_records(family[0]))
+        return list(found.values())
 
     def is_hot(self, subject: Subject) -> bool:
         """Whether a read of any of its views is answered from memory."""
-        return any(self._views.peek(each, subject) for each in self._folds_of(subject.family))
+        return bool(self._views.of(subject))
 
     def serves(self, shard: int) -> bool:
         """Whether reads of a shard are answered at all."""
@@ -84,56 +122,45 @@ class Served:
 
         The fold goes on to where what is served has come.
         """
-        if not self.serves(rebuilt.subject.shard):
-            return None, 0
-        found, covered = None, 0
-        if self._views.peek(rebuilt.projection, rebuilt.subject):
-            found = await self._compare_memory(rebuilt)
-        if rebuilt.subject.name in self._snapshots.get(rebuilt.projection.name, ()):
-            of_snapshot, covered = await self._compare_snapshot(rebuilt)
-            found = found or of_snapshot
-        return found, covered
-
-    async def _compare_memory(self, rebuilt: Fold[Any]) -> Difference | None:
         projection, subject = rebuilt.projection, rebuilt.subject
-        for _ in range(_ATTEMPTS):
-            served = self._views.peek(projection, subject)
-            if served is not None and served.applied < rebuilt.applied:
-                await self._views.refresh(served, "strong")
-            records = await read_all(self._log, subject, rebuilt.applied)
-            # Nothing is awaited from here on: both stand still.
-            served = self._views.peek(projection, subject)
-            if served is None:
-                return None
-            _go_on(rebuilt, [each for each in records if each.seq <= served.applied])
-            if served.applied == rebuilt.applied:
-                return _compare(served, rebuilt)
-        return None
-
-    async def _compare_snapshot(self, rebuilt: Fold[Any]) -> tuple[Difference | None, int]:
-        snapshots = self._views.snapshots
-        assert snapshots is not None, "else there would be no name of one"
-        restored = await snapshots.load(rebuilt.projection, rebuilt.subject)
-        if restored is None:
+        if not self.serves(subject.shard):
             return None, 0
-        served = Fold(rebuilt.projection, rebuilt.subject)
-        served.folded, end = restored.folded, restored.end
-        covered = len(served.folded.seen)
-        records = await read_all(self._log, rebuilt.subject, end.seq - 1)
-        if not records or not holds(end, records[0]):
-            first = f"sequence {end.seq}: the snapshot ends there, and the log does not hold it"
-            return _difference(served, rebuilt, first), 0
-        if records[0].envelopes[0].type == CLEARED:
-            return None, 0  # it was cleared since, and readers see that
-        _go_on(rebuilt, [each for each in records if each.seq > rebuilt.applied])
-        _go_on(served, records)
-        found = _compare(served, rebuilt)
+        hot = self._views.peek(projection, subject)
+        if hot is not None and hot.applied < rebuilt.applied:
+            await self._views.refresh(hot, "strong")
+        found = await self._meet(lambda: self._views.peek(projection, subject), rebuilt)
+        if projection.name not in self._snapshots.get(subject.name, ()):
+            return found, 0
+        try:
+            cold = await self._views.restored(projection, subject)
+        except LogRewound as error:
+            first = f"sequence {error.sequence}: the snapshot ends there, not so the log"
+            return found or _difference(Fold(projection, subject), rebuilt, first), 0
+        if cold is None:
+            return found, 0
+        covered = len(cold.folded.seen) - cold.unsaved
+        found = found or await self._meet(lambda: cold, rebuilt)
         return found, 0 if found else covered
 
-
-def _go_on(fold: Fold[Any], records: Iterable[Record]) -> None:
-    for record in records:
-        fold.advance(record.envelopes)
+    async def _meet(
+        self, served_now: Callable[[], Fold[Any] | None], rebuilt: Fold[Any]
+    ) -> Difference | None:
+        """Compare at one point of the log, to which the new fold goes on."""
+        for _ in range(_ATTEMPTS):
+            if served_now() is None:
+                return None
+            records = await read_all(self._log, rebuilt.subject, rebuilt.applied)
+            # Nothing is awaited from here on: both stand still.
+            served = served_now()
+            if served is None:
+                return None
+            for record in records:
+                if record.seq <= served.applied:
+                    rebuilt.advance(record.envelopes)
+            if served.applied == rebuilt.applied:
+                first = _first(served, rebuilt)
+                return None if first is None else _difference(served, rebuilt, first)
+        return None
 
 
 def _difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> Difference:
@@ -142,78 +169,64 @@ def _difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> Difference
 
 
 def _side(fold: Fold[Any]) -> Side:
-    parts = repr(_plain(_parts(fold))).encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(parts, digest_size=_DIGEST_BYTES).hexdigest()
+    digest = hashlib.blake2b(_encode(_kept(fold)), digest_size=_DIGEST_BYTES).hexdigest()
     return Side(len(fold.folded.seen), digest)
 
 
-def _compare(served: Fold[Any], rebuilt: Fold[Any]) -> Difference | None:
-    """How two folds of one subject, up to one sequence, differ; None if they do not.
+def _kept(fold: Fold[Any]) -> Folded[bytes]:
+    """A fold with its state as the bytes that a snapshot keeps, or what stands for them."""
+    if fold.projection.latest_only:  # the rest need not go back to the subject's beginning
+        return Folded(_encode(fold.folded.state))
+    try:
+        return snapshot.kept(fold.projection, fold.folded)
+    except AppendFailed:  # a state of users' own that cannot be kept, and has no snapshots
+        return dataclasses.replace(fold.folded, state=_encode(fold.folded.state))
+
+
+def _first(served: Fold[Any], rebuilt: Fold[Any]) -> str | None:
+    """Where two folds of one subject, up to one sequence, first differ, in words; or None.
 
     Of a sequence, only pages that both have in memory are compared.
     """
-    new = _parts(rebuilt)
-    pairs = [(name, part, new.get(name, ABSENT)) for name, part in _parts(served).items()]
-    for name, old, other in (*pairs, *_pages(served, rebuilt)):
-        first = _first(name, old, other)
-        if first is not None:
-            return _difference(served, rebuilt, first)
+    old, new = _kept(served), _kept(rebuilt)
+    if _is_same(served.folded.state, rebuilt.folded.state):
+        old.state = new.state  # sets have no order
+    if old != new:
+        for path, one, other in differences(_plain(old), _plain(new), ""):
+            return _words(path.lstrip("."), one, other)
+        return "state: another order was served"
+    one, other = served.folded.state, rebuilt.folded.state
+    for number in range(len(one.marks) if isinstance(one, Items) else 0):
+        pages = zip(one.page(number) or (), other.page(number) or (), strict=False)
+        for at, (was, known) in enumerate(pages, number * PAGE):
+            if was != known:
+                return _words(f"envelope {at}, sequence {known.seq}", was, known)
     return None
 
 
-def _parts(fold: Fold[Any]) -> dict[str, Any]:
-    """What a fold consists of, but for the pages of a sequence."""
-    folded, state = fold.folded, fold.folded.state
-    if fold.projection.latest_only:
-        return {"state": state}  # the rest need not go back to the subject's beginning
-    parts = {
-        "ids": folded.seen,
-        "cleared at sequence": folded.cleared_at,
-        "refused ids": folded.refused,
-        "replaced": folded.newest,
-    }
-    if isinstance(state, Items):
-        return {**parts, "pages begin at sequence": state.marks, "index": state.places}
-    return {**parts, "state": state}
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two states are equal, whatever their bytes."""
+    if isinstance(old, Items) or old != new:
+        return False
+    return not isinstance(old, dict) or list(old) == list(new)
 
 
-def _pages(served: Fold[Any], rebuilt: Fold[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The pages that both folds have in memory, as envelopes by ordinal."""
-    old, new = served.folded.state, rebuilt.folded.state
-    for number in range(len(old.marks) if isinstance(old, Items) else 0):
-        pages = old.page(number), new.page(number)
-        if None not in pages:
-            one, other = (dict(enumerate(page, number * PAGE)) for page in pages)
-            yield "envelope", one, other
+def _plain(kept: Folded[bytes]) -> Any:
+    """A fold as lists, dicts and scalars, its state too where its bytes say how."""
+    found = msgspec.to_builtins(kept, builtin_types=(bytes,))
+    with suppress(msgspec.MsgspecError):
+        found["state"] = msgspec.msgpack.decode(kept.state)
+    return found
 
 
-def _first(name: str, old: Any, new: Any) -> str | None:
-    """Where two parts first differ, in words; None if nowhere."""
-    is_equal = type(old) is type(new) and bool(old == new)
-    if is_equal and not (isinstance(old, dict) and list(old) != list(new)):
-        return None
-    old, new = _plain(old), _plain(new)
-    for path, one, other in differences(old, new, name):
-        return f"{path}: {_short(one)} was served, {_short(other)} is in the log"
-    return None if repr(old) == repr(new) else f"{name}: another order was served"
+def _words(place: str, served: Any, rebuilt: Any) -> str:
+    return f"{place}: {_short(served)} was served, {_short(rebuilt)} is in the log"
 
 
-def _plain(value: Any) -> Any:
-    """A value as lists, dicts and scalars: structs and objects by field, sets sorted."""
-    if value is ABSENT or value is None or isinstance(value, str | bytes | int | float):
-        return value
-    fields = fields_of(value)
-    if fields is not None:
-        return {name: _plain(field) for name, field in fields.items()}
-    if isinstance(value, Mapping):
-        return {
-            key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()
-        }
-    if isinstance(value, Set):
-        return sorted(map(_plain, value), key=repr)
-    if isinstance(value, Iterable):
-        return [_plain(each) for each in value]
-    return {name: _plain(each) for name, each in vars(value).items()} or repr(value)
+def _encode(value: Any) -> bytes:
+    return msgspec.msgpack.encode(
+        value, enc_hook=lambda each: getattr(each, "__dict__", None) or repr(each)
+    )
 
 
 def _short(value: Any) -> str:

@@ -16,7 +16,6 @@ from foldlog.log.port import Log
 from foldlog.upcasting import UPCASTERS
 from foldlog.views.fold import holds
 from foldlog.views.latest import read_latest
-from foldlog.views.snapshot import MIN_LONG, Restored
 from foldlog.views.snapshots import Snapshots
 from foldlog.views.view import View
 from foldlog_projections.fold import Folded
@@ -54,6 +53,33 @@ class Hydration:
             # It was purged after we had heard of it: the log's head is the truth.
             view.known_head = view.applied
 
+    async def restore(self, view: View[Any], strong: bool = True) -> bool:
+        """Read on from the view's snapshot; False if it has none that is ahead of it.
+
+        Raises:
+            LogRewound: the log does not hold what the snapshot ends with.
+        """
+        if self._snapshots is None:
+            return False
+        restored = await self._snapshots.load(view.projection, view.subject)
+        if restored is None:
+            return False
+        if restored.folded.cleared_at < view.folded.cleared_at:
+            self._snapshots.discard(view.subject)
+            return False
+        if restored.end.seq <= view.applied:
+            return False
+        view.adopt(restored)
+        _log.debug(
+            "snapshot of %s used: %d envelopes, up to sequence %d",
+            *(view.subject.name, len(view.folded.seen), restored.end.seq),
+        )
+        seen = view.folded.seen
+        await self._read_on(view, restored.end, strong)
+        if view.folded.seen is not seen:  # it was cleared since
+            self._snapshots.discard(view.subject)
+        return True
+
     async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
         """Return the envelopes that `choose` wants, having loaded the missing pages."""
         while True:
@@ -89,44 +115,16 @@ class Hydration:
 
     async def _read_cold(self, view: View[Any], strong: bool) -> None:
         """Read from the beginning; where there is more than a little, look for a snapshot."""
-        if view.projection.early_snapshots and await self._read_restored(view, strong):
+        if view.projection.early_snapshots and await self.restore(view, strong):
             return
         looked = view.projection.early_snapshots
         async with aclosing(self._log.read(view.subject, strong=strong)) as pages:
             async for records in pages:
                 view.apply(records)
-                if not looked and len(view.folded.seen) >= MIN_LONG:
+                if not looked and len(view.folded.seen) >= PAGE:
                     looked = True
-                    if await self._read_restored(view, strong):
+                    if await self.restore(view, strong):
                         return
-
-    async def _read_restored(self, view: View[Any], strong: bool) -> bool:
-        """Read on from the view's snapshot; False if it has none that is ahead of it."""
-        restored = await self._restored(view)
-        if restored is None:
-            return False
-        view.adopt(restored)
-        _log.debug(
-            "snapshot of %s used: %d envelopes, up to sequence %d",
-            *(view.subject.name, len(view.folded.seen), restored.end.seq),
-        )
-        seen = view.folded.seen
-        await self._read_on(view, restored.end, strong)
-        if view.folded.seen is not seen and self._snapshots is not None:
-            self._snapshots.discard(view.subject)  # it was cleared since
-        return True
-
-    async def _restored(self, view: View[Any]) -> Restored[Any] | None:
-        """The view's snapshot, if it is ahead of the view. One from before a clearing goes."""
-        if self._snapshots is None:
-            return None
-        restored = await self._snapshots.load(view.projection, view.subject)
-        if restored is None:
-            return None
-        if restored.folded.cleared_at < view.folded.cleared_at:
-            self._snapshots.discard(view.subject)
-            return None
-        return restored if restored.end.seq > view.applied else None
 
     async def _read_on(self, view: View[Any], unproven: Position | None, strong: bool) -> None:
         """Apply what follows, if the first record of the same read shows `unproven`.

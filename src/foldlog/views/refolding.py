@@ -13,9 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
-from foldlog.envelope import FORKED, Recorded, unpack
+from foldlog.envelope import FORKED, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log, Stored
 from foldlog.subjects import Subject
@@ -35,29 +33,24 @@ _ID_BYTES: Final = 250
 _MOST_SEEN: Final = 1024
 """Ids that the fold of a last envelope keeps."""
 
-FoldsOf = Callable[[str], Sequence[Projection[Any]]]
-"""The projections of a family, by its name; none for a family without views."""
-
 
 @dataclass(slots=True)
 class Refolded:
     """A subject and its folds, of `records` records that hold `envelopes` envelopes.
 
     `first` is the sequence of the first one. `expected` is how many the log counted: more than
-    `records` where some were purged meanwhile or cannot be read. `missing` have not been folded.
+    `records` where some were purged meanwhile or cannot be read. `folded` have come.
     """
 
-    name: str
+    subject: Subject
+    folds: list[Fold[Any]]
     first: int
     expected: int
-    missing: int
-    subject: Subject | None = None
-    folds: list[Fold[Any]] = field(default_factory=list)
+    folded: int = 0
     waiting: list[Stored] = field(default_factory=list)
     records: int = 0
     envelopes: int = 0
     bytes: int = 0
-    seq: int = 0
     is_fork: bool = False
 
     def shrink(self) -> None:
@@ -76,68 +69,55 @@ class Refolding:
     """How the subjects of a log are folded.
 
     Args:
+        projections: the folds of a subject.
         keeps: whether the pages of a subject's sequences stay in memory, to be compared.
         pass_over: called with an error for each record that cannot be read or folded, which is
             then passed over. It may raise the error.
     """
 
     log: Log
-    folds_of: FoldsOf
+    projections: Callable[[Subject], Sequence[Projection[Any]]]
     keeps: Callable[[Subject], bool]
     pass_over: Callable[[LogCorrupt], None]
     max_bytes: int = MAX_BYTES
 
-    async def shard(self, shard: int, counts: Mapping[str, int]) -> AsyncGenerator[list[Refolded]]:
+    async def shard(
+        self, shard: int, counts: Mapping[Subject, int]
+    ) -> AsyncGenerator[list[Refolded]]:
         """Yield, after each page of the log, the subjects whose last record was on it.
 
         Args:
-            counts: how many records each subject holds, by name. Others are passed over.
+            counts: how many records each subject of the shard holds. Others are passed over.
         """
-        after = 0
-        while counts:
-            deferred: dict[str, int] = {}
-            async with aclosing(self._scan(shard, after, dict(counts), deferred)) as pages:
-                async for whole in pages:
+        unseen, after = {each.name: each for each in counts}, 0
+        while unseen:
+            opened: dict[str, Refolded] = {}
+            deferred: list[Refolded] = []
+            grown = 0
+            async with aclosing(self._pages(shard, after)) as pages:
+                async for page in pages:
+                    whole: list[Refolded] = []
+                    for stored in page:
+                        found = opened.get(stored.subject)
+                        if found is None:
+                            if (subject := unseen.pop(stored.subject, None)) is None:
+                                continue
+                            folds = [Fold(each, subject) for each in self.projections(subject)]
+                            found = Refolded(subject, folds, stored.seq, counts[subject])
+                            opened[stored.subject] = found
+                        found.waiting.append(stored)
+                        grown += len(stored.data) + _RECORD_BYTES
+                        if len(found.waiting) == min(found.expected - found.folded, _BATCH):
+                            self._fold(found)
+                            if found.folded == found.expected:
+                                whole.append(await self._finished(opened.pop(stored.subject)))
+                    if grown > self.max_bytes // 4:
+                        grown = 0
+                        deferred += self._make_room(opened)
                     yield whole
-            counts = {name: counts[name] for name in deferred}
-            after = min(deferred.values(), default=1) - 1
-
-    async def _scan(
-        self, shard: int, after: int, unseen: dict[str, int], deferred: dict[str, int]
-    ) -> AsyncGenerator[list[Refolded]]:
-        """One scan. `deferred` gets the first sequences of subjects that are left to another."""
-        opened: dict[str, Refolded] = {}
-        size = 0
-        async with aclosing(self._pages(shard, after)) as pages:
-            async for page in pages:
-                whole: list[Refolded] = []
-                for stored in page:
-                    name = stored.subject
-                    found = opened.get(name)
-                    if found is None:
-                        expected = unseen.pop(name, 0)
-                        if not expected:
-                            continue
-                        found = opened[name] = Refolded(name, stored.seq, expected, expected)
-                    found.waiting.append(stored)
-                    grown = len(stored.data) + _RECORD_BYTES
-                    found.bytes += grown
-                    size += grown
-                    if len(found.waiting) == min(found.missing, _BATCH):
-                        size -= found.bytes
-                        self._fold(shard, found)
-                        if found.missing:
-                            size += found.bytes
-                        else:
-                            whole.append(opened.pop(name))
-                            await self._read_fork(found)
-                if size > self.max_bytes:
-                    size = self._make_room(shard, opened, deferred)
-                yield whole
-        for found in opened.values():  # some was purged meanwhile
-            self._fold(shard, found)
-            await self._read_fork(found)
-        yield list(opened.values())
+            yield [await self._finished(each) for each in opened.values()]  # some was purged
+            unseen = {each.subject.name: each.subject for each in deferred}
+            after = min((each.first for each in deferred), default=1) - 1
 
     async def _pages(self, shard: int, after: int) -> AsyncGenerator[list[Stored]]:
         """All that is stored after a sequence, but for what cannot be read."""
@@ -152,46 +132,37 @@ class Refolding:
                 self.pass_over(error)
                 after = error.sequence
 
-    def _make_room(self, shard: int, opened: dict[str, Refolded], deferred: dict[str, int]) -> int:
-        """Leave the subjects that came last to another scan; return the size of the rest."""
+    def _make_room(self, opened: dict[str, Refolded]) -> list[Refolded]:
+        """Take out the subjects that came last and exceed the memory, for another scan."""
         for found in opened.values():
-            self._fold(shard, found)
-        size = sum(found.bytes for found in opened.values())
+            self._fold(found)
+        size, deferred = sum(each.bytes for each in opened.values()), []
         while size > self.max_bytes // 2 and len(opened) > 1:
-            name, found = opened.popitem()
-            size -= found.bytes
-            deferred[name] = found.first
-        return size
+            deferred.append(opened.popitem()[1])
+            size -= deferred[-1].bytes
+        return deferred
 
-    def _fold(self, shard: int, found: Refolded) -> None:
+    def _fold(self, found: Refolded) -> None:
         """Fold the records that wait."""
         waiting, found.waiting = found.waiting, []
-        found.missing -= len(waiting)
+        found.folded += len(waiting)
         envelopes: list[Recorded] = []
         for stored in waiting:
+            found.bytes += len(stored.data) + _RECORD_BYTES
             try:
-                envelopes += unpack(stored.data, stored.seq, stored.time)
+                envelopes += stored.record().envelopes
                 found.records += 1
-            except msgspec.MsgspecError as error:
-                self.pass_over(LogCorrupt(stored.subject, stored.seq, str(error)))
-        if not envelopes:
-            return
-        if found.subject is None:
-            found.subject = self._subject(shard, found.name, envelopes[0])
-            if found.subject is None:
-                return
+            except LogCorrupt as error:
+                self.pass_over(error)
+        if envelopes and not found.envelopes:
             found.is_fork = envelopes[0].type == FORKED
-            found.folds = [
-                Fold(each, found.subject) for each in self.folds_of(found.subject.family)
-            ]
-        if not found.is_fork:
+        if envelopes and not found.is_fork:
             self._advance(found, envelopes)
             if not self.keeps(found.subject):
                 found.shrink()
 
     def _advance(self, found: Refolded, envelopes: list[Recorded]) -> None:
         found.envelopes += len(envelopes)
-        found.seq = envelopes[-1].seq
         for fold in found.folds:
             left = envelopes
             while left:
@@ -202,22 +173,15 @@ class Refolding:
                     self.pass_over(error)
                     left = [each for each in left if each.seq > error.sequence]
 
-    async def _read_fork(self, found: Refolded) -> None:
-        """Fold a fork by reading it: no scan brings what it shares with its origin."""
-        if not found.is_fork or found.subject is None:
-            return
-        try:
-            async with aclosing(self.log.read(found.subject)) as pages:
-                async for records in pages:
-                    for record in records:
-                        self._advance(found, record.envelopes)
-        except LogCorrupt as error:
-            self.pass_over(error)
-
-    def _subject(self, shard: int, name: str, envelope: Recorded) -> Subject | None:
-        subject = self.log.namespace.parse(name)
-        if subject is None and envelope.keys:
-            subject = Subject(name, shard, tuple(envelope.keys))
-        if subject is None:
-            self.pass_over(LogCorrupt(name, envelope.seq, "no keys"))
-        return subject
+    async def _finished(self, found: Refolded) -> Refolded:
+        """Fold what waits. A fork is read: no scan brings what it shares with its origin."""
+        self._fold(found)
+        if found.is_fork:
+            try:
+                async with aclosing(self.log.read(found.subject)) as pages:
+                    async for records in pages:
+                        for record in records:
+                            self._advance(found, record.envelopes)
+            except LogCorrupt as error:
+                self.pass_over(error)
+        return found

@@ -10,28 +10,38 @@ import asyncio
 import functools
 import logging
 import time
-from collections import OrderedDict
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from foldlog.envelope import CLEARED
+from foldlog.envelope import CLEARED, Position
 from foldlog.errors import AppendFailed, ConfigurationError, FoldlogError, LogUnavailable
 from foldlog.log.port import Log
-from foldlog.log.snapshots import SnapshotStore
+from foldlog.log.snapshots import SnapshotStore, Unusable
 from foldlog.subjects import Subject
 from foldlog.views import snapshot
 from foldlog.views.fold import Fold, holds
-from foldlog.views.snapshot import Restored, Sealing, Unusable
-from foldlog.views.view import Key, View
+from foldlog.views.snapshot import Restored
+from foldlog.views.view import View
 from foldlog_projections.fold import Projection
+from foldlog_projections.items import PAGE
 
 S = TypeVar("S")
 
-_SHARE: Final = 0.1
-"""The share of the time that writing may take: after each snapshot it rests nine times as long."""
+DUE_ENVELOPES: Final = 1024
+DUE_BYTES: Final = 1024 * 1024
+DUE_SHARE: Final = 1 / 8
+"""A snapshot is due when so many envelopes or bytes, and such a share of all envelopes, are not
+covered. It is written whole each time: a share of the whole keeps all writing together linear.
+"""
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""A larger snapshot would hold up the event loop that makes it."""
 
 QUIET_SECONDS: Final = 1.0
 """How long nobody has written to a view whose snapshot is due early."""
+
+_SHARE: Final = 0.1
+"""The share of the time that writing may take: after each snapshot it rests nine times as long."""
 
 CLOSING_SECONDS: Final = 1.0
 """What the snapshots still waiting get when the store closes."""
@@ -42,11 +52,11 @@ _RESTORED_IN_A_THREAD: Final = 1024 * 1024
 _log: Final = logging.getLogger("foldlog.snapshots")
 
 
-class _Waiting(NamedTuple):
-    """A view whose snapshot is to be written, not before a time; None: one is to be removed."""
-
-    view: View[Any] | None
-    until: float
+def is_due(view: View[Any]) -> bool:
+    """Whether what no snapshot of a view covers is worth one."""
+    is_early = view.projection.early_snapshots or view.unsaved_bytes >= DUE_BYTES
+    least = PAGE if is_early else DUE_ENVELOPES
+    return view.unsaved >= max(least, DUE_SHARE * len(view.folded.seen))
 
 
 class Snapshots:
@@ -55,7 +65,8 @@ class Snapshots:
     def __init__(self, log: Log, store: SnapshotStore) -> None:
         self.store = store
         self._log = log
-        self._waiting: OrderedDict[Key, _Waiting] = OrderedDict()
+        # When it may be written, by view; by subject, when its snapshots may be removed.
+        self._waiting: dict[View[Any] | Subject, float] = {}
         self._writer: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -69,59 +80,40 @@ class Snapshots:
         """
         if not snapshot.is_keepable(projection):
             return None
-        slot = snapshot.slot_of(projection)
         try:
-            (data,) = await self.store.get(subject, [0], slot)
+            data = await self.store.get(subject, projection.name)
             if data is None:
                 return None
-            head = snapshot.read_head(data, projection, await self.store.identity(subject))
-            if head is None:
-                return None
-            parts = await self.store.get(subject, range(1, len(head.parts) + 1), slot)
-            restoring = functools.partial(snapshot.restore, projection, head, parts)
-            size = len(head.state) + len(head.rest) + sum(len(part or b"") for part in parts)
-            is_large = size > _RESTORED_IN_A_THREAD
-            return await asyncio.to_thread(restoring) if is_large else restoring()
+            identity = await self.store.identity(subject)
+            unpacking = functools.partial(snapshot.unpack, projection, data, identity)
+            is_large = len(data) > _RESTORED_IN_A_THREAD
+            return await asyncio.to_thread(unpacking) if is_large else unpacking()
         except LogUnavailable as error:
             _log.info("no snapshot of %s: %s", subject.name, error)
         except Unusable as error:
             self._report(subject, f"{error}; folding the log, and replacing it when it is due")
         return None
 
-    async def names(self, projection: Projection[Any]) -> set[str]:
-        """Return the names of the subjects with snapshots of a projection.
-
-        For operators. Errors as `SnapshotStore.get`.
-        """
-        if not snapshot.is_keepable(projection):
-            return set()
-        return await self.store.names(projection.family, snapshot.slot_of(projection))
-
     def offer(self, view: View[Any]) -> None:
         """Have a snapshot of a view written, some time, if it is due."""
-        if not snapshot.is_keepable(view.projection):
-            return
-        if snapshot.is_due(view.unsaved, view.unsaved_bytes):
-            self._wait(view.key, view)
-        elif _is_due(view):
-            self._wait(view.key, view, time.monotonic() + QUIET_SECONDS)
+        if is_due(view) and snapshot.is_keepable(view.projection):
+            is_early = view.projection.early_snapshots and view.unsaved < DUE_ENVELOPES
+            self._wait(view, time.monotonic() + QUIET_SECONDS if is_early else 0.0)
 
     def withdraw(self, view: View[Any]) -> None:
         """Write no snapshot of a view that is evicted: waiting would keep it in memory."""
-        if view.key in self._waiting and self._waiting[view.key].view is view:
-            del self._waiting[view.key]
+        self._waiting.pop(view, None)
 
     def discard(self, subject: Subject) -> None:
-        """Have a snapshot removed, some time, that no view will use."""
-        self._wait(subject, None)
+        """Have the snapshots of a subject removed, some time, that no view will use."""
+        self._wait(subject, 0.0)
 
-    async def write_fold(self, fold: Fold[Any], covered: int) -> None:
-        """Write the snapshot of a fold now, if so many envelopes that none covers make it due."""
+    async def write(self, fold: Fold[Any], covered: int) -> None:
+        """Write the snapshot of a fold now, if so many envelopes that one covers leave it due."""
         view = View(fold.projection, fold.subject)
         view.folded, view.applied, view.last = fold.folded, fold.applied, fold.last
         view.saved(covered)
-        if _is_due(view):
-            await self._write(view)
+        await self._write(view)
 
     async def settle(self) -> None:
         """Return when the snapshot is written that is being written now, if any."""
@@ -153,13 +145,13 @@ class Snapshots:
                 self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
-    def _wait(self, key: Key, view: View[Any] | None, until: float = 0.0) -> None:
+    def _wait(self, which: View[Any] | Subject, until: float) -> None:
         if self._closing:
             return  # nobody would wait for it
         self._enter_loop()
-        self._waiting[key] = _Waiting(view, until)
         if until:
-            self._waiting.move_to_end(key)
+            self._waiting.pop(which, None)  # it goes behind the others
+        self._waiting[which] = until
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(
                 self._write_all(), name="foldlog snapshots"
@@ -173,19 +165,19 @@ class Snapshots:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            key, (view, until) = next(iter(self._waiting.items()))
+            which, until = next(iter(self._waiting.items()))
             if (early := until - time.monotonic()) > 0 and not self._closing:
                 await self._rest(early)
                 continue
-            del self._waiting[key]
-            subject = key if isinstance(key, Subject) else key[0]
+            del self._waiting[which]
+            subject = which if isinstance(which, Subject) else which.subject
             began = time.monotonic()
             try:
                 async with self._writing:
-                    if view is None:
-                        await self.store.purge(subject)
+                    if isinstance(which, Subject):
+                        await self.store.purge(which)
                     else:
-                        await self._write(view)
+                        await self._write(which)
             except FoldlogError as error:
                 _log.info("no snapshot of %s: %s", subject.name, error)
             await self._rest((time.monotonic() - began) * (1 / _SHARE - 1))
@@ -201,57 +193,46 @@ class Snapshots:
         """Write the snapshot of a view if it is due and possible."""
         if not snapshot.is_keepable(view.projection):
             return
+        subject, began = view.subject, time.monotonic()
         try:
-            identity = await self.store.identity(view.subject)
-            folded, end = view.folded, view.last
-            if end is None or not _is_due(view):
+            identity = await self.store.identity(subject)
+            if view.last is None or not is_due(view):
                 return  # it was cleared meanwhile
-            made = Sealing(view.projection, folded, end, view.sealed, identity)
-            if made.covered <= len(folded.seen) - view.unsaved:
-                return  # no page is full that was not
-            await self._store(view, made)
+            end, covered = view.last, len(view.folded.seen)
+            data = snapshot.pack(view, end, identity)
+            if len(data) > MOST_BYTES:
+                # What it does not cover must have doubled before it is worth another attempt.
+                view.postpone()
+                raise AppendFailed(f"{len(data)} bytes; at most {MOST_BYTES} are kept")
+            view.saved(covered)
+            await self.store.put(subject, view.projection.name, data)
         except AppendFailed as error:
-            self._report(view.subject, str(error))
+            self._report(subject, str(error))
+            return
         except ConfigurationError as error:
             self._report(None, str(error))
-
-    async def _store(self, view: View[Any], made: Sealing) -> None:
-        seen, began, size = view.folded.seen, time.monotonic(), 0
-        view.saved(made.covered)
-        for number, data in made.parts():
-            size += await self._put(view, number, data)
-        size += await self._put(view, 0, made.head())
+            return
         _log.debug(
             "snapshot of %s written: %d envelopes, %d bytes, in %.4f s",
-            *(view.subject.name, made.covered, size, time.monotonic() - began),
+            *(subject.name, covered, len(data), time.monotonic() - began),
         )
-        if view.folded.seen is seen:
-            view.sealed = made.sealed
         try:
-            stands = await self._stands(made, view.subject)
+            stands = await self._stands(end, subject)
         except LogUnavailable:
-            self.discard(view.subject)  # nobody knows whether it stands
+            self.discard(subject)  # nobody knows whether it stands
             raise
         if not stands:
-            await self.store.purge(view.subject)
+            await self.store.purge(subject)
 
-    async def _put(self, view: View[Any], number: int, data: bytes) -> int:
-        if len(data) > self.store.max_bytes:
-            # What it does not cover must have doubled before it is worth another attempt.
-            view.postpone()
-            raise AppendFailed(f"{len(data)} bytes; a message holds {self.store.max_bytes}")
-        await self.store.put(view.subject, number, data, snapshot.slot_of(view.projection))
-        return len(data)
-
-    async def _stands(self, made: Sealing, subject: Subject) -> bool:
+    async def _stands(self, end: Position, subject: Subject) -> bool:
         """Whether what was written is of what the log holds, and was not cleared before it came.
 
         A clearing of the subject after this removes the snapshot, too.
         """
-        async with aclosing(self._log.read(subject, after=made.end.seq - 1)) as pages:
+        async with aclosing(self._log.read(subject, after=end.seq - 1)) as pages:
             async for records in pages:
                 first = records[0]
-                return holds(made.end, first) and first.envelopes[0].type != CLEARED
+                return holds(end, first) and first.envelopes[0].type != CLEARED
         return False
 
     def _report(self, subject: Subject | None, reason: str) -> None:
@@ -260,10 +241,3 @@ class Snapshots:
             self._reported.add(subject)
             what = f"the snapshot of {subject.name}" if subject else "snapshots"
             _log.warning("%s: %s", what, reason)
-
-
-def _is_due(view: View[Any]) -> bool:
-    """Whether a snapshot of a view is due, now or when it is quiet."""
-    return snapshot.is_due(view.unsaved, view.unsaved_bytes) or snapshot.is_due_early(
-        view.projection, view.unsaved, len(view.folded.seen)
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from foldlog.envelope import Recorded
 from foldlog.errors import LogCorrupt
@@ -16,12 +16,11 @@ from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
 from foldlog.views.fold import Fold
 from foldlog.views.latest import Latest, knows
-from foldlog.views.snapshot import Restored, Sealed
+from foldlog.views.snapshot import Restored
 from foldlog_projections.fold import Folded, Projection
 from foldlog_projections.items import Items
 
 S = TypeVar("S")
-Key = Subject | tuple[Subject, str]
 
 ENVELOPE_BYTES: Final = 200
 """What an envelope in memory costs beside its payload."""
@@ -42,11 +41,6 @@ _MOST_SEEN: Final = 64
 """Ids that a view of a last envelope remembers at most."""
 
 
-def key_of(projection: Projection[Any], subject: Subject) -> Key:
-    """The key of a view: its subject, and the projection's name unless it is the family's own."""
-    return subject if projection.name == subject.family else (subject, projection.name)
-
-
 class View(Fold[S]):
     """A fold that reads are answered from. It lives while it is hot or somebody watches it.
 
@@ -56,8 +50,7 @@ class View(Fold[S]):
         readers: how many read the log for it or wait to do so, one at a time by `lock`.
         checked_epoch: the epoch in which the log was last looked at.
         floor: see `Latest`.
-        unsaved, unsaved_bytes: how much of the view no snapshot covers; `sealed`: which parts of
-            a snapshot are stored.
+        unsaved, unsaved_bytes: how much of the view no snapshot covers.
         bytes: the estimate of its memory that `Hot` has counted.
     """
 
@@ -81,13 +74,11 @@ class View(Fold[S]):
         "checked_epoch",
         "failed",
         "floor",
-        "key",
         "known_head",
         "lock",
         "looked",
         "looks",
         "readers",
-        "sealed",
         "unfollow",
         "unsaved",
         "unsaved_bytes",
@@ -96,15 +87,13 @@ class View(Fold[S]):
 
     def __init__(self, projection: Projection[S], subject: Subject) -> None:
         super().__init__(projection, subject)
-        self.key: Key = key_of(projection, subject)
         self.floor = self.known_head = 0
         self.looks = self.looked = self.readers = 0
         self.failed: tuple[int, Exception] | None = None
         self.lock: asyncio.Lock | None = None
         self.unfollow: Unfollow | None = None
-        self.watchers: set[asyncio.Event] = set()
+        self.watchers: list[asyncio.Event] = []
         self.unsaved = self.unsaved_bytes = 0
-        self.sealed: tuple[Sealed, ...] = ()
         self.checked_epoch: int = -1
         self.bytes: int = 0
         self._ahead: dict[int, Record] = {}
@@ -180,7 +169,6 @@ class View(Fold[S]):
         finally:
             if self.folded.seen is not seen:  # it was cleared
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0
-                self.sealed = ()
             if (new := len(self.folded.seen) - before) > 0:
                 size = sum([len(each.payload) for each in envelopes])
                 self.unsaved += new
@@ -202,21 +190,21 @@ class View(Fold[S]):
         self._ahead.clear()
         self._ahead_bytes = 0
 
-    def is_current(self, now: float, epoch: int, trust: float) -> bool:
-        """Whether nothing is known to be missing, and pushes may be trusted to bring the rest."""
-        return self.applied >= self.known_head and self.is_trusted(now, epoch, trust)
+    def is_current(self, now: float, epoch: int, trust: float, *, eventual: bool = False) -> bool:
+        """Whether pushes were trusted since a look at the log in the last `trust` seconds.
 
-    def is_trusted(self, now: float, epoch: int, trust: float) -> bool:
-        """Whether the log was looked at in the last `trust` seconds, and no push missed since."""
+        Unless `eventual`, nothing that was heard of may be missing either.
+        """
         return (
-            epoch == self.checked_epoch
+            (eventual or self.applied >= self.known_head)
+            and epoch == self.checked_epoch
             and now - self._checked_at < trust
             and self._checked_at > self._unsettled_at
         )
 
     def adopt(self, restored: Restored[S]) -> None:
         """Go to where a snapshot is. Its last record is applied again: some of it may be new."""
-        self.folded, self.last, self.sealed, self._held_bytes = restored
+        self.folded, self.last, self._held_bytes = restored
         self.applied = restored.end.seq - 1
         self.saved(len(self.folded.seen))
 
@@ -231,7 +219,7 @@ class View(Fold[S]):
     def adopt_fold(self, other: View[S]) -> None:
         """Go to where another view of the subject is, which was read from the beginning."""
         self.folded, self.applied, self.last = other.folded, other.applied, other.last
-        self.known_head, self.floor, self.sealed = other.applied, other.floor, other.sealed
+        self.known_head, self.floor = other.applied, other.floor
         self.unsaved, self.unsaved_bytes = other.unsaved, other.unsaved_bytes
         self._held_bytes = other._held_bytes
 

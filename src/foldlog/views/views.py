@@ -1,7 +1,6 @@
 """The hot views of a namespace: hydrated on first read, updated by pushes, evicted by bytes.
 
 What a read promises (ADR 0003):
-- `linearizable`: `strong`, even while a deposed leader believes that it leads. Asks a majority.
 - `strong`: all that was acked to anyone before the read began. Asks the log, every time.
 - `session`: all that was acked to this process. Asks the log only if the view is not current.
 - `eventual`: what the view holds, asking the log only if it is cold or long unchecked.
@@ -13,8 +12,7 @@ import asyncio
 import logging
 import time
 from asyncio import get_running_loop
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -23,16 +21,16 @@ from foldlog.errors import ConfigurationError, LogUnavailable, PastErased, Store
 from foldlog.log.port import Log, OnRecord, Record
 from foldlog.log.snapshots import SnapshotStore
 from foldlog.subjects import Subject
+from foldlog.views.hot import Hot
 from foldlog.views.hydration import Choose, Hydration
 from foldlog.views.snapshots import Snapshots
-from foldlog.views.view import Key, View, key_of
+from foldlog.views.view import View
 from foldlog_projections.fold import Folded, Projection
-from foldlog_projections.folds import RECORDS
 from foldlog_projections.items import Items
 
 _log: Final = logging.getLogger("foldlog.views")
 
-Consistency = Literal["linearizable", "strong", "session", "eventual"]
+Consistency = Literal["strong", "session", "eventual"]
 CONSISTENCIES: Final = get_args(Consistency)
 
 TRUST_SECONDS: Final = 5.0
@@ -52,59 +50,6 @@ OnAppend = Callable[[Subject, int | None], None]
 """Called with what this process appended to, and where; None: it may be stored or not."""
 
 
-class Hot(dict[Key, View[Any]]):
-    """The hot views by `View.key`. Every method takes a time that does not depend on their number.
-
-    `bytes` is the estimate for the hydrated ones, which may be evicted. The others are being
-    loaded, or watched by somebody who does not read just now.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__()
-        self._max_bytes = max_bytes
-        self._hydrated: OrderedDict[Key, View[Any]] = OrderedDict()
-        self.bytes: int = 0
-
-    def touch(self, view: View[Any]) -> None:
-        """Note that a hydrated view is used just now."""
-        if view.key in self._hydrated:
-            self._hydrated.move_to_end(view.key)
-
-    def weigh(self, view: View[Any]) -> None:
-        """Count what memory a hydrated view takes now, if it is still here."""
-        if view.is_hydrated and self.get(view.key) is view:
-            self._hydrated.setdefault(view.key, view)
-            size = view.estimate()
-            self.bytes += size - view.bytes
-            view.bytes = size
-
-    @property
-    def is_full(self) -> bool:
-        return self.bytes > self._max_bytes
-
-    def surplus(self, keep: View[Any] | None) -> View[Any] | None:
-        """The view that was used least recently, while the views take more than they may.
-
-        `keep` stays, whatever its size: somebody is reading it.
-        """
-        if not self.is_full:
-            return None
-        view = next(iter(self._hydrated.values()), None)
-        if view is not None and view is keep:
-            self._hydrated.move_to_end(view.key)
-            view = next(iter(self._hydrated.values()))
-        return None if view is keep else view
-
-    def remove(self, view: View[Any]) -> bool:
-        """Let go of a view. Return whether it was there."""
-        if self.get(view.key) is not view:
-            return False
-        del self[view.key]
-        if self._hydrated.pop(view.key, None) is not None:
-            self.bytes -= view.bytes
-        return True
-
-
 class Views:
     """The views over one log. Lives as long as its store. `on_read`, if set, hears of each read;
     each of `on_append` of each append.
@@ -116,7 +61,6 @@ class Views:
             least recently go.
         live: False for a log that ends for ever where it ends now: watching ends there, and each
             read looks whether what was read before was erased since.
-        own: projections that fold a family beside the family's own.
     """
 
     def __init__(
@@ -127,7 +71,6 @@ class Views:
         loop: asyncio.AbstractEventLoop | None = None,
         max_hot_bytes: int = DEFAULT_MAX_HOT_BYTES,
         live: bool = True,
-        own: Iterable[Projection[Any]] = (),
     ) -> None:
         self.live = live
         self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
@@ -136,9 +79,6 @@ class Views:
         self.closed: bool = False
         self._log = log
         self._loop = loop
-        self._beside: dict[str, list[str]] = {}
-        for each in own:
-            self._beside.setdefault(each.family, []).append(each.name)
         self._hot = Hot(max_hot_bytes)
         self._relief: asyncio.Task[None] | None = None
         self._hydration = Hydration(log, self.snapshots)
@@ -149,7 +89,7 @@ class Views:
         self._hydration = Hydration(self._log, self.snapshots)
 
     def __len__(self) -> int:
-        return len(self._hot)
+        return sum(1 for _ in self._hot)
 
     # --- who may use it -------------------------------------------------------------------------
 
@@ -179,7 +119,10 @@ class Views:
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> Folded[S]:
         """Return the fold of `subject`. Use it before the next await; never change it."""
-        return (await self._read(projection, subject, consistency)).folded
+        view = await self._read(projection, subject, consistency)
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
+        return view.folded
 
     async def select(
         self,
@@ -192,12 +135,7 @@ class Views:
 
         `choose` looks at indexes alone: a missing page has its place in them.
         """
-        view = self._hit(projection, subject, consistency)
-        if view is None:
-            view = await self._ask(projection, subject, consistency)
-        items = view.folded.state
-        if not items.absent:
-            return items.take(choose(view.folded))
+        view = await self._read(projection, subject, consistency)
         return await self.take(view, choose)
 
     async def read_at(
@@ -208,19 +146,40 @@ class Views:
         What is decided on the fold is compared-and-set on that sequence.
         """
         view = await self._read(projection, subject, consistency)
+        if isinstance(view.folded.state, Items) and view.folded.state.absent:
+            await self.take(view, _everything)
         return view.folded, view.applied
 
-    def current(self, subject: Subject) -> Folded[Any] | None:
-        """The fold of `subject`, if it is hot and nothing of it is known to be missing."""
-        view = self._hot.get(subject)
-        if view is None or not view.is_hydrated or not self.is_current(view):
-            return None
-        return view.folded
+    def current(
+        self, subject: Subject, projection: Projection[Any] | None = None
+    ) -> Folded[Any] | None:
+        """The fold of `subject`, if it is hot and nothing of it is known to be missing.
+
+        `projection`: None for that of the subject's family.
+        """
+        for view in self._hot.of(subject):
+            name = view.projection.family if projection is None else projection.name
+            if view.projection.name == name and self.is_current(view):
+                return view.folded
+        return None
 
     def peek(self, projection: Projection[S], subject: Subject) -> View[S] | None:
         """The view as it is, if it is hot. Use it before the next await; never change it."""
-        view = self._hot.get(key_of(projection, subject))
+        view = self._hot.find(projection, subject)
         return view if view is not None and view.is_hydrated else None
+
+    def of(self, subject: Subject) -> list[View[Any]]:
+        """The hot views of a subject, by whatever projections; as with `peek`."""
+        return [view for view in self._hot.of(subject) if view.is_hydrated]
+
+    async def restored(self, projection: Projection[S], subject: Subject) -> View[S] | None:
+        """Return a view as a cold read would make it of its snapshot; None if there is none.
+
+        Raises:
+            LogRewound: the log does not hold what the snapshot ends with.
+        """
+        view = View(projection, subject)
+        return view if await self._hydration.restore(view) else None
 
     # --- what is known to have changed ----------------------------------------------------------
 
@@ -228,44 +187,45 @@ class Views:
         """Have later `session` reads of `subject` see what was stored at `seq`."""
         for notify in self.on_append:
             notify(subject, seq)
-        for view in self._of(subject):
+        for view in self._hot.of(subject):
             view.acked(seq)
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
         for notify in self.on_append:
             notify(subject, None)
-        for view in self._of(subject):
+        for view in self._hot.of(subject):
             view.unsettle(time.monotonic())
 
     def wake(self) -> None:
         """Have every watcher look at the log again: pushes may have been missed."""
-        for view in list(self._hot.values()):
+        for view in self._hot:
             view.wake()
 
     @property
     def lag(self) -> int:
         """By how many sequences the view that is most behind lacks what it has heard of."""
-        return max((view.known_head - view.applied for view in self._hot.values()), default=0)
+        return max((view.known_head - view.applied for view in self._hot), default=0)
 
     # --- for watchers ---------------------------------------------------------------------------
 
     def view(self, projection: Projection[S], subject: Subject) -> View[S]:
         """The view of a subject, cold if nobody has read it yet."""
-        view = self._hot.get(key_of(projection, subject))
+        view = self._hot.find(projection, subject)
         if view is None:
             view = View(projection, subject)
-            self._hot[view.key] = view
+            self._hot.add(view)
         return view
 
     def is_current(self, view: View[Any], consistency: Consistency = "session") -> bool:
         """Whether a hydrated view answers reads of that consistency as it is."""
-        is_current = view.is_trusted if consistency == "eventual" else view.is_current
-        return is_current(time.monotonic(), self._log.epoch, TRUST_SECONDS)
+        eventual = consistency == "eventual"
+        now, epoch = time.monotonic(), self._log.epoch
+        return view.is_current(now, epoch, TRUST_SECONDS, eventual=eventual)
 
     def holds(self, view: View[Any]) -> bool:
         """Whether reads are answered from that view: it was not evicted."""
-        return self._hot.get(view.key) is view
+        return view in self._hot.of(view.subject)
 
     async def refresh(self, view: View[Any], consistency: Consistency) -> None:
         """Have a view read from the log what a read that begins now is owed."""
@@ -280,7 +240,7 @@ class Views:
             view.looks = number = view.looks + 1
             try:
                 if view.unfollow is None:
-                    view.unfollow = await self._log.follow(view.subject, self._hints(view.key))
+                    view.unfollow = await self._log.follow(view.subject, self._hints(view))
                 is_weak = consistency == "eventual" and view.is_hydrated
                 before, began = len(view.folded.seen), time.monotonic()
                 was_cold = not view.is_hydrated
@@ -303,10 +263,12 @@ class Views:
             if self.snapshots is not None:
                 self.snapshots.offer(view)
 
-    async def take(self, view: View[Items], choose: Choose) -> list[Recorded]:
+    async def take(self, view: View[Any], choose: Choose) -> list[Recorded]:
         """See `Hydration.take`."""
-        if not view.folded.state.missing(choose(view.folded)):
-            return view.folded.state.take(choose(view.folded))
+        items: Items = view.folded.state
+        ordinals = choose(view.folded)
+        if not items.missing(ordinals):
+            return items.take(ordinals)
         async with self._alone(view):
             found = await self._hydration.take(view, choose)
         if self._hot.is_full:
@@ -325,14 +287,14 @@ class Views:
         if self.snapshots is not None:
             await self.snapshots.forget(subject, overwrite=overwrite)
 
-    async def drop(self, names: Container[str] | None = None) -> None:
-        """Forget every view, or those of projections by name; reads fold the log anew, as it is.
+    async def drop(self, which: Callable[[Projection[Any]], bool] | None = None) -> None:
+        """Forget every view, or those of some projections; reads fold the log anew, as it is.
 
         What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
         on after what it has seen last.
         """
-        for view in list(self._hot.values()):
-            if view.is_hydrated and (names is None or view.projection.name in names):
+        for view in self._hot:
+            if view.is_hydrated and (which is None or which(view.projection)):
                 view.postpone()  # what is about to write its snapshot finds none due
                 await self._cool(view)
                 view.wake()
@@ -349,7 +311,7 @@ class Views:
         try:
             if self._relief is not None:
                 await asyncio.wait([self._relief])
-            for view in list(self._hot.values()):
+            for view in self._hot:
                 view.wake()
                 await self._release(view)
         finally:
@@ -361,54 +323,26 @@ class Views:
     async def _read(
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> View[S]:
-        view: View[Any] | None = self._hit(projection, subject, consistency)
-        if view is None:
-            view = await self._ask(projection, subject, consistency)
-        if isinstance(view.folded.state, Items) and view.folded.state.absent:
-            await self.take(view, _everything)
-        return view
-
-    def _hit(
-        self, projection: Projection[S], subject: Subject, consistency: Consistency
-    ) -> View[S] | None:
-        """The view, where a read that begins now needs nothing else. Errors as `check`."""
-        self.check()
-        view = self.peek(projection, subject)
-        if view is None or not self.live or consistency not in ("session", "eventual"):
-            return None
-        if not self.is_current(view, consistency):
-            return None
-        if self.on_read is not None:
-            self.on_read(projection.name, "hit")
-        self._hot.touch(view)
-        return view
-
-    async def _ask(
-        self, projection: Projection[S], subject: Subject, consistency: Consistency
-    ) -> View[S]:
-        """The view, after a look at the log."""
+        """The view, after a look at the log where it needs one. Errors as `check`."""
+        if self.closed or (self._loop is not None and get_running_loop() is not self._loop):
+            self.check()
+        view = self._hot.find(projection, subject)
+        if view is not None and self.live and consistency in ("session", "eventual"):
+            eventual, now = consistency == "eventual", time.monotonic()
+            if view.is_current(now, self._log.epoch, TRUST_SECONDS, eventual=eventual):
+                if self.on_read is not None:
+                    self.on_read(projection.name, "hit")
+                self._hot.touch(view)
+                return view
         check_consistency(consistency)
+        view = view or self.view(projection, subject)
         if self.on_read is not None:
-            is_cold = self.peek(projection, subject) is None
-            self.on_read(projection.name, "hydration" if is_cold else "catch-up")
-        if consistency == "linearizable":
-            await self._log.barrier(subject.shard)
-            consistency = "strong"
-        elif not self.live:
-            consistency = "strong"
-        view = self.view(projection, subject)
-        await self.refresh(view, consistency)
+            self.on_read(projection.name, "catch-up" if view.is_hydrated else "hydration")
+        await self.refresh(view, consistency if self.live else "strong")
         self._hot.touch(view)
         if self._hot.is_full:
             await self._evict(keep=view)
         return view
-
-    def _of(self, subject: Subject) -> list[View[Any]]:
-        """The hot views of a subject: its family's, of all records, and of users' projections."""
-        found = [self._hot.get(subject), self._hot.get((subject, RECORDS))]
-        if self._beside:
-            found += [self._hot.get((subject, n)) for n in self._beside.get(subject.family, ())]
-        return [view for view in found if view is not None]
 
     @asynccontextmanager
     async def _alone(self, view: View[Any]) -> AsyncIterator[None]:
@@ -425,9 +359,11 @@ class Views:
             self._hot.weigh(view)
             await self.abandon(view)
 
-    def _hints(self, key: Key) -> OnRecord:
+    def _hints(self, of: View[Any]) -> OnRecord:
+        projection, subject = of.projection, of.subject
+
         def hint(record: Record) -> None:
-            view = self._hot.get(key)
+            view = self._hot.find(projection, subject)
             if view is None:
                 return
             if not view.is_hydrated and not view.readers:

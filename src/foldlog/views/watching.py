@@ -94,12 +94,12 @@ async def watched(
     wake = asyncio.Event()
     watchers = [views.view(projection, each).watchers for each in subjects]
     for each in watchers:
-        each.add(wake)
+        each.append(wake)
     try:
         yield wake
     finally:
         for each in watchers:
-            each.discard(wake)
+            each.remove(wake)
         for subject in subjects:
             await views.abandon(views.view(projection, subject))
 

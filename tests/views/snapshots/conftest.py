@@ -1,4 +1,4 @@
-"""Snapshots of short folds, in several parts, of a log that is read in short pages."""
+"""Snapshots of short folds, in several pieces, of a log that is read in short pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from foldlog.log import memory as memory_module
+from foldlog.log.side import MemorySide
 from foldlog.subjects import Subject
-from foldlog.views import Views, snapshot
+from foldlog.views import Views, snapshots as snapshots_module
 from foldlog_projections.items import PAGE
 from foldlog_projections.updates import kind as updates
 from tests.support.beside import MemorySnapshots
@@ -35,14 +36,14 @@ class CountingLog(Log):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Snapshots of short folds, in several parts, of a log that is read in short pages."""
+    """Snapshots of short folds, in several pieces, of a log that is read in short pages."""
     with small_sizes(monkeypatch):
         yield
 
 
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(snapshot, "DUE_ENVELOPES", PAGE)
-    monkeypatch.setattr(snapshot, "PART_BYTES", 2 * PAGE)
+    monkeypatch.setattr(snapshots_module, "DUE_ENVELOPES", PAGE)
+    monkeypatch.setattr(MemorySide, "max_bytes", 8 * PAGE)
     monkeypatch.setattr(memory_module, "_PAGE", PAGE)
     return monkeypatch.context()
 

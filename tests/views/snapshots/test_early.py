@@ -10,7 +10,7 @@ import pytest
 from foldlog.envelope import CLEARED, draft
 from foldlog.log.port import Append
 from foldlog.subjects import Subject
-from foldlog.views import Views, refold, snapshot, snapshots as snapshots_module
+from foldlog.views import Views, refold, snapshots as snapshots_module
 from foldlog_projections.checkpoints import kind
 from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
@@ -25,7 +25,7 @@ STEPS = PAGE + 10
 @pytest.fixture(autouse=True)
 def usual(monkeypatch: pytest.MonkeyPatch, small: None) -> None:
     """As always, a snapshot is due at once for far more than what is saved here."""
-    monkeypatch.setattr(snapshot, "DUE_ENVELOPES", 100 * PAGE)
+    monkeypatch.setattr(snapshots_module, "DUE_ENVELOPES", 100 * PAGE)
 
 
 @pytest.fixture
@@ -86,12 +86,6 @@ async def test_it_is_written_when_nobody_writes(
         assert not asked.is_set()
     await views.close()
     assert store.stored
-
-
-async def test_the_share_of_a_long_view_that_is_worth_a_snapshot_grows() -> None:
-    assert snapshot.is_due_early(kind, PAGE, PAGE)
-    assert not snapshot.is_due_early(kind, PAGE - 1, PAGE)
-    assert not snapshot.is_due_early(kind, 2 * PAGE, 100 * PAGE)
 
 
 async def test_a_snapshot_from_before_a_clearing_shows_nothing(
