@@ -12,4 +12,5 @@ def tombstone(
     remains: bytes = b"", *, id: str = "c", removed: dict[str, int] | None = None
 ) -> Draft:
     """Return a tombstone; `removed` has the counter of each writer's last removed draft."""
-    return draft(CLEARED, msgspec.msgpack.encode(Cleared(b"", remains, removed or {})), id=id)
+    payload = msgspec.msgpack.encode(Cleared(b"", remains, removed or {}))
+    return draft(CLEARED, payload, id=id)
