@@ -31,7 +31,7 @@ _ids = st.sampled_from(["a", "b", "c", "d"])
 _traces = st.sampled_from(TRACES)
 _FORK = st.tuples(st.just("fork"), _sessions, st.integers(0, 30))
 STEPS = st.one_of(
-    st.tuples(st.just("update"), _sessions, _ids, _numbers),
+    st.tuples(st.just("update"), _sessions, _ids),
     st.tuples(st.just("updates"), _sessions, st.lists(_ids, min_size=2, max_size=5)),
     st.tuples(st.just("task"), _sessions, _ids, _numbers),
     st.tuples(st.just("steering"), _sessions, _ids),
@@ -76,13 +76,13 @@ class History:
             shown = await portrait(self.store, self.sessions)
             self.seen.append((self.positions[-1], shown))
 
-    async def _update(self, session: str, id_: str, n: int) -> None:
-        await self.store.save_update(update(id_, session, content=n))
+    async def _update(self, session: str, id_: str) -> None:
+        await self.store.save_update(update(id_, session))
 
     async def _updates(self, session: str, ids: list[str]) -> None:
         async with self.store.atomic():  # one record with several envelopes
-            for n, id_ in enumerate(ids):
-                await self.store.save_update(update(id_, session, content=n))
+            for id_ in ids:
+                await self.store.save_update(update(id_, session))
 
     async def _task(self, session: str, id_: str, n: int) -> None:
         await self.store.save_task(task(id_, session, priority=n))

@@ -64,7 +64,7 @@ async def diverging_leaves_the_origin_alone(store: foldlog.Store, steps: list[An
     for step in steps:
         if step[0] not in ("clear", "fork"):
             await history.take((step[0], "s.*", *step[2:]))
-    await history.take(("update", "s.*", "y", 0))
+    await history.take(("update", "s.*", "y"))
     history.forks = [await store.fork("s.*", into="fork")]
     history.parents = {"fork": "s.*"}
     held, shown = await _held(store), await portrait(store, ["s.*"])
@@ -78,8 +78,8 @@ async def diverging_leaves_the_origin_alone(store: foldlog.Store, steps: list[An
 
 
 async def _held(store: foldlog.Store) -> list[Any]:
-    """Every record that is not the fork's own, but for who is forked from whom, and contents that
-    both may claim."""
+    """Every record that is not the fork's own, but for who is forked from whom, and where
+    artifacts are."""
     found = []
     async for page in store.log.scan(0):
         for stored in page:
@@ -88,7 +88,7 @@ async def _held(store: foldlog.Store) -> list[Any]:
             is_forks = any(
                 key in ("fork", "session:fork") or key.startswith("fork/") for key in subject.keys
             )
-            if not is_forks and subject.family not in ("lineage", "artifact", "blobs"):
+            if not is_forks and subject.family not in ("lineage", "artifact"):
                 found.append(stored)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -13,11 +14,12 @@ from foldlog import codec
 from foldlog.envelope import CLEARED, Recorded, upsert_id
 from foldlog_projections import bindings, pauses
 from foldlog_projections.bindings import Key
-from foldlog_projections.fold import clearing, start, step
+from foldlog_projections.fold import Cleared, start, step
 from foldlog_projections.registry import FAMILIES, KINDS
 from foldlog_projections.routes import kind as routes
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
+from foldlog_projections.updates import kind as updates
 from tests.support.folding import fold
 
 
@@ -26,8 +28,14 @@ def envelope(id: str, payload: Any = None, *, seq: int = 1, type: str = "x.saved
     return Recorded(id, type, 1, 0.0, raw, None, seq, 0, "2026-01-01T00:00:00Z")
 
 
-def cleared(payload: bytes) -> Recorded:
+def cleared(**fields: Any) -> Recorded:
+    payload = msgspec.msgpack.encode(Cleared(**fields))
     return Recorded("c", CLEARED, 1, 0.0, payload, None, 9, 0, "2026-01-01T00:00:00Z")
+
+
+def drafted(item: Recorded, n: int, writer: str = "w") -> Recorded:
+    """An envelope with the counter of its writer."""
+    return msgspec.structs.replace(item, writer=writer, n=n)
 
 
 PAYLOADS = {
@@ -44,7 +52,6 @@ PAYLOADS = {
     "lineage": {"session_id": "s", "position": "@1"},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
     "session": {"event_id": "e", "worker": "w"},
-    "blobs": {"claim": ["f", ["k"], "i"], "copy": "c", "size": 1},
     "checkpoints": {
         "key": "k",
         "id": "c",
@@ -64,7 +71,7 @@ PAYLOADS = {
     "waiting": {"id": "task/s/t/1"},
     "workflowcheckpoints": {"id": "c", "workflow": "w", "timestamp": "", "body": 1},
 }
-TYPES = {"blobs": "blob.claimed", "lineage": "session.forked", "session": "steering.acknowledged"}
+TYPES = {"lineage": "session.forked", "session": "steering.acknowledged"}
 """Of the others it is the first type of the kind's records."""
 
 
@@ -83,48 +90,51 @@ def test_an_id_takes_effect_once(projection: Any) -> None:
 
 
 @pytest.mark.parametrize("projection", KINDS, ids=lambda p: p.name)
-def test_a_cleared_subject_refuses_what_it_held(projection: Any) -> None:
-    late = saved(projection, "1")
+def test_a_cleared_subject_drops_late_repeats_alone(projection: Any) -> None:
+    held = saved(projection, "1")
+    late, anew = drafted(held, 3), drafted(held, 4)
     folded = fold(projection, [late])
-    for payload in clearing(folded):
-        step(projection, folded, cleared(payload))
+    step(projection, folded, cleared(removed={"w": 3}))
     assert folded.state == projection.initial()
     assert not step(projection, folded, late)
     assert folded.state == projection.initial()
-    assert step(projection, folded, saved(projection, "2"))
+    assert step(projection, folded, anew)
+    assert step(projection, folded, drafted(saved(projection, "2"), 1, "another"))
 
 
-def test_a_late_upsert_of_the_same_content_is_refused_after_clearing() -> None:
+def test_an_upsert_of_what_was_cleared_takes_effect_if_it_was_drafted_later() -> None:
     body = msgspec.msgpack.encode({"task_id": "t"})
     one, again = upsert_id(body), upsert_id(body)
     assert one != again
-    folded = fold(tasks, [envelope(one, {"task_id": "t"})])
-    assert step(tasks, folded, envelope(again, {"task_id": "t"}))
-    for payload in clearing(folded):
-        step(tasks, folded, cleared(payload))
-    assert not step(tasks, folded, envelope(upsert_id(body), {"task_id": "t"}))
+    folded = fold(tasks, [drafted(envelope(one, {"task_id": "t"}), 2)])
+    step(tasks, folded, cleared(removed={"w": 2}))
+    assert not step(tasks, folded, drafted(envelope(again, {"task_id": "t"}), 1))
+    assert not folded.state
+    assert step(tasks, folded, drafted(envelope(again, {"task_id": "t"}), 3))
 
 
-def test_what_an_earlier_clearing_refused_stays_refused() -> None:
-    folded = fold(tasks, [envelope("1", {"task_id": "t"})])
-    step(tasks, folded, cleared(clearing(folded)[0]))
-    step(tasks, folded, envelope("2", {"task_id": "t"}))
-    payloads = clearing(folded)
-    anew = start(tasks)
-    for payload in payloads:
-        step(tasks, anew, cleared(payload))
-    assert not anew.admits("1")
-    assert not anew.admits("2")
+def test_what_an_earlier_version_refused_is_refused_to_those_who_did_not_know() -> None:
+    ids = ("1", "2", "3")
+    hashes = [hashlib.blake2b(id.encode(), digest_size=8).digest() for id in ids]
+    folded = start(tasks)
+    for part in (hashes[:2], hashes[2:]):  # a large clearing was cut in parts
+        step(tasks, folded, cleared(refused=b"".join(part)))
+    for id in ids:
+        assert not step(tasks, folded, envelope(id, {"task_id": "t"}))
+    assert step(tasks, folded, envelope("4", {"task_id": "t"}))
+    knows = msgspec.structs.replace(envelope("1", {"task_id": "t"}), known=9)
+    assert step(tasks, folded, knows)
 
 
-def test_a_large_clearing_is_cut_and_refuses_everything() -> None:
-    folded = fold(traces, [saved(traces, f"{i}") for i in range(20_000)])
-    payloads = clearing(folded)
-    assert len(payloads) == 2
-    anew = start(traces)
-    for payload in payloads:
-        step(traces, anew, cleared(payload))
-    assert not any(anew.admits(f"{i}") for i in range(20_000))
+def test_an_id_with_other_content_is_noted_and_has_no_effect() -> None:
+    one = envelope("1", {"task_id": "t", "content": 1}, type="update.saved")
+    other = drafted(envelope("1", {"task_id": "t", "content": 2}, type="update.saved"), 7)
+    folded = fold(updates, [one])
+    assert not step(updates, folded, drafted(one, 6))
+    assert not folded.conflicts
+    assert not step(updates, folded, other)
+    assert folded.conflicts["1"][:2] == ("w", 7)
+    assert [each.id for each in folded.state] == ["1"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30))

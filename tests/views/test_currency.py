@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+import msgspec
 import pytest
 
 import foldlog
 from foldlog import StateUpdate, UpdateType, memory_store
 from foldlog.envelope import draft
 from foldlog.log.memory import MemoryLog
+from foldlog.log.port import Append
 from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES
 from foldlog_projections.updates import kind as updates
+from tests.support.tombstones import tombstone
 from tests.views.support import Log, dropped, is_hot, read, save, subject
 
 
@@ -26,7 +29,8 @@ async def test_only_a_current_view_spares_an_append() -> None:
     log = Log()
     store = memory_store(log=log)
     views, subject_ = store.hot_views, subject()
-    one = (subject_, [draft("update.saved", b"", id="1")])
+    payload = msgspec.msgpack.encode({"task_id": "t", "content": b"x"})
+    one = (subject_, [draft("x", payload, id="1")])
     where = await save(log, "1")
     await read(views)
     await store.append_drafts(one)
@@ -69,6 +73,16 @@ async def test_what_is_watched_drives_nobody_out() -> None:
         assert log.reads == reads
     await read(views, key="a")
     assert not is_hot(views, subject("watched"))
+    await views.close()
+
+
+async def test_what_was_cleared_is_counted() -> None:
+    log = Log()
+    views = Views(log)
+    removed = {f"writer {n}": n for n in range(1000)}
+    await log.append([Append(subject(), (tombstone(removed=removed),))])
+    await read(views)
+    assert views._hot.bytes > EMPTY_BYTES + 1000 * 50
     await views.close()
 
 

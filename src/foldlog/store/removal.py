@@ -186,7 +186,8 @@ class Removal(Ownership):
                 if each.key.kind.owns is not None
                 for area in self.areas_named(each.key.kind.owns(each.folded.state))
             ]
-            areas = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
+            new = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
+            areas = [*done, *new] if new else []  # what names them was saved meanwhile
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
             await self.leave_origin(session_id, origin)

@@ -174,8 +174,9 @@ class View(Fold[S]):
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size
-        if self.projection.forgets_ids and isinstance(self.folded.state, Sized):
-            self._held_bytes = ENVELOPE_BYTES * len(self.folded.state)  # entries come and go
+        state = self.folded.state
+        if self.projection.forgets_ids and isinstance(state, Sized):  # entries come and go
+            self._held_bytes = ENVELOPE_BYTES * len(state)
         if self.projection.latest_only:
             self._held_bytes = _size(envelopes[-1:])
             if len(self.folded.seen) > _MOST_SEEN:
@@ -245,7 +246,7 @@ class View(Fold[S]):
     def estimate(self) -> int:
         """Return what memory it takes, in bytes."""
         folded = self.folded
-        ids = len(folded.seen) + len(folded.newest)
+        ids = len(folded.seen) + len(folded.newest) + len(folded.barred)
         counted = EMPTY_BYTES + ID_BYTES * ids + _REFUSAL_BYTES * len(folded.refused)
         return counted + self._held_bytes + self._ahead_bytes
 
