@@ -13,6 +13,7 @@ from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
+from foldlog.telemetry.stores import jetstream
 from tests.conftest import OpenStore
 
 SESSION = ArtifactScope(session_id="session")
@@ -20,8 +21,9 @@ SESSION = ArtifactScope(session_id="session")
 
 def on_server(store: foldlog.Store) -> JetStreamLog:
     """The log of a store on a server."""
-    assert isinstance(store.log, JetStreamLog)
-    return store.log
+    log = jetstream(store)
+    assert log is not None
+    return log
 
 
 async def blob_names(store: foldlog.Store) -> set[str]:
@@ -31,8 +33,7 @@ async def blob_names(store: foldlog.Store) -> set[str]:
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
-    assert isinstance(store.log, MemoryLog | JetStreamLog)
-    return store.log.blobs
+    return store.backend.blobs
 
 
 def in_trace(trace_id: str) -> ArtifactScope:

@@ -3,7 +3,8 @@
 Both scan the log once, fold every subject from its first record, and compare each fold with what
 memory and snapshots serve of it. `verify` reports. `rebuild` also writes the snapshots that are
 due, and at the end accepts the log, drops what is in memory and removes the snapshots that differ.
-Until then reads are answered as before, and a rebuild that is interrupted leaves them so.
+Until then reads are answered as before, and a rebuild that is interrupted leaves them so. Views
+that cannot be read whole stay as they are.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Finding:
     """What is wrong with the log, and where.
 
     Attributes:
-        where: a stream or a subject.
+        where: a stream, a subject, or a file of the archive.
         sequence: a sequence in it.
         reason: what is wrong.
     """
@@ -95,6 +96,7 @@ class VerifyReport:
         differing: views whose reads are answered with something else than the log gives.
         findings: what is wrong with the log itself.
         seconds: how long it took.
+        accepted: losses that an operator has accepted: files of the archive that were given up.
     """
 
     views: int
@@ -103,6 +105,7 @@ class VerifyReport:
     differing: tuple[Difference, ...]
     findings: tuple[Finding, ...]
     seconds: float
+    accepted: tuple[Finding, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -114,20 +117,31 @@ async def rebuild(core: Core, name: str | None, on_progress: OnProgress | None) 
     """See `Store.rebuild`."""
     began, views = time.perf_counter(), core.hot_views
     chosen = _chosen(core, name)
-    refolds = _Refolds(core, chosen, on_progress, _refuse)
-    wrong: list[Subject] = []
+    unreadable: dict[str, LogCorrupt] = {}
+
+    def note(error: LogCorrupt) -> None:
+        unreadable.setdefault(error.stream, error)
+
+    refolds = _Refolds(core, chosen, on_progress, note)
+    wrong, hot = list[Subject](), set[Subject]()
     async with aclosing(refolds.subjects()) as subjects:
-        async for _, folds in subjects:
+        async for whole, folds in subjects:
+            if whole.records < whole.expected or whole.name in unreadable:
+                continue  # what is served may hold more than can be read
+            hot |= {fold.subject for fold in whole.folds if refolds.served.is_hot(fold.subject)}
             differs = any(found for _, found, _ in folds)
             for fold, _, covered in folds:
                 if differs:
                     wrong.append(fold.subject)
                 elif views.snapshots is not None and refolds.served.serves(fold.subject.shard):
                     await views.snapshots.write_fold(fold, covered)
-    await core.forked_log.accept()
-    await views.drop({each.name for each in chosen})
+    if not unreadable:
+        await core.forked_log.accept()
+    await views.drop({each.name for each in chosen}, hot if unreadable else None)
     for subject in dict.fromkeys(wrong):
         await views.forget(subject)
+    for error in unreadable.values():
+        raise error
     return RebuildReport(*refolds.results(), time.perf_counter() - began)
 
 
@@ -153,7 +167,11 @@ async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -
         counts = await refolds.counts()
         findings += [_missing(e) for e in lacking if counts.get(e.name, 0) >= e.expected]
     findings += [_finding(loss) for loss in await log.check()]
-    return VerifyReport(*refolds.results(), tuple(findings), time.perf_counter() - began)
+    damaged, accepted = refolds.damaged_files, refolds.lost_files
+    named = {each.where for each in damaged}  # of which a scan may name several at once
+    findings = [each for each in findings if not named.issuperset(each.where.split(", "))]
+    seconds = time.perf_counter() - began
+    return VerifyReport(*refolds.results(), (*findings, *damaged), seconds, tuple(accepted))
 
 
 _Compared = tuple[Fold[Any], Difference | None, int]
@@ -175,6 +193,9 @@ class _Refolds:
         pass_over: Callable[[LogCorrupt], None],
     ) -> None:
         self._log: Log = core.forked_log
+        self._archiver = core.backend.archiver
+        self.damaged_files: list[Finding] = []
+        self.lost_files: list[Finding] = []
         self._projections = projections
         self._on_progress = on_progress
         self._pass_over = pass_over
@@ -188,6 +209,7 @@ class _Refolds:
 
     async def subjects(self) -> AsyncGenerator[tuple[Refolded, list[_Compared]]]:
         """Yield each subject when it is folded and compared."""
+        await self._look_at_files()
         await self.served.look(self._projections)
         counts = await self.counts()
         self._of_records = sum(counts.values())
@@ -200,6 +222,21 @@ class _Refolds:
                         yield whole, await self._compared(whole)
                     if not page:
                         self._tell("", "")
+
+    async def _look_at_files(self) -> None:
+        """Look at the files of the archive: of some that are damaged no subject is known."""
+        if self._archiver is None:
+            return
+        try:
+            shards = await self._archiver.health((await self._log.info()).streams, files=True)
+        except LogCorrupt as error:  # a manifest
+            self._pass_over(error)
+            return
+        for each in shards:
+            self.damaged_files += [Finding(f, each.until, why) for f, why in each.damaged.items()]
+            self.lost_files += [Finding(f, each.until, why) for f, why in each.lost.items()]
+        for found in self.damaged_files:
+            self._pass_over(LogCorrupt(found.where, found.sequence, found.reason))
 
     async def counts(self) -> dict[str, int]:
         """Return how many records each subject of these projections holds, by its name."""
@@ -240,10 +277,6 @@ class _Refolds:
                     done, self._total, envelopes, projection, key, records, self._of_records
                 )
             )
-
-
-def _refuse(error: LogCorrupt) -> None:
-    raise error
 
 
 def _chosen(core: Core, name: str | None) -> list[Projection[Any]]:

@@ -16,7 +16,14 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendFailed, AppendUnknown, InvalidId, LogUnavailable, PastErased
+from foldlog.errors import (
+    AppendFailed,
+    AppendUnknown,
+    InvalidId,
+    LogCorrupt,
+    LogUnavailable,
+    PastErased,
+)
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind
@@ -26,6 +33,7 @@ from foldlog.store.payloads import encode
 from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency, watching
+from foldlog.views.fold import salvage
 from foldlog_projections import pauses, session, states, tasks, waiting
 
 _log: Final = logging.getLogger("foldlog")
@@ -277,10 +285,16 @@ async def take_off(store: Core, over: Iterable[Ref]) -> None:
 
 
 async def forget_views(store: Core, views: Iterable[Key[Any]]) -> None:
-    """Take off the lists what waited in views that were removed. Errors as `Core.read`."""
+    """Take off the lists what waited in views that were removed: what of them can be read.
+
+    Errors as `Core.read`, but for LogCorrupt.
+    """
     removed = {(key.kind.name, key.keys) for key in views}
     for key in _lists(store):
-        folded = await store.read(key.kind, *key.keys, consistency="strong")
+        try:
+            folded = await store.read(key.kind, *key.keys, consistency="strong")
+        except LogCorrupt:  # of other sessions, perhaps
+            folded = await salvage(store.forked_log, key.kind, store.subject(key.kind, *key.keys))
         refs = map(Ref.of, folded.state)
         await take_off(store, [ref for ref in refs if (_VIEWS[ref.kind], ref.keys[:1]) in removed])
 

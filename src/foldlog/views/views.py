@@ -325,14 +325,17 @@ class Views:
         if self.snapshots is not None:
             await self.snapshots.forget(subject, overwrite=overwrite)
 
-    async def drop(self, names: Container[str] | None = None) -> None:
-        """Forget every view, or those of projections by name; reads fold the log anew, as it is.
+    async def drop(
+        self, names: Container[str] | None = None, only: Container[Subject] | None = None
+    ) -> None:
+        """Forget views, by their projections and subjects; None: all. Reads fold the log anew.
 
         What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
         on after what it has seen last.
         """
         for view in list(self._hot.values()):
-            if view.is_hydrated and (names is None or view.projection.name in names):
+            is_meant = names is None or view.projection.name in names
+            if view.is_hydrated and is_meant and (only is None or view.subject in only):
                 view.postpone()  # what is about to write its snapshot finds none due
                 await self._cool(view)
                 view.wake()
