@@ -16,7 +16,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     Segments with the same sequences, from `first` to `last`, are one *run*, cut by subject: each
     has what there was of its subjects, from `low` to `high`, and was not erased since. `digest` is
     the SHA-256 of the file, `previous` that of the segment before it when it was written.
-    `crc` is that of its footer.
+    `crc` is that of its footer, `listed` that of the list of its subjects beside it; 0 for no list.
     `raw_bytes` are the records' own, `latest` is the log's time of the run's newest, RFC 3339.
     """
 
@@ -32,6 +32,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     low: str
     high: str
     crc: int
+    listed: int = 0
 
 
 class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +40,9 @@ class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
 
     What the log itself still has of those sequences counts for nothing. `holder` archives until
     `held_until`, in Unix seconds, unless it lets go or dies. `folder` is where the shard's files
-    stand, and no other log's: several may have one place.
+    stand, and no other log's: several may have one place. `archive` is the random id of the log's
+    only archive, which has it, too; `place` is where its first archiver found it. `lost` are
+    segments that an operator has given up.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -47,6 +50,9 @@ class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
     holder: str = ""
     held_until: float = 0.0
     folder: str = ""
+    archive: str = ""
+    place: str = ""
+    lost: tuple[Segment, ...] = ()
 
 
 CHANGED = "archive.changed"

@@ -15,46 +15,18 @@ import pytest
 from obstore.store import LocalStore, from_url
 
 import foldlog
-from foldlog import ArchiveLimits, kinds
-from foldlog.log.archive import ArchivedLog, Archiver, parquet
+from foldlog import kinds
+from foldlog.log.archive import Archiver, parquet
 from foldlog.log.archive.archiver import FAN
 from foldlog.log.archive.places import Directory
+from foldlog.log.archive.segments import list_name
 from foldlog.log.archive.selection import Selection
 from foldlog.views.snapshots import Snapshots
 from foldlog_projections import adkstates
+from tests.archive.support import ALL, LIMITS, Place, copies_of, fill, ids, log_of
 from tests.support.buckets import S3Server, s3_options, s3_server
 from tests.support.build import task, update
-from tests.support.stores import fresh_namespace
 from tests.threads.support import FORMS, ROOT, step, threads
-
-LIMITS = ArchiveLimits(hot_bytes=20_000, segment_bytes=20_000, largest=10_000_000)
-
-
-class Place:
-    """Opens stores on one log and its archive. Each question reads the manifest."""
-
-    def __init__(self, embedded: Path, archive: str | Path, objects: Any, options: Any) -> None:
-        self.objects = objects
-        self._archive = {"archive": archive, "archive_options": options}
-        self._embedded = embedded
-        self._namespace = fresh_namespace()
-        self._opened: list[foldlog.Store] = []
-
-    async def open(self, **options: Any) -> foldlog.Store:
-        given: dict[str, Any] = {**self._archive, "archive_limits": LIMITS, **options}
-        store = await foldlog.connect(path=self._embedded, namespace=self._namespace, **given)
-        self._opened.append(store)
-        if isinstance(store.log, ArchivedLog):
-            store.log.manifests.believed = 0.0
-        return store
-
-    async def close(self) -> None:
-        for store in self._opened:
-            await store.close()
-
-    def files(self) -> list[str]:
-        pages = obstore.list(self.objects)
-        return sorted(each["path"] for page in pages for each in page)
 
 
 @pytest.fixture(scope="module")
@@ -76,30 +48,6 @@ async def place(
         place = Place(embedded_path, url, from_url(url, **options), options)
     yield place
     await place.close()
-
-
-def copies_of(store: foldlog.Store) -> Path:
-    """Where this machine has copies of the archive's files, or the files."""
-    return log_of(store).segments._place.here.root
-
-
-def log_of(store: foldlog.Store) -> ArchivedLog:
-    assert isinstance(store.log, ArchivedLog)
-    return store.log
-
-
-async def fill(store: foldlog.Store, sessions: int = 10, each: int = 20) -> None:
-    for n in range(each):
-        saves = (store.save_update(update(f"u{n}", f"s{s}")) for s in range(sessions))
-        await asyncio.gather(*saves)
-
-
-async def ids(store: foldlog.Store, session: str, **options: Any) -> list[str]:
-    found = await store.list_updates(session, limit=10_000, consistency="strong", **options)
-    return [each.update_id for each in found]
-
-
-ALL = [f"u{n}" for n in range(20)]
 
 
 async def test_what_is_over_the_limits_goes_and_is_read_as_before(place: Place) -> None:
@@ -174,6 +122,7 @@ async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
     assert await log.segments.counts(manifest.segments, Selection(name)) == {}
     assert not set(before) & set(place.files())
     assert place.files() == sorted(each.name for each in manifest.segments)
+    assert place.files(".subjects") == [list_name(each) for each in place.files()]
     for reader in (store, await place.open()):
         assert await ids(reader, "s3") == []
         assert await ids(reader, "s4") == ALL
@@ -234,7 +183,7 @@ async def test_an_archiver_that_dies_at_any_step_loses_and_doubles_nothing(
     store = await place.open()
     await fill(store)
     log = log_of(store)
-    monkeypatch.setattr("foldlog.log.archive.archiver._HELD", 0.0)
+    monkeypatch.setattr("foldlog.log.archive.archiver.LEASE", 0.0)
     owner: Any = {"keep": log.segments, "purge": log.below, "change": log.manifests}[step]
     for before in (True, False):
         original = getattr(owner, step)
@@ -434,7 +383,7 @@ async def test_a_damaged_shard_keeps_no_other_from_its_erasure(
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(each) for each in found] == [foldlog.LogCorrupt, type(None), type(None)]
     assert set(done) == {1, 2}
-    assert erasing._due == [(0, Selection("s"))]
+    assert erasing._due == []
 
 
 async def test_a_sweep_finds_what_became_a_file_meanwhile(
@@ -462,7 +411,9 @@ async def test_a_sweep_finds_what_became_a_file_meanwhile(
     manifest = await log_of(store).manifests.current(0, fresh=True)
     segments = log_of(store).segments
     segments._sweep(here, folder, manifest.seq, manifest.segments)
-    assert sorted(here.names(folder)) == sorted([named, f"{folder}/{under_way.name}"])
+    assert sorted(here.names(folder)) == sorted(
+        [named, list_name(named), f"{folder}/{under_way.name}"]
+    )
 
 
 async def test_what_the_system_refuses_is_no_damage(
@@ -526,25 +477,18 @@ async def test_a_read_is_whole_when_all_is_archived_meanwhile(
 ) -> None:
     store, reader = await place.open(), await place.open()
     await fill(store)
-    below, asked = log_of(reader).below, asyncio.Event()
-    read_hot, read_archived = below.read, log_of(reader).segments.read
+    await store.archive()
+    below = log_of(reader).below
+    read_hot = below.read
 
     async def slowly(*args: Any, **options: Any) -> AsyncIterator[Any]:
-        await asked.wait()  # the archive has answered, and has nothing yet
-        await store.archive(everything=True)
+        monkeypatch.setattr(below, "read", read_hot)
+        await store.archive(everything=True)  # the reader has read what was archived before
         async for page in read_hot(*args, **options):
             yield page
 
-    async def told(*args: Any) -> Any:
-        found = await read_archived(*args)
-        asked.set()
-        return found
-
     monkeypatch.setattr(below, "read", slowly)
-    monkeypatch.setattr(log_of(reader).segments, "read", told)
     subject = log_of(reader).namespace.subject("updates", "s1")
-    await store.archive()
-    asked.clear()
     seqs = [record.seq async for page in log_of(reader).read(subject) for record in page]
     assert len(seqs) == len(set(seqs)) == 20
     assert seqs == sorted(seqs)

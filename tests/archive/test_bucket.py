@@ -15,6 +15,8 @@ from obstore.store import from_url
 import foldlog
 from foldlog import LogUnavailable
 from foldlog.log.archive import ArchivedLog
+from foldlog.log.archive.places import IDENTITY
+from foldlog.log.archive.segments import list_name
 from tests.faults.proxy import Proxy
 from tests.support.buckets import S3Server, s3_options, s3_server
 from tests.support.build import update
@@ -223,4 +225,5 @@ async def test_a_network_that_fails_costs_no_record_and_the_next_pass_goes_on(
     manifest = await store.log.manifests.current(0, fresh=True)
     objects = from_url(machines._given["archive"], **s3_options(s3.url))
     listed = {each["path"] for page in obstore.list(objects) for each in page}
-    assert listed == {each.name for each in manifest.segments}
+    lists = {list_name(each.name) for each in manifest.segments}
+    assert listed == {IDENTITY, *(each.name for each in manifest.segments), *lists}

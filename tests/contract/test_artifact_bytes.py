@@ -14,6 +14,7 @@ from foldlog.log.blobs import BlobName, Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
 from foldlog.subjects import Subject, blob
+from foldlog.telemetry.stores import jetstream
 from tests.conftest import OpenStore
 from tests.contract.test_clear import Sent
 
@@ -22,8 +23,9 @@ SESSION = ArtifactScope(session_id="session")
 
 def on_server(store: foldlog.Store) -> JetStreamLog:
     """The log of a store on a server."""
-    assert isinstance(store.log, JetStreamLog)
-    return store.log
+    log = jetstream(store)
+    assert log is not None
+    return log
 
 
 async def blob_names(store: foldlog.Store) -> set[BlobName]:
@@ -38,8 +40,7 @@ def subject_of(held: BlobName) -> Subject:
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
-    assert isinstance(store.log, MemoryLog | JetStreamLog)
-    return store.log.blobs
+    return store.backend.blobs
 
 
 def in_trace(trace_id: str) -> ArtifactScope:

@@ -17,6 +17,7 @@ from foldlog.log.port import Append, Stored
 from foldlog.scoped import Scope
 from foldlog.sessions import ConversationTurn, ShortTermMemoryConfig
 from foldlog.subjects import Subject
+from foldlog.telemetry.stores import jetstream
 from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
 from tests.support.build import binding, update
@@ -283,7 +284,7 @@ async def damage(store: foldlog.Store, subject: Subject, *, whole: bool) -> None
     if not whole:
         await store.log.append([Append(subject, (draft("no.such", b"\xc1", id="damage"),))])
         return
-    log: Any = store.log
+    log: Any = jetstream(store) or store.log
     if isinstance(log, MemoryLog):
         log._heads[subject.shard] += 1
         stored = Stored(subject.name, log._heads[subject.shard], "2026-01-01T00:00:00Z", b"garbage")

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 import foldlog
 from foldlog import ArtifactScope
 from foldlog.envelope import draft
-from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.jetstream.asking import ask
 from foldlog.scoped import Scope
 from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Frame, SpoolFile, encode_frame
+from foldlog.telemetry.stores import jetstream
 from foldlog.views.snapshots import DUE_ENVELOPES
 from foldlog_projections import agentstates, states
 from foldlog_projections.updates import UpdateSaved
@@ -137,10 +137,10 @@ async def test_no_spool_file_holds_what_was_erased(tmp_path: Path) -> None:
             file = SpoolFile.create(*place, suffix=suffix)
             frames = [spooled(False, "trip", SECRET), spooled(False, "other", "kept")]
             frames.append(spooled(True, "trip", SECRET))
-            file.append([encode_frame(frame) for frame in frames])
+            file.append([encode_frame(frame) for frame in frames], 3)
             file.release()
         alone = SpoolFile.create(*place, suffix=REFUSED)
-        alone.append([encode_frame(spooled(False, "trip", SECRET))])
+        alone.append([encode_frame(spooled(False, "trip", SECRET))], 1)
         alone.release()
         assert len(files_with(tmp_path)) == 4
         await store.erase_session("trip")
@@ -163,8 +163,9 @@ def spooled(atomic: bool, session: str, content: str) -> Frame:
 async def test_a_stream_that_denies_deletes_is_named(tmp_path: Path) -> None:
     async with foldlog.connect(path=tmp_path) as store:
         await store.save_update(update("u", "trip", content=SECRET))
-        assert isinstance(store.log, JetStreamLog)
-        connection, stream = store.log.connection, store.log.namespace.stream(0)
+        log = jetstream(store)
+        assert log is not None
+        connection, stream = log.connection, log.namespace.stream(0)
         described = await ask(connection, f"STREAM.INFO.{stream}", dict[str, Any], timeout=5)
         denying = {**described["config"], "deny_delete": True}
         await ask(connection, f"STREAM.UPDATE.{stream}", dict[str, Any], denying, timeout=5)

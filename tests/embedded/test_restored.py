@@ -16,8 +16,8 @@ import pytest
 import foldlog
 from foldlog import AppendUnknown, LogRewound
 from foldlog.log.embedded.binary import find_binary
-from foldlog.log.jetstream import JetStreamLog
 from foldlog.opening import Connecting
+from foldlog.telemetry.stores import jetstream
 from tests.processes.test_revival import end_supervisor
 from tests.support.binary import nats_server
 from tests.support.build import update
@@ -165,8 +165,9 @@ async def test_the_outcome_of_what_was_under_way_is_not_known(tmp_path: Path) ->
 
 async def sent(store: foldlog.Store, saving: asyncio.Task[None]) -> None:
     """Until a save has left this process."""
-    assert isinstance(store.log, JetStreamLog)
-    statistics = store.log.connection._client.stats
+    log = jetstream(store)
+    assert log is not None
+    statistics = log.connection._client.stats
     before = statistics["out_msgs"]
     while statistics["out_msgs"] == before and not saving.done():  # noqa: ASYNC110 - only a count
         await asyncio.sleep(0)

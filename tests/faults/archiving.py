@@ -37,7 +37,7 @@ _DISK = ("mkdir", "rename", "unlink", "rmdir")
 
 def hasten() -> None:
     """Have archivers of this process take over at once, merge often, and not wait for readers."""
-    archiver._HELD, archiver.FAN = 0.0, 2  # type: ignore[misc]
+    archiver.LEASE, archiver.FAN = 0.0, 2  # type: ignore[misc]
     Manifests.believed = 0.0
 
 

@@ -22,7 +22,7 @@ _CONTENT = b"what somebody said" * 10
 @pytest.fixture(autouse=True)
 def hastened(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the storms change is as before when a test ends."""
-    for where, name in ((archiver, "_HELD"), (archiver, "FAN"), (Manifests, "believed")):
+    for where, name in ((archiver, "LEASE"), (archiver, "FAN"), (Manifests, "believed")):
         monkeypatch.setattr(where, name, getattr(where, name))
 
 

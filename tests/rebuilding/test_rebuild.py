@@ -307,16 +307,22 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
     assert log.snapshots._side.stored == written  # those that are right are not written again
 
 
-async def test_a_failed_rebuild_switches_nothing(store: foldlog.Store, log: MemoryLog) -> None:
+async def test_what_cannot_be_read_stays_as_it_is_and_the_rest_is_rebuilt(
+    store: foldlog.Store, log: MemoryLog
+) -> None:
     await save_updates(store, LONG)
+    await store.save_task(task("t"))
     await store.list_updates("s")
+    await store.list_tasks("s")
     await wait_for_snapshots(store)
     subject = store.subject(tasks, "s")
     damaged = Stored(subject.name, log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record")
     log._stored[subject].append(damaged)
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
-    assert store.hot_views.peek(updates, store.subject(updates, "s"))
+    assert store.hot_views.peek(tasks, subject)
+    assert store.hot_views.peek(updates, store.subject(updates, "s")) is None
+    assert len(await store.list_updates("s", limit=LONG + 1)) == LONG
 
 
 async def test_a_rebuild_by_another_version_replaces_its_snapshots(

@@ -53,6 +53,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
             "list_feedback",
             "list_session_sizes",
             "archive",
+            "forget_archived",
             "sql",
             "list_messages",
             "pop_message",

@@ -13,16 +13,15 @@ import pytest
 
 import foldlog
 from foldlog import Content, Message, TaskStatus
-from foldlog.envelope import CLEARED, draft
 from foldlog.importer import demo_transcript, import_conversations
 from foldlog.log.archive import ArchivedLog
 from foldlog.log.port import Append
 from foldlog.recovery import EventType
 from foldlog.sql import tables
 from foldlog_projections import archive
-from foldlog_projections.fold import Cleared
 from tests.support.build import MOMENT, event, steering, task, update
 from tests.support.stores import fresh_namespace
+from tests.support.tombstones import tombstone
 from tests.threads.support import ROOT, checkpoint, threads
 
 
@@ -132,9 +131,8 @@ async def test_a_row_is_there_once_and_what_was_cleared_is_not(store: foldlog.St
     [again, *_] = await store.items(kept)
     subject, drafts = store.drafts("save_update", kept, again.record)
     await store.forked_log.append([Append(subject, tuple(drafts))])
-    tombstone = msgspec.msgpack.encode(Cleared())
     subject = store.subject(gone.kind, *gone.keys)
-    await store.forked_log.append([Append(subject, (draft(CLEARED, tombstone, id="gone"),))])
+    await store.forked_log.append([Append(subject, (tombstone(id="gone"),))])
     await store.save_update(update("after", "gone"))
     found = await column(store, "select session_id || ' ' || update_id from updates order by all")
     assert found == ["gone after", "kept u0", "kept u1", "kept u2"]

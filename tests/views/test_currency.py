@@ -10,13 +10,13 @@ import pytest
 
 import foldlog
 from foldlog import StateUpdate, UpdateType, memory_store
-from foldlog.envelope import CLEARED, draft
+from foldlog.envelope import draft
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.views import Views, watching
 from foldlog.views.view import EMPTY_BYTES
-from foldlog_projections.fold import Cleared
 from foldlog_projections.updates import kind as updates
+from tests.support.tombstones import tombstone
 from tests.views.support import Log, dropped, is_hot, read, save, subject
 
 
@@ -79,8 +79,8 @@ async def test_what_is_watched_drives_nobody_out() -> None:
 async def test_what_was_cleared_is_counted() -> None:
     log = Log()
     views = Views(log)
-    payload = msgspec.msgpack.encode(Cleared(removed={f"writer {n}": n for n in range(1000)}))
-    await log.append([Append(subject(), (draft(CLEARED, payload, id="c"),))])
+    removed = {f"writer {n}": n for n in range(1000)}
+    await log.append([Append(subject(), (tombstone(removed=removed),))])
     await read(views)
     assert views._hot.bytes > EMPTY_BYTES + 1000 * 50
     await views.close()

@@ -21,9 +21,8 @@ from foldlog_projections.fold import Cleared
 from foldlog_projections.folds import all_records
 from foldlog_projections.memory import kind as memory
 from foldlog_projections.updates import kind as updates
+from tests.support.tombstones import tombstone
 from tests.views.support import Log, dropped, read, save, subject
-
-TOMBSTONE = msgspec.msgpack.encode(Cleared())
 
 
 @pytest.fixture
@@ -143,7 +142,7 @@ async def test_a_clearing_is_not_taken_for_a_restored_log(log: Log, views: Views
     await save(log, "2")
     await read(views)
     log.push = dropped
-    cleared = draft(CLEARED, TOMBSTONE, id="c")
+    cleared = tombstone()
     (seq,) = await log.append([Append(subject(), (cleared,))])
     await log.purge(subject(), before=seq)
     await save(log, "1", "3")
@@ -157,8 +156,7 @@ async def test_a_clearing_behind_a_late_writer_is_not_taken_for_it(log: Log, vie
     await read(views)
     log.push = dropped
     await save(log, "late")
-    cleared = draft(CLEARED, TOMBSTONE, id="c")
-    await log.append([Append(subject(), (cleared,))])
+    await log.append([Append(subject(), (tombstone(),))])
     await log.purge(subject(), before=before)
     await save(log, "3")
     log.missed += 1

@@ -48,6 +48,10 @@ def of_health(health: Health, free_bytes: int | None) -> Iterator[Check]:
         yield _lag(stream)
     for shard in health.archive:
         yield _archive(shard)
+        for file, reason in shard.damaged.items():
+            yield Check(f"archived file {file}", Verdict.FAIL, reason)
+        for file, reason in shard.lost.items():
+            yield Check(f"archived file {file}", Verdict.WARN, reason)
     yield _disk(health, free_bytes)
 
 

@@ -25,7 +25,8 @@ _COLOURS: Final = {
 async def doctor(target: Target) -> int:
     """Say what could be verified about the log.
 
-    Changes nothing, and also says what could not be verified.
+    Changes nothing, and also says what could not be verified. Reads every file of an archive in a
+    directory.
     """
     checks = [check async for check in _examine(target)]
     healthy = all(check.verdict is not Verdict.FAIL for check in checks)
@@ -47,7 +48,7 @@ async def _examine(target: Target) -> AsyncIterator[Check]:
     yield Check("Python", Verdict.OK, f"{platform.python_version()} on {platform.platform()}")
     try:
         async with target.connect() as store:
-            health = await store.health()
+            health = await store.health(archive_files=True)
     except foldlog.FoldlogError as error:
         yield Check("connection", Verdict.FAIL, str(error))
         return

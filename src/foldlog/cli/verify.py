@@ -37,5 +37,7 @@ def _show(report: VerifyReport) -> None:
     for finding in report.findings:
         words = f"{printable(finding.where)} at sequence {finding.sequence}: "
         out.print(words + printable(finding.reason), style="red")
+    for loss in report.accepted:
+        out.print(f"accepted loss: {printable(loss.where)}: {printable(loss.reason)}")
     if report.is_good:
         out.print("what is served is what the log says")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import ConfigurationError
+from foldlog.errors import ConfigurationError, LogCorrupt
 from foldlog.exporting.lines import BlobLine, decode_record
 from foldlog.exporting.reading import Checked, check, is_blob, read, read_header
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store import LogRecord
-from foldlog.store.blobs import BlobRef
+from foldlog.store.blobs import BlobRef, blobs_in
 from foldlog.store.copying import FILLER
 
-_SHA256: Final = re.compile(rb"[0-9a-f]{64}")
 _RECORDS: Final = 1_000
 _BYTES: Final = 4 * 1024 * 1024
 
@@ -97,7 +95,7 @@ async def restore(
     while (some := await asyncio.to_thread(next, batches, None)) is not None:
         if isinstance(some, BlobLine):
             for ref in [some.ref] if some.kind else named.get(_content(some.blob), ()):
-                await store.restore_blob(BlobRef(*ref[:2], some.blob), some.data)
+                await store.restore_blob(ref, some.data)
             done += 1
         else:
             if header.foldlog_export == 1:
@@ -119,9 +117,12 @@ def _note_contents(
 ) -> None:
     """Note which views name a content, by its SHA-256: in format 1 only their records say it."""
     for record in records:
-        if record.kind in store.kinds:
-            for found in _SHA256.findall(record.data):
-                named[found.decode()].add(BlobRef(record.kind, record.keys, ""))
+        kind = store.kinds.get(record.kind)
+        if kind is not None and kind.has_blobs:
+            with suppress(LogCorrupt, msgspec.MsgspecError):  # it comes as it is, without bytes
+                for envelope in record.envelopes:
+                    for name in blobs_in(kind, envelope):
+                        named[_content(name)].add(BlobRef(record.kind, record.keys, name))
 
 
 def _content(name: str) -> str:

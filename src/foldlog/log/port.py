@@ -206,8 +206,8 @@ class Log(Protocol):
                 what another one does. Empty: everything.
 
         Raises:
-            LogCorrupt: a message cannot be read; `sequence` is that of the one before it. A scan
-                after that sequence passes it over.
+            LogCorrupt: some cannot be read. All that can be, up to its `sequence`, was yielded; a
+                scan after that sequence passes over what cannot.
         """
 
     async def subjects(
@@ -215,7 +215,8 @@ class Log(Protocol):
     ) -> dict[Subject, int]:
         """Return how many records each subject holds, shard by shard.
 
-        For operators: its cost grows with the log.
+        For operators: its cost grows with the log. What only damaged files of an archive know of is
+        not listed.
 
         Raises:
             LogCorrupt: the keys of a hashed subject cannot be read.

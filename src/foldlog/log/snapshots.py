@@ -1,7 +1,8 @@
 """Snapshots beside the log: bytes that spare reading it again, and may be lost (ADR 0006).
 
 A subject may have several, by name. One that does not fit a message is cut into pieces. The first
-piece is stored last: it says how many there are, and has a digest of the whole.
+piece is stored last: it says how many there are, and has a digest of the whole. The others are
+named by that digest, so that two who write at the same time never mix theirs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from foldlog.errors import AppendFailed
@@ -55,15 +56,15 @@ class SnapshotStore:
             Unusable: some of it is missing or damaged.
             LogUnavailable: nobody has answered for a second.
         """
-        (head,) = await self._load(subject, name, range(1))
+        (head,) = await self._side.get([place(subject, name)], patience=_PATIENCE)
         if head is None:
             return None
         if len(head) < _HEAD.size:
             raise Unusable("it is cut off")
-        count, digest = _HEAD.unpack_from(head)
+        others, digest = _others(subject, name, head)
         pieces = [head[_HEAD.size :]]
-        for start in range(1, count, _AT_ONCE):
-            found = await self._load(subject, name, range(start, min(start + _AT_ONCE, count)))
+        for start in range(0, len(others), _AT_ONCE):
+            found = await self._side.get(others[start : start + _AT_ONCE], patience=_PATIENCE)
             pieces += [each for each in found if each is not None]
             if None in found:
                 break
@@ -79,18 +80,18 @@ class SnapshotStore:
             AppendFailed, ConfigurationError: refused.
             LogUnavailable: it may be stored or not.
         """
-        size = self._side.max_bytes - _HEAD.size
+        where, size = place(subject, name), self._side.max_bytes - _HEAD.size
         pieces = [data[start : start + size] for start in range(0, len(data), size)] or [b""]
-        if len(pieces) > 1:  # no head is ever there without its pieces
-            await self._side.purge(place(subject, name, 0))
-        for number, piece in enumerate(pieces[1:], 1):
-            await self._replace(place(subject, name, number), piece)
+        (before,) = await self._side.get([where], patience=_PATIENCE)
         head = _HEAD.pack(len(pieces), _digest(data)) + pieces[0]
-        await self._replace(place(subject, name, 0), head)
-        number = len(pieces)  # the one before may have had more
-        while await self._load(subject, name, range(number, number + 1)) != [None]:
-            await self._side.purge(place(subject, name, number))
-            number += 1
+        others, _ = _others(subject, name, head)
+        for other, piece in zip(others, pieces[1:], strict=True):
+            await self._replace(other, piece)  # a damaged one may have that name
+        await self._replace(where, head)
+        if before is not None and len(before) >= _HEAD.size:
+            for other in _others(subject, name, before)[0]:
+                if other not in others:
+                    await self._side.purge(other)
 
     async def holds(self, subject: Subject) -> bool:
         """Return whether a subject has a snapshot of any name."""
@@ -122,12 +123,6 @@ class SnapshotStore:
                 found[subject].add(piece.partition("~")[0])
         return found
 
-    async def _load(
-        self, subject: Subject, name: str, numbers: Sequence[int]
-    ) -> list[bytes | None]:
-        places = [place(subject, name, number) for number in numbers]
-        return await self._side.get(places, patience=_PATIENCE)
-
     async def _replace(self, where: str, data: bytes) -> None:
         for _ in range(_ATTEMPTS):
             if await self._side.put([(where, data)]):
@@ -136,9 +131,16 @@ class SnapshotStore:
         raise AppendFailed(f"others write {where} all the time")
 
 
-def place(subject: Subject, name: str, number: int) -> str:
+def place(subject: Subject, name: str, piece: str = "0") -> str:
     """Return the subject under which a piece of a snapshot stands. The name is a kind's."""
-    return snapshot(subject.name, f"{name}~{number}")
+    return snapshot(subject.name, f"{name}~{piece}")
+
+
+def _others(subject: Subject, name: str, head: bytes) -> tuple[list[str], bytes]:
+    """Where the pieces after the first one stand, and the digest of all."""
+    count, digest = _HEAD.unpack_from(head)
+    numbers = range(1, count)
+    return [place(subject, name, f"{n}~{digest.hex()}") for n in numbers], digest
 
 
 def _digest(data: bytes) -> bytes:

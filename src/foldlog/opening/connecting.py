@@ -16,7 +16,6 @@ from foldlog.log.archive import (
     ArchiveLimits,
     Archiver,
     Segments,
-    check_whole,
     place_of,
 )
 from foldlog.log.embedded import EmbeddedServer
@@ -348,17 +347,18 @@ async def _with_archive(settings: Settings, backend: Backend) -> Backend:
     """The backend with its archive, if it is to have one.
 
     Raises:
-        ConfigurationError: the log has an archive that `settings` do not name, or what it takes
-            is not installed.
+        ConfigurationError: the log has another archive than `settings` name, or they name none; or
+            what an archive takes is not installed.
     """
     where = settings.archive or os.environ.get(ARCHIVE_VARIABLE)
-    if not where:
-        await check_whole(backend.log)
-        return backend
-    cache = Path(settings.archive_cache or settings.data / "archive-cache")
-    place = place_of(where, cache, settings.archive_cache_bytes, settings.archive_options)
+    place = None
+    if where:
+        cache = Path(settings.archive_cache or settings.data / "archive-cache")
+        place = place_of(where, cache, settings.archive_cache_bytes, settings.archive_options)
     log = ArchivedLog(backend.log, Segments(place, backend.log.namespace))
-    return backend._replace(log=log, archiver=Archiver(log, settings.archive_limits))
+    await log.manifests.check()
+    archiver = Archiver(log, settings.archive_limits) if where else None
+    return backend._replace(log=log, archiver=archiver)
 
 
 async def _store(settings: Settings, backend: Backend) -> Store:

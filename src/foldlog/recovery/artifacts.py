@@ -222,7 +222,7 @@ class ArtifactBackend:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         named = await self._named(artifact_id)
-        return None if named is None else named.size
+        return None if named is None else await self._size(artifact_id, named)
 
     @_operation(writes=True)
     async def collect_garbage(self, *, older_than: float = GARBAGE_SECONDS) -> Garbage:
@@ -251,7 +251,8 @@ class ArtifactBackend:
             is_old = all(now - item.recorded_at >= older_than for item in items)
             if items and is_old and artifact_id not in referred:
                 removed.append(artifact_id)
-                freed += items[0].record.size
+                with suppress(LogCorrupt):  # damaged bytes are garbage, too
+                    freed += await self._size(artifact_id, items[0].record)
                 await self.delete_artifact(artifact_id)
         return Garbage(tuple(removed), freed)
 
@@ -284,6 +285,12 @@ class ArtifactBackend:
         await self._store.keep_blob(key, blob, encoded.data)
         if before is not None:
             await self._store.remove_blob(key, before.blob)
+
+    async def _size(self, artifact_id: str, named: Named) -> int:
+        if named.size:
+            return named.size
+        data = await self._store.read_blob(stateartifacts.kind(artifact_id), named.blob)
+        return len(data or b"")
 
     async def _named(self, artifact_id: str) -> Named | None:
         named: Named | None = await self._store.view(

@@ -15,6 +15,7 @@ from foldlog.log.forks import origin_of
 from foldlog.store.operation import operation
 from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject
+from foldlog.upcasting import UPCASTERS
 
 LOOSE_SECONDS: Final = 3600.0
 """How old a large value must be to count as left behind: older than any save under way."""
@@ -163,7 +164,7 @@ def blobs_in(kind: Kind[Any], envelope: Recorded) -> tuple[str, ...]:
     record = kind.records.get(envelope.type)
     if record is None or record.blobs is None:
         return ()
-    return record.blobs(envelope.payload)
+    return record.blobs(UPCASTERS.bring_up(envelope).payload)
 
 
 async def digest(data: bytes) -> str:

@@ -24,7 +24,7 @@ from foldlog.store.core import DECIDE_SECONDS, Core
 from foldlog.store.decisions import Attempts
 from foldlog.store.payloads import encode
 from foldlog.subjects import Branch, Subject
-from foldlog.views.fold import readable
+from foldlog.views.fold import readable, salvage
 from foldlog_projections.fold import Cleared, Folded, start, step
 
 S = TypeVar("S")
@@ -249,7 +249,7 @@ async def _off_lists(store: LargeValues, held: Holding[Any]) -> list[Append]:
             keys = listing.keys(held.key.keys, held.folded.state)
         if keys is None:
             continue
-        listed = (await store.read(listing.list, *keys, consistency="strong")).state
+        listed = (await read_what_can_be(store, listing.list, *keys)).state
         if records := listing.off(held.key.keys, listed):
             drafts = tuple(encode(listing.list, each) for each in records)
             appends.append(Append(store.subject(listing.list, *keys), drafts))
@@ -281,6 +281,14 @@ def _key_at(store: LargeValues, kind: Kind[Any], name: str, envelope: Recorded) 
     if not keys:
         raise LogCorrupt(name, envelope.seq, "the keys of a hashed subject are missing")
     return Key(kind, keys)
+
+
+async def read_what_can_be(store: Core, kind: Kind[S], *keys: str) -> Folded[S]:
+    """Read a view strongly, of all that can be read where some of it cannot."""
+    try:
+        return await store.read(kind, *keys, consistency="strong")
+    except LogCorrupt:
+        return await salvage(store.forked_log, kind, store.subject(kind, *keys))
 
 
 async def side_by_side(

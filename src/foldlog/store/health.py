@@ -75,11 +75,16 @@ class HealthCheck(Core):
     """Asks the log how it is."""
 
     @operation()
-    async def health(self) -> Health:
+    async def health(self, *, archive_files: bool = False) -> Health:
         """Return what the log looks like now.
+
+        Args:
+            archive_files: look at each file of the archive, too: whole in a directory, at its size
+                in a bucket.
 
         Raises:
             LogUnavailable: the log does not answer, and the store does not degrade.
+            LogCorrupt: a manifest of the archive cannot be read, and the store does not degrade.
             StoreClosed: the store is closed.
         """
         log = self.forked_log
@@ -89,7 +94,7 @@ class HealthCheck(Core):
         try:
             info = await log.info()
             if self.backend.archiver is not None:
-                archive = await self.backend.archiver.health(info.streams)
+                archive = await self.backend.archiver.health(info.streams, files=archive_files)
         except StoreClosed:
             raise
         except FoldlogError as error:

@@ -16,7 +16,7 @@ from foldlog.kind import Key, Kind
 from foldlog.log.port import Append, Log
 from foldlog.position import LogPosition
 from foldlog.store.blobs import LargeValues
-from foldlog.store.clearing import Area, Prefix, clear, where
+from foldlog.store.clearing import Area, Prefix, clear, read_what_can_be, where
 from foldlog.store.decisions import At, Decided
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import dump, encode
@@ -24,7 +24,6 @@ from foldlog.subjects import Branch, Subject
 from foldlog.views import Consistency, refold
 from foldlog.views.fold import salvage
 from foldlog_projections import lineage
-from foldlog_projections.fold import Folded
 from foldlog_projections.folds import every
 from foldlog_projections.lineage import Began, Ended, Fork, Lineage
 
@@ -146,13 +145,6 @@ class Ownership(LargeValues):
         """Internal: the view of a kind's name and keys, also where this program lacks the kind."""
         return Key(self.kinds.get(name) or _unknown_kind(name, keys), keys)
 
-    async def read_what_can_be(self, kind: Kind[S], *keys: str) -> Folded[S]:
-        """Internal: read a view strongly, of all that can be read where some of it cannot."""
-        try:
-            return await self.read(kind, *keys, consistency="strong")
-        except LogCorrupt:
-            return await salvage(self.forked_log, kind, self.subject(kind, *keys))
-
     async def relatives(self, session_id: str) -> list[str]:
         """Internal: all other sessions that may share what this one holds, as of now."""
         found, ahead = set[str](), [session_id]
@@ -180,7 +172,7 @@ class Ownership(LargeValues):
         try:
             origin = (await self.decide_drafts([key], decision, in_atomic="at once"))[key].value
         except LogCorrupt:
-            origin = origin_of((await self.read_what_can_be(lineage.kind, session_id)).state)
+            origin = origin_of((await read_what_can_be(self, lineage.kind, session_id)).state)
             await clear(self, key)
             await self.decide_drafts([key], decision, in_atomic="at once")
         return origin

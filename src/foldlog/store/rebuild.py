@@ -3,7 +3,8 @@
 Both scan the log once, fold every subject from its first record, and compare each fold with what
 memory and snapshots serve of it. `verify` reports. `rebuild` also writes the snapshots that are
 due, and at the end accepts the log, drops what is in memory and removes the snapshots that differ.
-Until then reads are answered as before, and a rebuild that is interrupted leaves them so.
+Until then reads are answered as before, and a rebuild that is interrupted leaves them so. Views
+that cannot be read whole stay as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from foldlog.subjects import Subject
 from foldlog.views.comparison import Difference, Served
 from foldlog.views.fold import Fold
 from foldlog.views.refolding import Refolded, Refolding
+from foldlog.views.view import View
 
 
 class RebuildProgress(NamedTuple):
@@ -73,7 +75,7 @@ class Finding:
     """What is wrong with the log, and where.
 
     Attributes:
-        where: a stream or a subject.
+        where: a stream, a subject, or a file of the archive.
         sequence: a sequence in it.
         reason: what is wrong.
     """
@@ -94,9 +96,11 @@ class VerifyReport(RebuildReport):
         differing: views whose reads are answered with something else than the log gives.
         seconds: how long it took.
         findings: what is wrong with the log itself.
+        accepted: losses that an operator has accepted: files of the archive that were given up.
     """
 
     findings: tuple[Finding, ...]
+    accepted: tuple[Finding, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -107,19 +111,36 @@ class VerifyReport(RebuildReport):
 async def rebuild(core: Core, name: str | None, on_progress: OnProgress | None) -> RebuildReport:
     """See `Store.rebuild`."""
     began, views = time.perf_counter(), core.hot_views
-    refolds = _Refolds(core, name, on_progress, _refuse)
-    wrong: list[Subject] = []
+    unreadable: dict[str, LogCorrupt] = {}
+
+    def note(error: LogCorrupt) -> None:
+        unreadable.setdefault(error.stream, error)
+
+    refolds = _Refolds(core, name, on_progress, note)
+    wrong, hot = list[Subject](), set[Subject]()
     async with aclosing(refolds.subjects()) as subjects:
         async for whole, folds in subjects:
+            if whole.records < whole.expected or whole.subject.name in unreadable:
+                continue  # what is served may hold more than can be read
+            if refolds.served.is_hot(whole.subject):
+                hot.add(whole.subject)
             if any(found for _, found, _ in folds):
                 wrong.append(whole.subject)
             elif views.snapshots is not None and refolds.served.serves(whole.subject.shard):
                 for fold, _, covered in folds:
                     await views.snapshots.write(fold, covered)
-    await core.forked_log.accept()
-    await views.drop(refolds.served.is_meant)
+    if not unreadable:
+        await core.forked_log.accept()
+    is_meant = refolds.served.is_meant
+
+    def is_rebuilt(view: View[Any]) -> bool:
+        return is_meant(view.projection) and (not unreadable or view.subject in hot)
+
+    await views.drop(is_rebuilt)
     for subject in wrong:
         await views.forget(subject)
+    for error in unreadable.values():
+        raise error
     return RebuildReport(*refolds.results(), time.perf_counter() - began)
 
 
@@ -146,7 +167,11 @@ async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -
         counts = await refolds.counts()
         findings += [_missing(e) for e in lacking if counts.get(e.subject, 0) >= e.expected]
     findings += [_finding(loss) for loss in await log.check()]
-    return VerifyReport(*refolds.results(), time.perf_counter() - began, tuple(findings))
+    damaged, accepted = refolds.damaged_files, refolds.lost_files
+    named = {each.where for each in damaged}  # of which a scan may name several at once
+    findings = [each for each in findings if not named.issuperset(each.where.split(", "))]
+    seconds, found = time.perf_counter() - began, (*findings, *damaged)
+    return VerifyReport(*refolds.results(), seconds, found, tuple(accepted))
 
 
 _Compared = tuple[Fold[Any], Difference | None, int]
@@ -172,6 +197,9 @@ class _Refolds:
             known = ", ".join(core.kinds)
             raise ConfigurationError(f"no projection {name!r}; there are {known}")
         self._log: Log = core.forked_log
+        self._archiver = core.backend.archiver
+        self.damaged_files: list[Finding] = []
+        self.lost_files: list[Finding] = []
         self._on_progress = on_progress
         self._pass_over = pass_over
         chosen = core.kinds if name is None else [name]
@@ -183,6 +211,7 @@ class _Refolds:
     async def subjects(self) -> AsyncGenerator[tuple[Refolded, list[_Compared]]]:
         """Yield each subject when it is folded and compared."""
         served = self.served
+        await self._look_at_files()
         await served.look()
         counts = await self.counts()
         self._of_records = sum(counts.values())
@@ -197,6 +226,21 @@ class _Refolds:
                         self._records += whole.records
                         self._envelopes += whole.envelopes
                     self._tell(page[-1].folds[-1] if page else None)
+
+    async def _look_at_files(self) -> None:
+        """Look at the files of the archive: of some that are damaged no subject is known."""
+        if self._archiver is None:
+            return
+        try:
+            shards = await self._archiver.health((await self._log.info()).streams, files=True)
+        except LogCorrupt as error:  # a manifest
+            self._pass_over(error)
+            return
+        for each in shards:
+            self.damaged_files += [Finding(f, each.until, why) for f, why in each.damaged.items()]
+            self.lost_files += [Finding(f, each.until, why) for f, why in each.lost.items()]
+        for found in self.damaged_files:
+            self._pass_over(LogCorrupt(found.where, found.sequence, found.reason))
 
     async def counts(self) -> dict[Subject, int]:
         """Return how many records each subject holds that has views."""
@@ -224,10 +268,6 @@ class _Refolds:
             name, key = (last.projection.name, "/".join(last.subject.keys)) if last else ("", "")
             folded = self._views.total(), self._total, self._envelopes
             self._on_progress(RebuildProgress(*folded, name, key, self._records, self._of_records))
-
-
-def _refuse(error: LogCorrupt) -> None:
-    raise error
 
 
 def _finding(error: LogCorrupt | LogRewound) -> Finding:

@@ -14,6 +14,7 @@ from foldlog.errors import LogCorrupt, PayloadError, shown
 from foldlog.kind import Key
 from foldlog.log.port import Stored
 from foldlog.position import LogPosition
+from foldlog.store.clearing import read_what_can_be
 from foldlog.store.removal import Removal
 from foldlog.subjects import Subject, checked_id
 from foldlog_projections import lineage
@@ -144,7 +145,7 @@ class Records(Removal):
 
     async def _places_of(self, session_id: str) -> list[tuple[str, int]]:
         """The filters over all that is a session's, each with its shard."""
-        origin = (await self.read_what_can_be(lineage.kind, session_id)).state.origin
+        origin = (await read_what_can_be(self, lineage.kind, session_id)).state.origin
         areas = await self.owned_by(session_id, origin)
         own = [self.subject(name, session_id) for name in (lineage.kind.name, lineage.MARKER)]
         found = [*own, *map(self.area_subject, areas)]

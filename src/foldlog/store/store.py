@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from foldlog.errors import ConfigurationError
-from foldlog.log.archive import Archived, Archiving
+from foldlog.log.archive import Archived, Archiver, Archiving, lost_records
 from foldlog.log.moments import head
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
@@ -30,7 +30,14 @@ from foldlog.store.messages import Messages
 from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import Pauses
-from foldlog.store.rebuild import OnProgress, RebuildReport, VerifyReport, rebuild, verify
+from foldlog.store.rebuild import (
+    Finding,
+    OnProgress,
+    RebuildReport,
+    VerifyReport,
+    rebuild,
+    verify,
+)
 from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
@@ -114,7 +121,9 @@ class BaseStore(
 
         Raises:
             ConfigurationError: there is no such kind.
-            LogUnavailable, LogCorrupt: the log could not be read whole. Views in memory stay.
+            LogUnavailable: the log does not answer. Views in memory stay.
+            LogCorrupt: some of the log cannot be read. Views that need it stay as they are; all
+                others are rebuilt.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         return await rebuild(self, projection, on_progress)
@@ -152,19 +161,46 @@ class BaseStore(
             everything: move all records, whatever the limits say.
 
         Returns:
-            How many records were moved, their bytes, and how many segments were merged.
+            How many records were moved, their bytes, how many segments were merged, and how many
+            shards another archiver held.
 
         Raises:
-            ConfigurationError: the store was opened without `archive=`.
+            ConfigurationError: the store was opened without `archive=`, or the log has another one.
             LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
                 Archiving again is safe.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
+        return await self._archiver.run(everything=everything)
+
+    @operation(writes=True)
+    async def forget_archived(self, file: str) -> Finding:
+        """Give up a file of the archive that is lost or damaged: the log goes on without it.
+
+        Reads go on without its records, and `verify` lists it as an accepted loss. What is left of
+        the file is removed. Put the file back instead, if you have a copy.
+
+        Args:
+            file: the file, as an error or `verify` names it.
+
+        Returns:
+            What is lost: the file, its last sequence, and how many records it had.
+
+        Raises:
+            ConfigurationError: the store was opened without `archive=`; or its archive names no
+                such file, or has it whole.
+            LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+        """
+        lost = await self._archiver.give_up(file)
+        return Finding(lost.name, lost.last, lost_records(lost))
+
+    @property
+    def _archiver(self) -> Archiver:
         if self.backend.archiver is None:
             raise ConfigurationError(
                 "there is no archive: foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE names one"
             )
-        return await self.backend.archiver.run(everything=everything)
+        return self.backend.archiver
 
     @property
     def degraded(self) -> Counter[str]:

@@ -16,7 +16,13 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote
 
 from foldlog.envelope import Draft
-from foldlog.errors import AppendFailed, AppendUnknown, InvalidId, LogUnavailable, PastErased
+from foldlog.errors import (
+    AppendFailed,
+    AppendUnknown,
+    InvalidId,
+    LogUnavailable,
+    PastErased,
+)
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind

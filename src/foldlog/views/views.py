@@ -292,14 +292,14 @@ class Views:
         if self.snapshots is not None:
             await self.snapshots.forget(subject, overwrite=overwrite)
 
-    async def drop(self, which: Callable[[Projection[Any]], bool] | None = None) -> None:
-        """Forget every view, or those of some projections; reads fold the log anew, as it is.
+    async def drop(self, which: Callable[[View[Any]], bool] | None = None) -> None:
+        """Forget every view, or some of them; reads fold the log anew, as it is.
 
         What they held may be wrong, and no snapshot of it is written from here on. A watcher goes
         on after what it has seen last.
         """
         for view in self._hot:
-            if view.is_hydrated and (which is None or which(view.projection)):
+            if view.is_hydrated and (which is None or which(view)):
                 view.postpone()  # what is about to write its snapshot finds none due
                 await self._cool(view)
                 view.wake()

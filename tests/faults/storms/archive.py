@@ -12,6 +12,8 @@ from pathlib import Path
 
 import foldlog
 from foldlog.log.archive import ArchivedLog
+from foldlog.log.archive.places import IDENTITY
+from foldlog.log.archive.segments import list_name
 from tests.faults import archiving
 from tests.faults.archiving import ERASED, GONE, LATE, LIMITS, hasten, opened
 from tests.faults.checker import Violation
@@ -152,6 +154,7 @@ async def _left(store: foldlog.Store, archive: Path) -> list[str]:
     """What no manifest names."""
     assert isinstance(store.log, ArchivedLog)
     manifest = await store.log.manifests.current(0, fresh=True)
-    named = {archive / each.name for each in manifest.segments}
+    segments = [each.name for each in manifest.segments]
+    named = {archive / each for each in [IDENTITY, *segments, *map(list_name, segments)]}
     files = await asyncio.to_thread(lambda: list(archive.glob("*/*")))
     return [f"{each} is left" for each in files if each not in named]

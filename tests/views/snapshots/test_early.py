@@ -7,15 +7,15 @@ import asyncio
 import msgspec
 import pytest
 
-from foldlog.envelope import CLEARED, draft
+from foldlog.envelope import draft
 from foldlog.log.port import Append
 from foldlog.subjects import Subject
 from foldlog.views import Views, refold, snapshots as snapshots_module
 from foldlog_projections.checkpoints import kind
-from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
 from foldlog_projections.thread import Thread
 from tests.support.beside import MemorySnapshots
+from tests.support.tombstones import tombstone
 from tests.views.snapshots.conftest import CountingLog
 from tests.views.snapshots.test_folds import PAYLOADS
 
@@ -96,8 +96,7 @@ async def test_a_snapshot_from_before_a_clearing_shows_nothing(
     folded, head = await views.read_at(kind, where)
     await views.close()
     left = folded.state.remains()
-    for body in clearing(folded, left):
-        await log.append([Append(where, (draft(CLEARED, body, id="c"),), head)], atomic=True)
+    await log.append([Append(where, (tombstone(left),), head)], atomic=True)
     await log.purge(where, before=head + 1)
     views = Views(log, store)
     assert not await thread_of(views, where)

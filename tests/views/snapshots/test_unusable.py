@@ -6,17 +6,16 @@ import asyncio
 
 import pytest
 
-from foldlog.envelope import CLEARED, draft
 from foldlog.errors import LogCorrupt, LogRewound
 from foldlog.log.port import Append
 from foldlog.log.snapshots import place
 from foldlog.subjects import Subject
 from foldlog.upcasting import UPCASTERS
 from foldlog.views import Views, snapshots as snapshots_module
-from foldlog_projections.fold import clearing
 from foldlog_projections.items import PAGE
 from foldlog_projections.updates import kind as updates
 from tests.support.beside import MemorySnapshots
+from tests.support.tombstones import tombstone
 from tests.views.snapshots.conftest import LONG, CountingLog, latest, save_long, snapshot_of
 from tests.views.support import Log, read, save, subject
 
@@ -132,9 +131,8 @@ async def test_a_record_that_the_snapshot_knows_and_the_log_does_not_is_missed(
 
 
 async def clear(log: Log, views: Views, *, purge: bool = True) -> None:
-    folded, head = await views.read_at(updates, subject())
-    tombstone = tuple(draft(CLEARED, payload, id=f"c{head}") for payload in clearing(folded))
-    await log.append([Append(subject(), tombstone, head)], atomic=True)
+    _, head = await views.read_at(updates, subject())
+    await log.append([Append(subject(), (tombstone(id=f"c{head}"),), head)], atomic=True)
     if purge:
         await log.purge(subject(), before=head + 1)
 

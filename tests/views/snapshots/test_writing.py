@@ -71,6 +71,16 @@ async def test_all_writing_together_is_linear_in_the_length_of_a_view(
     assert sum(written) < 12 * written[-1]
 
 
+async def test_two_who_write_at_the_same_time_leave_the_snapshot_of_one(
+    log: CountingLog, store: MemorySnapshots
+) -> None:
+    one, other = b"a" * 5_000, b"b" * 4_000
+    await asyncio.gather(
+        store.put(subject(), "updates", one), store.put(subject(), "updates", other)
+    )
+    assert await store.get(subject(), "updates") in (one, other)
+
+
 async def test_a_smaller_snapshot_leaves_no_piece_of_a_larger_one(
     log: CountingLog, store: MemorySnapshots
 ) -> None:

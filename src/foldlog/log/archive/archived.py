@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
-from typing import Final
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.log.archive.erasing import Erasing
 from foldlog.log.archive.manifests import Manifest, Manifests
-from foldlog.log.archive.segments import Segments
+from foldlog.log.archive.segments import Page, Segments
 from foldlog.log.archive.selection import Selection
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.log.relay import Relay
 from foldlog.subjects import Branch, Subject, matching
 from foldlog_projections import archive
 
+T = TypeVar("T", Record, Stored)
+
 _PAGE: Final = 1_000
-_WINDOW: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 8
 
 
@@ -29,7 +30,7 @@ class ArchivedLog(Relay):
     """`below`, and before it what its archive holds: as one log.
 
     Every method asks the log first and its manifest afterwards: what the log had lost by then, the
-    manifest named. `read` asks the archive meanwhile, and again if the manifest is another one.
+    manifest named. So does a log that has no archive: it notices when somebody gives it one.
     """
 
     def __init__(self, below: Log, segments: Segments) -> None:
@@ -41,29 +42,14 @@ class ArchivedLog(Relay):
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def read(
+    def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        async def ask(manifest: Manifest) -> tuple[Manifest, list[Stored]]:
-            which = _selection(subject)._replace(after=after)
-            return manifest, await self.segments.read(manifest.segments, which)
+        def below(since: int) -> AsyncGenerator[list[Record]]:
+            return self.below.read(subject, after=since, strong=strong)
 
-        # Both are asked at once. All that the log has of it waits: the log is short.
-        asking = asyncio.create_task(self._ask(subject.shard, ask))
-        try:
-            async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
-                hot = [page async for page in pages]
-            manifest, found = await asking
-        finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-        if (await self.manifests.current(subject.shard)).seq != manifest.seq:
-            manifest, found = await self._ask(subject.shard, ask)
-        for start in range(0, len(found), _PAGE):
-            yield [each.record() for each in found[start : start + _PAGE]]
-        for page in hot:
-            if kept := [each for each in page if each.seq > manifest.until]:
-                yield kept
+        which = _selection(subject)._replace(after=after)
+        return self._through(subject.shard, which, below, Stored.record)
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -79,47 +65,84 @@ class ArchivedLog(Relay):
         found = await self._ask(subject.shard, ask)
         return None if found is None else found.record()
 
-    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        # As in `read`: what is archived while this goes on must not be missed by both questions.
-        async with aclosing(self.below.lasts(branch)) as pages:
-            hot = [page async for page in pages]
+    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
+        def below(_: int) -> AsyncGenerator[list[Stored]]:
+            return self.below.lasts(branch)
 
-        async def ask(manifest: Manifest) -> list[Stored]:
-            return await self.segments.lasts(manifest.segments, _selection(branch))
+        return self._through(branch.shard, _selection(branch), below, _as_it_is, lasts=True)
 
-        found = await self._ask(branch.shard, ask)
-        for start in range(0, len(found), _PAGE):
-            yield found[start : start + _PAGE]
-        for page in hot:
-            yield page
-
-    async def scan(
+    def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:
         is_meant = matching(only)
-        end = (await self.below.heads())[shard]
-        while after < end:
 
-            async def ask(manifest: Manifest, since: int = after) -> tuple[int, list[Stored]]:
-                which = Selection(after=since, upto=min(_window(manifest, since), end))
-                return which.upto, await self.segments.read(manifest.segments, which)
-
-            if after < (await self.manifests.current(shard)).until:
-                after, found = await self._ask(shard, ask)
-                found = [each for each in found if is_meant(each.subject)]
-                for start in range(0, len(found), _PAGE):
-                    yield found[start : start + _PAGE]
-                continue
-            async with aclosing(self.below.scan(shard, after=after, only=only)) as pages:
+        async def below(since: int) -> AsyncGenerator[list[Stored]]:
+            async with aclosing(self.below.scan(shard, after=since, only=only)) as pages:
                 async for page in pages:
-                    if (await self.manifests.current(shard)).until > after:
-                        break  # the archive has taken what comes next: it is read from there
                     if kept := [each for each in page if not self.is_manifest(each)]:
                         yield kept
-                    after = page[-1].seq
+
+        which = Selection(after=after)
+        return self._through(shard, which, below, _as_it_is, is_meant=is_meant)
+
+    async def _through(
+        self,
+        shard: int,
+        which: Selection,
+        below: Callable[[int], AsyncGenerator[list[T]]],
+        convert: Callable[[Stored], T],
+        **options: Any,
+    ) -> AsyncGenerator[list[T]]:
+        """Yield pages of the archive, then of the log; and of what was archived meanwhile.
+
+        Args:
+            below: reads the log after a sequence.
+            options: see `Segments.page`.
+        """
+        after, damaged, is_meant = which.after, list[LogCorrupt](), options.get("is_meant")
+        while True:
+            while after < (until := await self._until(shard, which._replace(after=after))):
+                asked = which._replace(after=after, upto=until)
+                page = await self._ask(shard, partial(self._page, asked, options))
+                after = page.upto
+                rows = page.rows
+                if is_meant is not None:
+                    rows = [each for each in rows if is_meant(each.subject)]
+                for start in range(0, len(rows), _PAGE):
+                    yield [convert(each) for each in rows[start : start + _PAGE]]
+                damaged += page.damaged
+                # Other files have records of the same sequences, and these come first.
+                due = {each.stream: each for each in damaged if each.sequence <= after}
+                if due:
+                    reason = "; ".join(each.reason for each in due.values())
+                    raise LogCorrupt(", ".join(due), after, reason)
+            async with aclosing(below(after)) as pages:
+                async for found in pages:
+                    if await self._until(shard, which._replace(after=after)) > after:
+                        break  # the archive has taken what comes next: it is read from there
+                    yield found
+                    after = max(after, found[-1].seq)
                 else:
-                    if (await self.manifests.current(shard)).until <= after:
+                    if await self._until(shard, which._replace(after=after)) <= after:
                         return
+
+    async def _page(self, which: Selection, options: dict[str, Any], manifest: Manifest) -> Page:
+        return await self.segments.page(manifest.segments, which, **options)
+
+    async def _until(self, shard: int, which: Selection) -> int:
+        """The sequence up to which the archive is to be read.
+
+        Where the manifest is damaged, a scan goes on with what the log itself has.
+        """
+        try:
+            return (await self.manifests.current(shard)).until
+        except LogCorrupt as error:
+            if not which.is_everything:
+                raise
+            first = (await self.below.info()).streams[shard].first_seq
+            if which.after < first - 1:
+                raise LogCorrupt(error.stream, first - 1, error.reason) from error
+            return 0
 
     async def subjects(
         self, family: str | None = None, shard: int | None = None
@@ -133,15 +156,18 @@ class ArchivedLog(Relay):
             async def ask(manifest: Manifest, which: Selection = which) -> dict[str, int]:
                 return await self.segments.counts(manifest.segments, which)
 
-            for name, count in (await self._ask(number, ask)).items():
-                subject = self.namespace.parse(name) or await self._hashed(number, name)
-                counts[subject] = counts.get(subject, 0) + count
+            with suppress(LogCorrupt):  # of the manifest: reads of its subjects raise it
+                for name, count in (await self._ask(number, ask)).items():
+                    if subject := self.namespace.parse(name) or await self._hashed(number, name):
+                        counts[subject] = counts.get(subject, 0) + count
         return {each: n for each, n in counts.items() if each.family != archive.kind.name}
 
     async def _counts_below(
         self, family: str | None, shard: int | None
     ) -> tuple[dict[Subject, int], list[int]]:
         """What the log itself has of each subject, and the first sequence of each shard then."""
+        if self.segments.place is None:
+            return await self.below.subjects(family, shard), [0] * self.namespace.shards
         for _ in range(_ATTEMPTS):
             before = (await self.below.info()).streams
             counts = await self.below.subjects(family, shard)
@@ -151,28 +177,31 @@ class ArchivedLog(Relay):
                 return counts, firsts  # nothing was purged between
         raise LogUnavailable("the log is purged all the time: ask again")
 
-    async def _hashed(self, shard: int, name: str) -> Subject:
-        """A subject whose keys its records have."""
+    async def _hashed(self, shard: int, name: str) -> Subject | None:
+        """A subject whose keys its records have; None if these cannot be read."""
 
         async def ask(manifest: Manifest) -> Stored | None:
             return await self.segments.last(manifest.segments, Selection(name))
 
-        found = await self._ask(shard, ask)
-        keys = None if found is None else found.record().envelopes[-1].keys
-        if keys is None:
-            raise LogCorrupt(name, 0, "no record that has its keys can be read")
-        return Subject(name, shard, tuple(keys))
+        with suppress(LogCorrupt):
+            found = await self._ask(shard, ask)
+            if found is not None and (keys := found.record().envelopes[-1].keys):
+                return Subject(name, shard, tuple(keys))
+        return None
 
     async def stored(self, shard: int, seq: int) -> Stored | None:
         found = await self.below.stored(shard, seq)
         if found is not None:
             return found
 
-        async def ask(manifest: Manifest) -> list[Stored]:
-            upto = min(seq, manifest.until)
-            return await self.segments.read(manifest.segments, Selection(after=seq - 1, upto=upto))
+        async def ask(manifest: Manifest) -> Page:
+            which = Selection(after=seq - 1, upto=seq)
+            return await self.segments.page(manifest.segments, which)
 
-        return next(iter(await self._ask(shard, ask)), None)
+        page = await self._ask(shard, ask)
+        if not page.rows and page.damaged:
+            raise page.damaged[0]
+        return next(iter(page.rows), None)
 
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         found = await self.below.sequence_at(shard, time)
@@ -180,8 +209,7 @@ class ArchivedLog(Relay):
         async def ask(manifest: Manifest) -> int:
             if found > manifest.until:
                 return found
-            micros = (time - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-            return await self.segments.sequence_at(manifest.segments, micros)
+            return await self.segments.sequence_at(manifest.segments, time)
 
         return await self._ask(shard, ask)
 
@@ -193,7 +221,7 @@ class ArchivedLog(Relay):
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[object, object, list[int]]:
-        if any(each.expect is not None for each in appends):
+        if self.segments.place and any(each.expect is not None for each in appends):
             return self._append_expecting(appends)
         return self.below.append(appends, atomic=atomic)
 
@@ -244,15 +272,8 @@ class ArchivedLog(Relay):
         await self.below.close()
 
 
-def _window(manifest: Manifest, after: int) -> int:
-    """The end of a range of sequences after one that fits in memory, however its records lie."""
-    for segment in manifest.segments:
-        if segment.last > after:
-            run = (each.raw_bytes for each in manifest.segments if each.last == segment.last)
-            windows = sum(run) // _WINDOW + 1
-            width = (segment.last - segment.first) // windows + 1
-            return min(max(after, segment.first - 1) + width, segment.last)
-    return manifest.until
+def _as_it_is(stored: Stored) -> Stored:
+    return stored
 
 
 def _selection(which: Subject | Branch) -> Selection:

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog.errors import FoldlogError
+from foldlog.errors import ConfigurationError, FoldlogError
 from foldlog.log.archive.archived import ArchivedLog
-from foldlog.log.archive.manifests import ArchiveHealth, Manifest, Superseded
+from foldlog.log.archive.manifests import LEASE, ArchiveHealth, Manifest, Superseded
 from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
@@ -26,9 +26,6 @@ _log: Final = logging.getLogger("foldlog.archive")
 
 _EVERY: Final = 30.0
 """Seconds between two passes, at most."""
-
-_HELD: Final = 60.0
-"""Seconds for which an archiver holds a shard; each change of the manifest renews them."""
 
 FAN: Final = 4
 """So many neighbours of about one size become one run: a session lies in few files."""
@@ -58,11 +55,13 @@ class Archived(NamedTuple):
         records: records, of all shards.
         raw_bytes: bytes of these records.
         merges: how many times segments were merged.
+        held: shards that were left, because another archiver works on them or has just died.
     """
 
     records: int = 0
     raw_bytes: int = 0
     merges: int = 0
+    held: int = 0
 
 
 class Archiver:
@@ -81,9 +80,12 @@ class Archiver:
             LogUnavailable, LogCorrupt: the log or the place did not answer, or cannot be read, of
                 one shard at least.
             LogRewound: see `foldlog.errors`. Running again is safe.
+            ConfigurationError: the log has another archive.
         """
         moved, errors = Archived(), list[FoldlogError]()
         async with self._busy:
+            # The place may be another one by now: a disk that is mounted no more, for instance.
+            await self._log.segments.identity(fresh=True)
             for shard in range(self._log.namespace.shards):
                 try:
                     moved = _sum(moved, await self._shard(shard, everything=everything))
@@ -98,14 +100,41 @@ class Archiver:
             errors.clear()  # the error knows this frame: together they would keep what it held
         return moved
 
-    async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
-        """Return what the archive has of these shards. Errors as `Log.last`."""
-        return await self._log.manifests.health(streams)
+    async def health(
+        self, streams: Sequence[StreamInfo], *, files: bool = False
+    ) -> tuple[ArchiveHealth, ...]:
+        """Return what the archive has of these shards: see `Manifests.health`."""
+        return await self._log.manifests.health(streams, files=files)
+
+    async def give_up(self, name: str) -> Segment:
+        """Have the log go on without a segment that cannot be read; return what it was.
+
+        What is left of its file is overwritten and removed.
+
+        Raises:
+            ConfigurationError: the archive has no such segment, or it is whole.
+            LogUnavailable, LogCorrupt: the log or the archive did not answer, or cannot be read.
+        """
+        manifests, segments = self._log.manifests, self._log.segments
+        for shard in range(self._log.namespace.shards):
+            manifest = await manifests.current(shard, fresh=True)
+            for segment in manifest.segments:
+                if name not in (segment.name, segment.name.rpartition("/")[2]):
+                    continue
+                if not await segments.damaged([segment]):
+                    raise ConfigurationError(f"{segment.name} is whole: there is nothing to forget")
+                left = tuple(each for each in manifest.segments if each is not segment)
+                lost = (*manifest.says.lost, segment)
+                says = msgspec.structs.replace(manifest.says, segments=left, lost=lost)
+                await manifests.change(shard, manifest, says)
+                await self._sweep(shard)
+                return segment
+        raise ConfigurationError(f"the archive names no file {name!r:.200}: see `foldlog doctor`")
 
     async def _shard(self, shard: int, *, everything: bool) -> Archived:
         manifest = await self._log.manifests.current(shard, fresh=True)
-        if self._is_held(manifest):
-            return Archived()
+        if manifest.holder not in ("", self._id):
+            return Archived(held=1)
         try:
             moved = await self._pass(shard, manifest, everything=everything)
         except (Superseded, SegmentGone):  # by another archiver, or an erasure: the next pass
@@ -127,9 +156,8 @@ class Archiver:
     async def _pass(self, shard: int, manifest: Manifest, *, everything: bool) -> Archived:
         moved, log = Archived(), self._log
         upto = await self._upto(shard, manifest, everything)
-        if manifest.until < upto and not manifest.says.folder:
-            says = msgspec.structs.replace(manifest.says, folder=log.segments.new_folder(shard))
-            manifest = await log.manifests.change(shard, manifest, says)
+        if manifest.until < upto:
+            manifest = await log.manifests.claim(shard, manifest)
         while manifest.until < upto:
             before, manifest = manifest, await self._archive(shard, manifest, upto)
             moved = _sum(moved, Archived(*_totals(manifest.segments[len(before.segments) :])))
@@ -147,10 +175,6 @@ class Archiver:
             await asyncio.sleep(2 * self._log.manifests.believed)
             await self._log.below.purge(shard, before=until + 1)
             _log.debug("shard %d: the log is purged up to sequence %d", shard, until)
-
-    def _is_held(self, manifest: Manifest) -> bool:
-        says = manifest.says
-        return says.holder not in ("", self._id) and says.held_until > time.time()
 
     async def _upto(self, shard: int, manifest: Manifest, everything: bool) -> int:
         """The sequence up to which the log is to go to the archive."""
@@ -208,7 +232,7 @@ class Archiver:
             segments=tuple(segments),
             until=until,
             holder=self._id,
-            held_until=time.time() + _HELD,
+            held_until=time.time() + LEASE,
         )
         return await self._log.manifests.change(shard, manifest, says)
 

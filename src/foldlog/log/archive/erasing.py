@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
-from foldlog.errors import FoldlogError, LogUnavailable
+from foldlog.errors import FoldlogError, LogCorrupt, LogUnavailable
 from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
-from foldlog.log.archive.segments import SegmentGone, Segments
+from foldlog.log.archive.segments import Segments
 from foldlog.log.archive.selection import Selection
 from foldlog_projections.archive import Segment
+
+
+@dataclass(slots=True)
+class _Request:
+    """Rows that somebody waits to have erased, and why they could not be."""
+
+    shard: int
+    doomed: Selection
+    is_done: bool = False
+    error: FoldlogError | None = None
 
 
 class Erasing:
@@ -20,7 +32,7 @@ class Erasing:
     def __init__(self, manifests: Manifests, segments: Segments) -> None:
         self._manifests = manifests
         self._segments = segments
-        self._due: list[tuple[int, Selection]] = []
+        self._due: list[_Request] = []
         self._busy = asyncio.Lock()
 
     async def erase(self, shard: int, doomed: Selection) -> None:
@@ -30,50 +42,69 @@ class Erasing:
         and begins anew. What it puts into a bucket just then, its next pass removes.
 
         Raises:
-            LogUnavailable, LogCorrupt: some may remain; erasing again is safe.
+            LogCorrupt: a damaged file may hold some. LogUnavailable: some may remain. Erasing
+                again is safe. Errors as `Manifests.current`.
         """
-        self._due.append((shard, doomed))
+        request = _Request(shard, doomed)
+        self._due.append(request)
         async with self._busy:
-            left, self._due = list(dict.fromkeys(self._due)), []
-            error: FoldlogError | None = None
+            if not request.is_done:
+                await self._pass()
+        if request.error is not None:
             try:
-                for number in {number for number, _ in left}:
-                    try:
-                        await self._erase(number, [which for n, which in left if n == number])
-                    except FoldlogError as failed:  # raised to those who ask for this shard
-                        error = failed if number == shard else error
-                    else:
-                        left = [each for each in left if each[0] != number]
+                raise request.error
             finally:
-                self._due += left
-            if error is not None:
-                raise error
+                request.error = None  # the error knows this frame
 
-    async def _erase(self, shard: int, doomed: Sequence[Selection]) -> None:
+    async def _pass(self) -> None:
+        due, self._due = self._due, []
+        try:
+            for shard in {each.shard for each in due}:
+                requests = [each for each in due if each.shard == shard]
+                try:
+                    await self._erase(shard, requests)
+                except FoldlogError as error:
+                    for each in requests:
+                        each.error = error
+                for each in requests:
+                    each.is_done = True
+        finally:
+            self._due += [each for each in due if not each.is_done]
+
+    async def _erase(self, shard: int, requests: Sequence[_Request]) -> None:
         for _ in range(ATTEMPTS):
             manifest = await self._manifests.current(shard, fresh=True)
+            if not manifest.seq:  # an archiver that begins now reads the log as it is now
+                return
             try:
-                manifest = await self._without(shard, manifest, doomed)
-            except (Superseded, SegmentGone):
+                without = partial(self._without, shard, requests)
+                manifest = await self._manifests.ask(shard, without)
+            except Superseded:
                 continue
             await self._segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
             return
         raise LogUnavailable(f"the archive of shard {shard} changes all the time: erase again")
 
     async def _without(
-        self, shard: int, manifest: Manifest, doomed: Sequence[Selection]
+        self, shard: int, requests: Sequence[_Request], manifest: Manifest
     ) -> Manifest:
-        """Write anew the segments that hold such rows, and change the manifest in any case."""
-        holding = set[str]()
-        for which in doomed:
-            holding |= await self._segments.holding(manifest.segments, which)
+        """Write anew the segments that hold such rows, and change the manifest in any case.
+
+        A damaged one stays as it is, which is an error of those who may have rows in it.
+        """
         kept = list[Segment]()
         for segment in manifest.segments:
-            if segment.name not in holding:
+            doomed = await self._segments.holding(segment, [each.doomed for each in requests])
+            if not doomed:
                 kept.append(segment)
                 continue
             previous = kept[-1].digest if kept else ""
             into = manifest.says.folder, manifest.seq
-            kept += await self._segments.merge(*into, [segment], previous, without=doomed)
-        says = msgspec.structs.replace(manifest.says, segments=tuple(kept))
+            try:
+                kept += await self._segments.merge(*into, [segment], previous, without=doomed)
+            except LogCorrupt as error:
+                kept.append(segment)
+                for each in requests:
+                    each.error = error if each.doomed in doomed else each.error
+        says = replace(manifest.says, segments=tuple(kept))
         return await self._manifests.change(shard, manifest, says)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from foldlog.envelope import draft, upsert_id
 from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
     ConfigurationError,
+    FoldlogError,
     LogCorrupt,
     LogRewound,
     LogUnavailable,
 )
+from foldlog.log.archive.places import IDENTITY
 from foldlog.log.archive.segments import SegmentGone, Segments
 from foldlog.log.port import Append, Log, StreamInfo
 from foldlog.subjects import Subject
@@ -30,8 +36,12 @@ T = TypeVar("T")
 ATTEMPTS: Final = 8
 """How often a manifest may change during one read before that is an error."""
 
-_MISSING: Final = 3
-"""So often a file may be gone that the newest manifest names, before that is an error."""
+LEASE: Final = 60.0
+"""Seconds for which an archiver holds a shard; each change of the manifest renews them."""
+
+_log: Final = logging.getLogger("foldlog.archive")
+_FILE: Final = "/[0-9]{16,}(?:-[0-9]{16,}){2}-[0-9a-f]{12}[.]parquet"
+"""What follows a shard's folder in the name of a segment."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(ArchiveChanged).decode
@@ -53,6 +63,16 @@ class Manifest(NamedTuple):
         """In the order of their sequences."""
         return self.says.segments
 
+    @property
+    def holder(self) -> str:
+        """The archiver that holds the shard now, "" for none.
+
+        A lease that has more left than it had when it began is by a wrong clock, and counts for
+        nothing; clocks may differ by as much again.
+        """
+        left = self.says.held_until - time.time()
+        return self.says.holder if 0 < left <= 2 * LEASE else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHealth:
@@ -67,6 +87,8 @@ class ArchiveHealth:
         behind: how many sequences the log has gone on since.
         latest: the log's time of the newest archived record, RFC 3339.
         holder: the archiver that is at work, "" for none.
+        damaged: files that cannot be read, and why; where somebody has looked.
+        lost: files that an operator has given up, with what they held.
     """
 
     shard: int
@@ -77,6 +99,8 @@ class ArchiveHealth:
     behind: int
     latest: str
     holder: str
+    damaged: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
 
 
 class Superseded(Exception):
@@ -100,17 +124,83 @@ class Manifests:
         """Return a manifest that names every range that was purged.
 
         Copies on this machine of what a newer manifest no longer names are erased. `fresh`: as it
-        is now. Errors as `Log.last`.
+        is now.
+
+        Raises:
+            ConfigurationError: the log has another archive than this one.
+            LogUnavailable: the archive did not answer. Errors as `Log.last`.
         """
         read_at, known = self._known.get(shard, (-self.believed, Manifest()))
         if not fresh and time.monotonic() < read_at + self.believed:
             return known
         asked_at = time.monotonic()
         found = await read_manifest(self._log, self._subjects[shard])
+        await self._check(found.says)
         if found.seq != known.seq:
             await self._segments.forget(found.says.folder, found.seq, found.segments)
         self._known[shard] = asked_at, found
         return found
+
+    async def check(self) -> None:
+        """Raise ConfigurationError if the log has another archive than this one, or than none.
+
+        What cannot be read yet says so when it is read, also by a rebuild.
+        """
+        shards = range(self._log.namespace.shards)
+        asked = (self.current(shard, fresh=True) for shard in shards)
+        passed: tuple[type[FoldlogError], ...] = (LogCorrupt, LogRewound)
+        if self._segments.place is not None:
+            passed += (LogUnavailable,)
+        for found in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(found, passed):
+                _log.warning("the archive is not checked before it is read: %s", found)
+            elif isinstance(found, BaseException):
+                raise found
+
+    async def _check(self, says: ArchiveChanged) -> None:
+        log, place = self._log.namespace.stream(0), self._segments.place
+        if place is None and (says.archive or says.until):
+            raise ConfigurationError(
+                f"the log {log} has the archive {says.archive} at {says.place}, and would be read "
+                "short without it: give it as foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE"
+            )
+        if place is None or not says.archive:
+            return
+        found = await self._segments.identity()
+        if found != says.archive:
+            raise ConfigurationError(
+                f"the log {log} has the archive {says.archive}, first at {says.place}; at {place} "
+                f"is {f'the archive {found}' if found else 'none'}: give the log its own, or a "
+                f"copy of it with its file {IDENTITY}"
+            )
+
+    async def claim(self, shard: int, known: Manifest) -> Manifest:
+        """Have the log and its archive know each other; return the shard's manifest, with a folder.
+
+        The first shard's manifest decides which archive it is.
+
+        Raises:
+            Superseded: it is another one by now.
+            ConfigurationError: the archive has nothing of what the log has there.
+            LogUnavailable: the archive did not answer. Errors as `change`.
+        """
+        if known.says.archive and known.says.folder:
+            return known
+        if await self._segments.damaged(known.segments[-1:]):  # it was archived without an id
+            raise ConfigurationError(f"{known.segments[-1].name} is not in this archive")
+        first = await self.current(0, fresh=True)
+        if not first.says.archive:
+            id = await self._segments.identity(secrets.token_hex(16))
+            says = replace(first.says, archive=id, place=str(self._segments.place))
+            first = await self.change(0, first, says)
+        known = first if shard == 0 else known
+        says = replace(
+            known.says,
+            archive=first.says.archive,
+            place=first.says.place,
+            folder=known.says.folder or self._segments.new_folder(shard),
+        )
+        return await self.change(shard, known, says)
 
     async def change(self, shard: int, known: Manifest, says: ArchiveChanged) -> Manifest:
         """Replace the manifest that was read; return the new one.
@@ -136,27 +226,34 @@ class Manifests:
         """Ask the archive; with a newer manifest where a file that one names is gone.
 
         Raises:
-            LogCorrupt: a segment is missing. LogUnavailable: the archive did not answer, or
-                changes all the time. Errors as `Log.last`.
+            LogCorrupt: a segment is missing, or is damaged. LogUnavailable: the archive did not
+                answer, or changes all the time. Errors as `current`.
         """
-        manifest, missing = await self.current(shard), 0
-        for _ in range(ATTEMPTS):
+        manifest, changes = await self.current(shard), 0
+        while changes < ATTEMPTS:
             try:
                 return await question(manifest)
             except SegmentGone as gone:
                 newer = await self.current(shard, fresh=True)
-                missing = missing + 1 if newer.seq == manifest.seq else 0
-                if missing == _MISSING:
-                    raise LogCorrupt(gone.args[0], newer.until, "a segment is missing") from gone
+                if newer.seq == manifest.seq:
+                    self._segments.misses[gone.args[0]] += 1
+                else:
+                    changes += 1
                 manifest = newer
         raise LogUnavailable(f"the archive of shard {shard} changes all the time")
 
-    async def health(self, streams: Sequence[StreamInfo]) -> tuple[ArchiveHealth, ...]:
-        """Return what the archive has of these shards. Errors as `Log.last`."""
+    async def health(
+        self, streams: Sequence[StreamInfo], *, files: bool
+    ) -> tuple[ArchiveHealth, ...]:
+        """Return what the archive has of these shards; `files`: look at each file, too.
+
+        Errors as `current`.
+        """
         found = list[ArchiveHealth]()
         for stream in streams:
             manifest = await self.current(stream.shard, fresh=True)
             segments, says = manifest.segments, manifest.says
+            damaged = await self._segments.damaged(segments) if files else []
             found.append(
                 ArchiveHealth(
                     shard=stream.shard,
@@ -166,10 +263,17 @@ class Manifests:
                     until=manifest.until,
                     behind=max(stream.last_seq - manifest.until, 0),
                     latest=segments[-1].latest if segments else "",
-                    holder=says.holder if says.held_until > time.time() else "",
+                    holder=manifest.holder,
+                    damaged={each.stream: each.reason for each in damaged},
+                    lost={each.name: lost_records(each) for each in says.lost},
                 )
             )
         return tuple(found)
+
+
+def lost_records(segment: Segment) -> str:
+    """Return in words what a segment held that was given up."""
+    return f"{segment.records} records of sequences {segment.first} to {segment.last} are given up"
 
 
 def manifest_subject(log: Log, shard: int) -> Subject:
@@ -179,28 +283,24 @@ def manifest_subject(log: Log, shard: int) -> Subject:
 
 
 async def read_manifest(log: Log, subject: Subject) -> Manifest:
-    """Return the last manifest of a shard. Errors as `Log.last`."""
+    """Return the last manifest of a shard.
+
+    Raises:
+        LogCorrupt: it is damaged, or names files that no archiver would. Errors as `Log.last`.
+    """
     record = await log.last(subject)
     if record is None:
         return Manifest()
     try:
-        return Manifest(record.seq, _decode(record.envelopes[-1].payload))
+        says = _decode(record.envelopes[-1].payload)
     except msgspec.MsgspecError as error:
         raise LogCorrupt(record.subject, record.seq, str(error)) from error
-
-
-async def check_whole(log: Log) -> None:
-    """Raise ConfigurationError if a log lacks what its archive has.
-
-    A log that has lost something says so when it is read, also by its rebuild.
-    """
-    shards = range(log.namespace.shards)
-    asked = (read_manifest(log, manifest_subject(log, shard)) for shard in shards)
-    for shard, found in enumerate(await asyncio.gather(*asked, return_exceptions=True)):
-        if isinstance(found, BaseException) and not isinstance(found, LogCorrupt | LogRewound):
-            raise found
-        if isinstance(found, Manifest) and found.until:
-            raise ConfigurationError(
-                f"the log {log.namespace.stream(shard)} has an archive, and would be read short "
-                "without it: foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE names where it is"
-            )
+    # Files are read, overwritten and removed by these names.
+    folder, stream = says.folder, re.escape(log.namespace.stream(subject.shard))
+    names = [each.name for each in (*says.segments, *says.lost)]
+    is_folder = re.fullmatch(f"(?:{stream}-[0-9a-f]{{8}})?", folder)
+    is_file = re.compile(re.escape(folder) + _FILE).fullmatch
+    if not is_folder or not all(map(is_file, names)):
+        reason = f"the manifest names files that are not the shard's: {[folder, *names]!r:.200}"
+        raise LogCorrupt(record.subject, record.seq, reason)
+    return Manifest(record.seq, says)

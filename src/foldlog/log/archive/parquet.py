@@ -22,6 +22,12 @@ import pyarrow.parquet as pq
 from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
 
+LIST: Final = ".subjects"
+"""How the name of a list ends: the subjects of one file, and how many rows each has."""
+
+_LISTED: Final = ["subject", "records"]
+_SUM: Final = [("records", "sum")]
+
 CUT: Final = 32 * 1024 * 1024
 """Bytes of one file, about."""
 
@@ -73,7 +79,8 @@ class Written(NamedTuple):
     """A file as it was written.
 
     `newest` are the sequence and the time of its newest row, `crc` is that of its footer: pages
-    have checksums of their own.
+    have checksums of their own. `listed` is the checksum of the list of its subjects, which stands
+    beside it.
     """
 
     path: Path
@@ -83,6 +90,7 @@ class Written(NamedTuple):
     high: str
     newest: tuple[int, str]
     crc: int
+    listed: int
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -155,7 +163,7 @@ def write(directory: Path, groups: Iterator[Table]) -> list[Written]:
 
 def _write(path: Path, groups: Iterator[Table]) -> Written:
     """Write groups until the file is long enough."""
-    records, raw_bytes, newest, subjects = 0, 0, (0, ""), list[str]()
+    records, raw_bytes, newest, subjects = 0, 0, (0, ""), list[Any]()
     with path.open("w+b") as file:
         with pq.ParquetWriter(file, SCHEMA, **_FORMAT) as writer:
             for table in islice(groups, _GROUPS):
@@ -164,11 +172,16 @@ def _write(path: Path, groups: Iterator[Table]) -> Written:
                 raw_bytes += pc.sum(pc.binary_length(table["data"])).as_py()
                 latest = pc.index(table["seq"], pc.max(table["seq"])).as_py()
                 newest = max(newest, (table["seq"][latest].as_py(), table["time"][latest].as_py()))
-                subjects = [*subjects[:1], _subject(table, 0), _subject(table, -1)]
+                subjects.append(pc.value_counts(table["subject"]))
                 if file.tell() >= CUT:
                     break
         crc = zlib.crc32(_footer_bytes(file))
-    return Written(path, records, raw_bytes, subjects[0], subjects[-1], newest, crc)
+    counts = pa.Table.from_struct_array(pa.concat_arrays(subjects)).rename_columns(_LISTED)
+    list_path = path.with_suffix(LIST)
+    pq.write_table(counts, list_path, compression="zstd")
+    ends = _subject(counts, 0), _subject(counts, -1)
+    listed = zlib.crc32(list_path.read_bytes())
+    return Written(path, records, raw_bytes, *ends, newest, crc, listed)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -184,6 +197,20 @@ def read_footer(file: IO[bytes], crc: int) -> Footer:
     if zlib.crc32(footer) != crc:
         raise pa.ArrowInvalid("the footer is damaged")
     return pq.read_metadata(pa.BufferReader(footer))
+
+
+def read_list(file: IO[bytes], crc: int) -> Table:
+    """Return the list of a file's subjects, whose checksum is `crc`. Errors as `read_footer`."""
+    content = file.read()
+    if zlib.crc32(content) != crc:
+        raise pa.ArrowInvalid("the list of its subjects is damaged")
+    return pq.read_table(pa.BufferReader(content))
+
+
+def count_listed(listed: Table, which: Selection) -> dict[str, int]:
+    """Return how many rows each subject has by such a list, whatever their sequences."""
+    found = listed.filter(_of_subjects(listed, which)).group_by("subject").aggregate(_SUM)
+    return dict(zip(found["subject"].to_pylist(), found["records_sum"].to_pylist(), strict=True))
 
 
 def _footer_bytes(file: IO[bytes]) -> bytes:
@@ -295,12 +322,16 @@ def find_last(table: Table, micros: int) -> int:
 
 def _mask(table: Table, which: Selection) -> Any:
     """Which rows of a table are selected."""
-    subject, seq = table["subject"], table["seq"]
+    seq = table["seq"]
     mask = pc.and_(pc.greater(seq, which.after), pc.less_equal(seq, which.upto))
+    return pc.and_(mask, _of_subjects(table, which))
+
+
+def _of_subjects(table: Table, which: Selection) -> Any:
+    """Which rows of a table have a selected subject."""
+    mask = pc.starts_with(table["subject"], which.prefix or "")
     if which.subject is not None:
-        mask = pc.and_(mask, pc.equal(subject, which.subject))
-    if which.prefix:
-        mask = pc.and_(mask, pc.starts_with(subject, which.prefix))
+        mask = pc.and_(mask, pc.equal(table["subject"], which.subject))
     return mask
 
 

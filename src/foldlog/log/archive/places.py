@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from foldlog.errors import ConfigurationError, LogUnavailable
+from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 
 _CHUNK: Final = 1024 * 1024
 _PART: Final = "part"
+
+IDENTITY: Final = "foldlog-archive/id"
+"""The file that has the id of an archive. Several logs may have one archive."""
+
+_MISSING: Final = "the file is missing"
+
 _RETRIES: Final = {"max_retries": 3, "retry_timeout": dt.timedelta(seconds=30)}
 """Of one request to a bucket, unless the caller's options say otherwise."""
 
@@ -54,19 +63,47 @@ class Place(Protocol):
         """Return the names of the files and the drafts in a folder. Errors as `delete`."""
         ...
 
+    def damage(self, name: str, size: int, digest: str) -> str:
+        """Return what is wrong with a file of that size and SHA-256; "" for nothing.
+
+        Errors as `delete`.
+        """
+        ...
+
+    def identity(self, new: str = "") -> str:
+        """Return the id of the archive that stands here; "" for none.
+
+        Args:
+            new: the id to give it where it has none. Of several that are given, one stays.
+
+        Raises:
+            LogUnavailable: it did not answer.
+        """
+        ...
+
 
 class Directory:
     """A directory on this machine, or one that several share. Only its owner may read it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root = root.absolute()
+
+    def __str__(self) -> str:
+        return str(self.root)
 
     @property
     def here(self) -> Directory:
         return self
 
+    def _inside(self, name: str) -> Path:
+        """Return a path in this directory. Raises LogCorrupt: a link leads out of it."""
+        path = self.root / name
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            raise LogCorrupt(name, 0, f"it is not in the archive {self.root}")
+        return path
+
     def put(self, name: str, draft: Path) -> None:
-        target = self.root / name
+        target = self._inside(name)
         with _answering(name):
             _sync(draft)
             draft.rename(target)
@@ -76,22 +113,25 @@ class Directory:
 
     def draft(self, folder: str, name: str) -> Path:
         """Make a directory for what becomes a file of that folder. Errors as `delete`."""
-        draft = self.root / folder / name
+        draft = self._inside(folder) / name
         with _answering(name):
             for each in (self.root, draft.parent, draft):
                 each.mkdir(parents=True, exist_ok=True, mode=0o700)
         return draft
 
-    def open(self, name: str) -> IO[bytes]:
-        return (self.root / name).open("rb")
+    def open(self, name: str) -> BufferedReader:
+        return self._inside(name).open("rb")
 
     def delete(self, name: str) -> None:
-        path = self.root / name
+        folder, _, file = name.rpartition("/")
+        path = self._inside(folder) / file
         # Who reads it meanwhile finds it gone, not damaged.
         doomed = path.with_name(f".{path.name.lstrip('.')}.gone")
         with _answering(name), suppress(FileNotFoundError):
             path.rename(doomed)
-            if doomed.is_dir():
+            if doomed.is_symlink():
+                doomed.unlink()
+            elif doomed.is_dir():
                 for each in doomed.iterdir():
                     _overwrite(each)
                     each.unlink()
@@ -102,11 +142,38 @@ class Directory:
             _sync(path.parent)
 
     def names(self, folder: str) -> list[str]:
-        directory = self.root / folder
+        directory = self._inside(folder)
         with _answering(folder):
             if not directory.is_dir():
                 return []
             return [f"{folder}/{each.name}" for each in directory.iterdir()]
+
+    def damage(self, name: str, size: int, digest: str) -> str:
+        try:
+            with _answering(name), self.open(name) as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return _MISSING
+        except LogCorrupt as error:
+            return error.reason
+        return "" if found == digest else "its content is not what was written"
+
+    def identity(self, new: str = "") -> str:
+        path = self._inside(IDENTITY)
+        with _answering(IDENTITY):
+            if new and not path.exists():
+                draft = self.draft("", f".{new}")
+                (draft / path.name).write_text(new)
+                for each in (draft / path.name, draft):
+                    _sync(each)
+                try:
+                    draft.rename(path.parent)  # which fails where somebody else was first
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    self.delete(draft.name)
+                _sync(self.root)
+            return path.read_text().strip() if path.exists() else ""
 
 
 class Bucket:
@@ -122,17 +189,20 @@ class Bucket:
 
     def __init__(self, url: str, cache: Path, max_cached: int, options: dict[str, Any]) -> None:
         try:
-            from obstore.exceptions import BaseError
+            from obstore.exceptions import AlreadyExistsError, BaseError
             from obstore.store import from_url
         except ModuleNotFoundError as error:
             raise _not_installed(error) from error
-        self._failed = BaseError
+        self._failed, self._taken, self._url = BaseError, AlreadyExistsError, url
         try:
             self._store = from_url(url, **{"retry_config": _RETRIES, **options})
         except (BaseError, TypeError, ValueError) as error:
             raise ConfigurationError(f"the archive {url} cannot be used: {error}") from error
         self._cache = Directory(cache)
         self._max_cached = max_cached
+
+    def __str__(self) -> str:
+        return self._url
 
     @property
     def here(self) -> Directory:
@@ -145,7 +215,7 @@ class Bucket:
             try:
                 obstore.put(self._store, name, content)
             except FileNotFoundError as error:  # `open` has found the draft
-                raise LogUnavailable(f"the archive has no such bucket: {error}") from error
+                raise _no_bucket(error) from error
         self._cache.put(name, draft)
         self._shrink(self._cache.root / name)
 
@@ -189,6 +259,31 @@ class Bucket:
             pages = obstore.list(self._store, prefix=f"{folder}/")
             return [each["path"] for page in pages for each in page]
 
+    def damage(self, name: str, size: int, digest: str) -> str:
+        import obstore
+
+        try:
+            with self._asked(name):
+                found = obstore.head(self._store, name)["size"]
+        except FileNotFoundError:
+            return _MISSING
+        return "" if found == size else f"it has {found} bytes instead of {size}"
+
+    def identity(self, new: str = "") -> str:
+        import obstore
+
+        with self._asked(IDENTITY):
+            with suppress(FileNotFoundError):
+                return bytes(obstore.get(self._store, IDENTITY).bytes()).decode().strip()
+            if not new:
+                return ""
+            try:
+                with suppress(self._taken):  # somebody else was first
+                    obstore.put(self._store, IDENTITY, new.encode(), mode="create")
+            except FileNotFoundError as error:
+                raise _no_bucket(error) from error
+        return self.identity()
+
     @contextmanager
     def _asked(self, name: str) -> Iterator[None]:
         try:
@@ -197,11 +292,12 @@ class Bucket:
         except self._failed as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise LogUnavailable(f"the archive did not answer for {name}: {error}") from error
+            reason = str(error).partition("\n")[0]
+            raise LogUnavailable(f"the archive did not answer for {name}: {reason}") from error
 
     def _shrink(self, keep: Path) -> None:
         sizes = dict[Path, os.stat_result]()
-        for each in self._cache.root.glob("*/*.parquet"):
+        for each in self._cache.root.glob("*/[0-9]*"):
             with suppress(FileNotFoundError):  # another process shrinks it, too
                 sizes[each] = each.stat()
         left = sum(each.st_size for each in sizes.values())
@@ -224,6 +320,10 @@ def place_of(
     if "://" not in name:
         return Directory(Path(name))
     return Bucket(name, cache, max_cached, options)
+
+
+def _no_bucket(error: FileNotFoundError) -> LogUnavailable:
+    return LogUnavailable(f"the archive has no such bucket: {error}")
 
 
 def _not_installed(error: ModuleNotFoundError) -> ConfigurationError:

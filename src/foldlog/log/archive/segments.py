@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 from foldlog.log.archive.places import Place
@@ -23,6 +24,16 @@ from foldlog_projections.archive import Segment
 _FOOTERS: Final = 64
 """Footers in memory, of 1 MiB at most."""
 
+_PAGE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one subject that are read at once."""
+
+_WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of many subjects that are read, and sorted, at once."""
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_MISSES: Final = 3
+"""So often a file is not there that the newest manifest names, before it counts as missing."""
 
 T = TypeVar("T")
 
@@ -31,91 +42,181 @@ class SegmentGone(Exception):
     """A segment's file is not there: a newer manifest names others."""
 
 
-class Segments:
-    """The segments of one namespace in a place. Its questions run in threads."""
+class Page(NamedTuple):
+    """Rows by their sequences: all of those asked for up to `upto`, but for `damaged` files."""
 
-    def __init__(self, place: Place, namespace: Namespace) -> None:
-        try:
-            from foldlog.log.archive import parquet
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                "pyarrow is not installed: pip install 'foldlog[archive]'"
-            ) from error
-        self._parquet = parquet
-        self._place = place
+    upto: int
+    rows: list[Stored]
+    damaged: Sequence[LogCorrupt] = ()
+
+
+class Segments:
+    """The segments of one namespace in a place. Its questions run in threads.
+
+    Without a place there are none, and nobody asks.
+
+    Every question raises SegmentGone if a file is not there, LogCorrupt, which names the file, if
+    one cannot be read that may hold what is asked for, and LogUnavailable if the place does not
+    answer.
+    """
+
+    def __init__(self, place: Place | None, namespace: Namespace) -> None:
+        self.place = place
+        self.misses = Counter[str]()
+        self._parquet: Any = None if place is None else _parquet()
         self._namespace = namespace
         self._footer = lru_cache(_FOOTERS)(self._read_footer)
+        self._identity = ""
+
+    @property
+    def _place(self) -> Place:
+        assert self.place is not None, "only a log with an archive has segments"
+        return self.place
 
     def new_folder(self, shard: int) -> str:
         """Return where the files of a shard may stand. Another log of that name has another one."""
         return f"{self._namespace.stream(shard)}-{secrets.token_hex(4)}"
 
+    async def identity(self, new: str = "", *, fresh: bool = False) -> str:
+        """Return the archive's id: see `Place.identity`. `fresh`: as the place has it now."""
+        if fresh or not self._identity:
+            self._identity = await asyncio.to_thread(self._place.identity, new)
+        return self._identity
+
     # --- reading ----------------------------------------------------------------------------------
 
-    async def read(self, segments: Sequence[Segment], which: Selection) -> list[Stored]:
-        """Return rows of some segments, in the order of their sequences.
+    async def page(
+        self,
+        segments: Sequence[Segment],
+        which: Selection,
+        *,
+        is_meant: Callable[[str], bool] | None = None,
+        lasts: bool = False,
+    ) -> Page:
+        """Return the first of some rows, as many as fit in memory.
 
-        Raises:
-            SegmentGone: a file is not there. LogCorrupt: one is no segment any more.
-            LogUnavailable: the place did not answer.
+        Of all subjects it returns what can be read, and which files cannot.
+
+        Args:
+            is_meant: with all subjects, those whose damage counts; None: each.
+            lasts: rows that others of their subject follow may be missing.
         """
+        if which.subject is None:
+            read = partial(self._read_window, segments, which, is_meant, lasts=lasts)
+        else:
+            read = partial(self._read_subject, segments, which)
+        return await _in_thread(segments, read)
 
-        def read() -> list[Stored]:
-            tables = self._tables(segments, which)
-            found = [each for table in tables for each in self._parquet.unpack(table)]
-            return sorted(found, key=lambda each: each.seq)
+    def _read_subject(self, segments: Sequence[Segment], which: Selection) -> Page:
+        rows, size = list[Stored](), 0
+        for table in self._tables(segments, which):
+            rows += self._parquet.unpack(table)
+            size += table.nbytes
+            if size >= _PAGE_BYTES:
+                return Page(rows[-1].seq, rows)
+        return Page(which.upto, rows)
 
-        return await asyncio.to_thread(read)
+    def _read_window(
+        self,
+        segments: Sequence[Segment],
+        which: Selection,
+        is_meant: Callable[[str], bool] | None,
+        *,
+        lasts: bool,
+    ) -> Page:
+        width = _width(segments, which)
+        while True:
+            window = which._replace(upto=min(which.after + width, which.upto))
+            damaged = list[LogCorrupt]() if which.is_everything else None
+            found, size = list[Any](), 0
+            for table in self._tables(segments, window, damaged=damaged, is_meant=is_meant):
+                found.append(self._parquet.keep_lasts(table) if lasts else table)
+                size += found[-1].nbytes
+                if size > _WINDOW_BYTES and width > 1:
+                    break
+            else:
+                rows = [row for table in found for row in self._parquet.unpack(table)]
+                return Page(window.upto, sorted(rows, key=lambda row: row.seq), damaged or ())
+            width //= 2
 
     async def last(self, segments: Sequence[Segment], which: Selection) -> Stored | None:
-        """Return the last of these rows of one subject, or None. Errors as `read`."""
+        """Return the last of these rows of one subject, or None."""
 
         def read() -> Stored | None:
             tables = self._tables(segments, which, newest_first=True)
             ends = (table.slice(len(table) - 1) for table in tables)
             return next((each for table in ends for each in self._parquet.unpack(table)), None)
 
-        return await asyncio.to_thread(read)
-
-    async def lasts(self, segments: Sequence[Segment], which: Selection) -> list[Stored]:
-        """Return the last row of each subject, by their sequences. Errors as `read`."""
-
-        def read() -> list[Stored]:
-            found = dict[str, Stored]()
-            for table in self._tables(segments, which):
-                lasts = self._parquet.unpack(self._parquet.keep_lasts(table))
-                found.update((each.subject, each) for each in lasts)
-            return sorted(found.values(), key=lambda each: each.seq)
-
-        return await asyncio.to_thread(read)
+        return await _in_thread(segments, read)
 
     async def counts(self, segments: Sequence[Segment], which: Selection) -> dict[str, int]:
-        """Return how many of these rows each subject has. Errors as `read`."""
+        """Return how many of these rows each subject has; without files of which nothing is known.
+
+        Of a damaged file it counts what its list has, whatever the sequences.
+        """
 
         def read() -> dict[str, int]:
             found = Counter[str]()
-            for table in self._tables(segments, which, ()):
-                found.update(self._parquet.count(table))
+            for segment in segments:
+                with suppress(LogCorrupt):  # which the reads of its subjects raise
+                    found.update(self._count(segment, which))
             return dict(found)
 
+        return await _in_thread(segments, read)
+
+    async def holding(self, segment: Segment, doomed: Sequence[Selection]) -> list[Selection]:
+        """Return those of which a segment has rows; or may have, if it cannot be read."""
+
+        def read() -> list[Selection]:
+            try:
+                return [which for which in doomed if self._count(segment, which)]
+            except LogCorrupt:
+                return [which for which in doomed if which.may_be_in(segment)]
+
         return await asyncio.to_thread(read)
 
-    async def holding(self, segments: Sequence[Segment], which: Selection) -> set[str]:
-        """Return the names of the segments that have such rows. Errors as `read`."""
+    def _count(self, segment: Segment, which: Selection) -> dict[str, int]:
+        if not which.may_be_in(segment):
+            return {}
+        listed = self._list(segment)
+        if listed is not None:
+            counts: dict[str, int] = self._parquet.count_listed(listed, which)
+            if not counts or which.covers(segment):
+                return counts
+        found = Counter[str]()
+        try:
+            for table in self._tables([segment], which, ()):
+                found.update(self._parquet.count(table))
+        except (LogCorrupt, SegmentGone):
+            if listed is None:
+                raise
+            return counts
+        return dict(found)
 
-        def read() -> set[str]:
-            return {each.name for each in segments if any(self._tables([each], which, ()))}
-
-        return await asyncio.to_thread(read)
-
-    async def sequence_at(self, segments: Sequence[Segment], micros: int) -> int:
-        """Return the last sequence of a row up to that time, in microseconds since 1970; or 0."""
+    async def sequence_at(self, segments: Sequence[Segment], time: dt.datetime) -> int:
+        """Return a sequence that ends what there was by that time."""
 
         def read() -> int:
-            tables = self._tables(segments, Selection(), ("time",))
-            return max((self._parquet.find_last(table, micros) for table in tables), default=0)
+            found, micros = 0, _micros(time)
+            for last, run in groupby(segments, key=lambda each: each.last):
+                files = list(run)
+                if _micros(dt.datetime.fromisoformat(files[0].latest)) > micros:
+                    tables = self._tables(files, Selection(), ("time",))
+                    found = max([found, *(self._parquet.find_last(t, micros) for t in tables)])
+                    break
+                found = last
+            return found
 
-        return await asyncio.to_thread(read)
+        return await _in_thread(segments, read)
+
+    async def damaged(self, segments: Sequence[Segment]) -> list[LogCorrupt]:
+        """Look at each file, whole, or at its size in a bucket; return what is wrong, by file."""
+
+        def look() -> list[LogCorrupt]:
+            looked = ((s, self._place.damage(s.name, s.size_bytes, s.digest)) for s in segments)
+            return [_damaged(segment, reason) for segment, reason in looked if reason]
+
+        return await asyncio.to_thread(look)
 
     def _tables(
         self,
@@ -124,14 +225,48 @@ class Segments:
         more: Sequence[str] = REST,
         *,
         newest_first: bool = False,
+        damaged: list[LogCorrupt] | None = None,
+        is_meant: Callable[[str], bool] | None = None,
     ) -> Iterator[Any]:
-        """Yield rows of one segment after the other, as `parquet.read` does."""
+        """Yield rows of one segment after the other, as `parquet.read` does.
+
+        Args:
+            damaged: takes in the error of each file that cannot be read; None: it is raised.
+        """
         for segment in reversed(segments) if newest_first else segments:
-            if which.may_be_in(segment):
+            if not which.may_be_in(segment):
+                continue
+            try:
                 with self._reading(segment), self._place.open(segment.name) as file:
                     yield from self._parquet.read(
                         file, self._footer(segment), which, more, newest_first=newest_first
                     )
+            except (LogCorrupt, SegmentGone) as error:
+                if not self._may_hold(segment, which, is_meant):
+                    continue
+                if damaged is None or isinstance(error, SegmentGone):
+                    raise
+                damaged.append(error)
+
+    def _may_hold(
+        self, segment: Segment, which: Selection, is_meant: Callable[[str], bool] | None
+    ) -> bool:
+        """Whether a file that cannot be read may have such rows, by the list of its subjects."""
+        listed = self._list(segment)
+        if listed is None:
+            return True
+        subjects = self._parquet.count_listed(listed, which)
+        return any(map(is_meant, subjects)) if is_meant else bool(subjects)
+
+    def _list(self, segment: Segment) -> Any:
+        """The list of a segment's subjects; None if there is none that can be read."""
+        if not segment.listed:
+            return None
+        try:
+            with self._place.open(list_name(segment.name)) as file:
+                return self._parquet.read_list(file, segment.listed)
+        except self._parquet.ERRORS:  # the segment itself says the same, or is damaged, too
+            return None
 
     def _read_footer(self, segment: Segment) -> Any:
         with self._place.open(segment.name) as file:
@@ -141,7 +276,10 @@ class Segments:
     def _reading(self, segment: Segment) -> Iterator[None]:
         try:
             yield
+            self.misses.pop(segment.name, None)
         except FileNotFoundError as error:
+            if self.misses[segment.name] >= _MISSES:
+                raise _damaged(segment, "the file is missing") from error
             raise SegmentGone(segment.name) from error
         except self._parquet.ERRORS as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None):
@@ -149,7 +287,9 @@ class Segments:
             # A file that is removed is overwritten first, under another name.
             if not (self._place.here.root / segment.name).exists():
                 raise SegmentGone(segment.name) from error
-            raise LogCorrupt(segment.name, segment.first, str(error)) from error
+            if self._place.here is not self._place:
+                self._place.here.delete(segment.name)  # the bucket may have it whole
+            raise _damaged(segment, str(error)) from error
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -245,8 +385,10 @@ class Segments:
                     low=each.low,
                     high=each.high,
                     crc=each.crc,
+                    listed=each.listed,
                 )
                 self._place.put(name, each.path)
+                self._place.put(list_name(name), each.path.with_suffix(self._parquet.LIST))
                 run.append(segment)
                 previous = digest
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
@@ -275,7 +417,7 @@ class Segments:
     def _sweep(self, place: Place, folder: str, base: int, named: Sequence[Segment]) -> None:
         if not folder:  # nothing was archived yet
             return
-        kept = {each.name for each in named}
+        kept = {name for each in named for name in (each.name, list_name(each.name))}
         for _ in range(2):  # what became a file out of a draft meanwhile is listed again
             for name in sorted(place.names(folder), key=lambda name: "/." not in name):
                 decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
@@ -283,6 +425,48 @@ class Segments:
                 is_old = decided_on.isdigit() and int(decided_on) < base
                 if is_old and not {name, copied} & kept:
                     place.delete(name)
+
+
+async def _in_thread(segments: Sequence[Segment], work: Callable[[], T]) -> T:
+    """Return what it returns; without segments it reads nothing, and needs no thread."""
+    return await asyncio.to_thread(work) if segments else work()
+
+
+def list_name(segment: str) -> str:
+    """Return the name of the file that lists a segment's subjects."""
+    return segment.removesuffix(".parquet") + ".subjects"
+
+
+def _width(segments: Sequence[Segment], which: Selection) -> int:
+    """How many sequences are read at once: of all subjects, what is likely to fit in memory."""
+    for segment in segments:
+        if segment.last > which.after:
+            width = segment.last - which.after
+            if which.is_everything:
+                run = (each.raw_bytes for each in segments if each.last == segment.last)
+                windows = sum(run) // _WINDOW_BYTES + 1
+                width = min(width, (segment.last - segment.first) // windows + 1)
+            return width
+    return max(which.upto - which.after, 1)
+
+
+def _micros(time: dt.datetime) -> int:
+    return (time - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _damaged(segment: Segment, reason: str) -> LogCorrupt:
+    span = f"records of sequences {segment.first} to {segment.last}"
+    return LogCorrupt(segment.name, segment.last, f"{span} cannot be read: {reason}")
+
+
+def _parquet() -> Any:
+    try:
+        from foldlog.log.archive import parquet
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "pyarrow is not installed: pip install 'foldlog[archive]'"
+        ) from error
+    return parquet
 
 
 def stop_when(ended: threading.Event, items: Iterable[T]) -> Iterator[T]:

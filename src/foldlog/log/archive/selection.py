@@ -34,6 +34,15 @@ class Selection(NamedTuple):
             return chr(0x10FFFF)
         return self.prefix[:-1] + chr(ord(self.prefix[-1]) + 1)
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether they are of all subjects."""
+        return self.subject is None and not self.prefix
+
+    def covers(self, segment: Segment) -> bool:
+        """Whether all sequences of a segment are selected."""
+        return self.after < segment.first and segment.last <= self.upto
+
     def may_be_in(self, segment: Segment) -> bool:
         """Whether a segment can have such rows, by its sequences and subjects."""
         return (self.after < segment.last and segment.first <= self.upto) and (
