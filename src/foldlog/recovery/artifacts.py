@@ -278,7 +278,9 @@ class ArtifactBackend:
         before = items[0].record if items else None
         if before is not None and (before.sha256, before.codec) == (sha256, encoded.codec):
             if time.time() - items[0].recorded_at > _RENEWED_SECONDS:
-                await self._store.append(key, before)  # the checkpoint that refers to it may come
+                # The checkpoint that refers to it may come.
+                await self._store.append(key, before)
+                await self._store.keep_blob(key, before.blob, encoded.data)
             return
         blob = await self._store.put_blob(key, encoded.data)
         await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))
