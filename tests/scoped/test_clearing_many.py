@@ -53,8 +53,7 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
     await store.scoped.clear(ONE)
     assert asked == ["Branch"]
     assert await stored(store, ONE) == {
-        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
-        for key in VALUES
+        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"] for key in VALUES
     }
     assert await store.scoped.list(ONE) == []
     assert store.hot_views._hot.bytes < 20_000  # no key was folded to be cleared
