@@ -14,6 +14,7 @@ from foldlog import ArtifactRetentionConfig, ArtifactScope
 from foldlog.kind import Blob
 from foldlog.scoped import Effect, Lifetime, Scope, StoreOptions
 from foldlog.store import clearing
+from foldlog.subjects import blob
 from tests.conftest import OpenStore
 from tests.contract.test_artifact_bytes import blob_names, blobs_of, subject_of
 
@@ -214,11 +215,13 @@ async def test_a_sweep_removes_what_no_record_names(
     kept = await film(films, "session")
     await films.put_blob(FILMS("session"), b"lost")
     await films.put_blob(FILMS("nobody"), b"lost, too")
+    cut_short = blob(films.subject(FILMS, "session").name, f"{'0' * 64}-cut", 0)
+    await blobs_of(films)._side.put([(cut_short, b"the first part")])
     await films.fork("session", into="fork")
     assert await films.sweep_blobs() == 0  # their records may still come
     knows_no_films = await reopen()
     assert await knows_no_films.sweep_blobs(older_than=0) == 0
-    assert await films.sweep_blobs(older_than=0) == 2
+    assert await films.sweep_blobs(older_than=0) == 3
     assert [each.name for each in await blob_names(films)] == [kept]
     assert await films.read_blob(FILMS("fork"), kept) == DATA
 

@@ -122,11 +122,15 @@ class Blobs:
         return sorted({BlobName(subject, name) for _, _, name, subject in split})
 
     async def stored_at(self, blob_name: BlobName) -> float:
-        """Return when a blob was stored whole, in Unix seconds; 0 if it is gone."""
-        stored = await self._side.last(blob(blob_name.subject, blob_name.name, _WHOLE))
-        if stored is None or not stored.time:
-            return 0.0
-        return dt.datetime.fromisoformat(stored.time).timestamp()
+        """Return when a blob was stored, or its first part if it is not whole, in Unix seconds.
+
+        0 if it is gone.
+        """
+        for part in (_WHOLE, 0):
+            stored = await self._side.last(blob(blob_name.subject, blob_name.name, part))
+            if stored is not None and stored.time:
+                return dt.datetime.fromisoformat(stored.time).timestamp()
+        return 0.0
 
     def _corrupt(self, name: str, reason: str) -> LogCorrupt:
         return LogCorrupt(self._side.name, 0, f"blob {name}: {reason}")

@@ -136,7 +136,7 @@ class LargeValues(Primitives):
             LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: some may remain; sweep again.
         """
         removed, named = 0, dict[str, set[str]]()
-        for each in await self.backend.blobs.names():
+        for each in await self.backend.blobs.names(partial=True):
             subject = Subject(each.subject, int(each.subject.split(".", 3)[2]), ())
             kind = self.kinds.get(subject.family)
             if kind is None:
