@@ -292,7 +292,7 @@ class Kind(Generic[S]):
             store.
         fold: how records become a state: `foldlog.every`, `foldlog.last`, `foldlog.last_by(...)`
             or a `foldlog.Fold` made of your functions.
-        owner: whose its views are: see `foldlog.Owner`. Clearing or erasing the owner removes
+        owner: whose its views are, as a `foldlog.Owner`. Clearing or erasing the owner removes
             them, and a fork of a session shares them.
         owns: returns what else belongs to the owner of a view, given the view's state: pairs of
             `"trace"` and a trace's id, or of another kind's name and a view's keys.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,26 @@ async def test_a_cleared_session_takes_the_same_artifact_anew(
         assert await saver.artifact_store.put_bytes(b"a", scope=SESSION) == ref
         assert await saver.artifact_store.list(scope=SESSION) == [ref]
         assert await saver.artifact_store.get(ref.id) == b"a"
+    assert len(await blob_names(store)) == 1
+
+
+@pytest.mark.parametrize("step", ["_locate", "_record"])
+async def test_a_save_is_whole_though_its_session_is_cleared_meanwhile(
+    store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    other = await reopen()
+    await other.artifact_store.put_bytes(b"before", scope=SESSION)
+    go_on = getattr(store.artifact_store, step)
+
+    async def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(store.artifact_store, step, go_on)
+        await other.clear_session("session")
+        return await go_on(*args)
+
+    monkeypatch.setattr(store.artifact_store, step, overtaken)
+    ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
+    for reader in (store, other):
+        assert await reader.artifact_store.get(ref.id) == b"x"
     assert len(await blob_names(store)) == 1
 
 

@@ -13,6 +13,7 @@ import foldlog
 from foldlog import ArtifactRetentionConfig, ArtifactScope
 from foldlog.kind import Blob
 from foldlog.scoped import Effect, Lifetime, Scope, StoreOptions
+from foldlog.store import clearing
 from tests.conftest import OpenStore
 from tests.contract.test_artifact_bytes import blob_names, blobs_of, subject_of
 
@@ -157,6 +158,54 @@ async def test_a_value_is_there_though_its_view_was_removed_before_its_record(
     await films.keep_blob(key, name, DATA)
     assert await films.read_blob(key, name) == DATA
     assert [each.name for each in await blob_names(films)] == [name]
+
+
+@pytest.mark.parametrize("moment", ["tombstone", "purge", "uploading"])
+async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_removed(
+    films: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    other, key = await reopen(kinds=[FILMS]), FILMS("session")
+    await film(films, "session", b"before")
+    waiting, saved = ["session"], list[str]()
+
+    async def meanwhile() -> None:
+        if waiting:
+            saved.append(await film(other, waiting.pop()))
+
+    bury, purge, put = clearing._bury, films.log.purge, blobs_of(other)._side.put
+
+    async def burying(*args: Any, **options: Any) -> None:
+        if moment == "tombstone":
+            await meanwhile()
+        await bury(*args, **options)
+
+    async def purging(*args: Any, **options: Any) -> None:
+        await purge(*args, **options)
+        if moment == "purge":
+            await meanwhile()
+
+    async def putting(messages: Any, **options: Any) -> bool:
+        stored = await put(messages, **options)
+        if moment == "uploading" and waiting:
+            waiting.clear()
+            await films.clear_session("session")
+        return stored
+
+    monkeypatch.setattr(clearing, "_bury", burying)
+    monkeypatch.setattr(films.log, "purge", purging)
+    monkeypatch.setattr(blobs_of(other)._side, "put", putting)
+    if moment == "uploading":
+        saved.append(await film(other, "session"))
+    else:
+        await films.clear_session("session")
+    monkeypatch.undo()
+    held = [each.film for each in await films.view(key, consistency="strong")]
+    assert held == ([] if moment == "tombstone" else saved)
+    assert {each.name for each in await blob_names(films)} == set(held)
+    for name in held:
+        assert await films.read_blob(key, name) == DATA
+    for name in {*saved} - {*held}:
+        assert await films.read_blob(key, name) is None
 
 
 async def test_a_sweep_removes_what_no_record_names(

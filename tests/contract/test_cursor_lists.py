@@ -61,7 +61,10 @@ async def test_an_id_is_kept_once(feed: Feed, store: foldlog.Store, reopen: Open
     await feed.save(store, first)
     await feed.save(store, second)
     await feed.save(store, first)
-    await feed.save(store, feed.build("a", task_id="later"))
+    await feed.save(store, feed.build("a", task_id="first", created_at=MOMENT + timedelta(hours=1)))
+    assert await feed.items(store) == [first, second]
+    with pytest.raises(foldlog.IdTaken):
+        await feed.save(store, feed.build("a", task_id="later"))
     other = await reopen()
     await feed.save(other, first)
     assert await feed.items(store) == [first, second]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import foldlog
+from foldlog import ArtifactScope
 from foldlog.envelope import Recorded
 from tests.conftest import OpenStore
 
@@ -85,5 +86,18 @@ async def test_a_deletion_may_be_refused(reopen: OpenStore) -> None:
     await other.append(tokens("fall"), Used("b"))
     await store.delete(tokens("fall"), check=check)
     assert await other.view(tokens("fall"), consistency="strong") == Tokens(gone=["b"])
-    with pytest.raises(foldlog.ConfigurationError, match="without check="):
+
+
+async def test_a_deletion_of_any_kind_may_be_refused(store: foldlog.Store) -> None:
+    class Held(Exception):
+        pass
+
+    def check(state: object) -> None:
+        if state:
+            raise Held
+
+    ref = await store.artifact_store.put_bytes(b"x", scope=ArtifactScope(session_id="trip"))
+    with pytest.raises(Held):
         await store.delete(foldlog.kinds.artifacts("trip"), check=check)
+    assert await store.artifact_store.get(ref.id) == b"x"
+    await store.delete(foldlog.kinds.artifacts("fall"), check=check)

@@ -208,7 +208,7 @@ async def test_a_session_of_many_traces(store: foldlog.Store, recorder: Recorder
 
 
 async def test_erasing_a_session_takes_its_spans(store: foldlog.Store, recorder: Recorder) -> None:
-    """A batch that is sent again brings nothing back; new spans begin it anew, and go again."""
+    """What is sent afterwards begins it anew, also the same batch, and goes again."""
     recorder.agent_run("s", question=SECRET)
     async with client(store) as http:
         await post(http, recorder.spans)
@@ -216,7 +216,11 @@ async def test_erasing_a_session_takes_its_spans(store: foldlog.Store, recorder:
         await store.clear_session("s")
         assert (await store.sessions(), await store.load_history(trace_id)) == ([], [])
 
-        await post(http, recorder.spans)
+        for _ in range(2):
+            await post(http, recorder.spans)
+            assert await store.list_traces("s") == [trace_id]
+            assert len(await store.load_history(trace_id)) == len(RUN)
+        await store.clear_session("s")
         assert (await store.sessions(), await store.load_history(trace_id)) == ([], [])
 
         parent = SpanContext(int(trace_id, 16), 1, is_remote=True, trace_flags=TraceFlags(1))

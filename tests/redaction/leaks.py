@@ -62,9 +62,9 @@ class Handed(MemoryLog):
         self.bytes: list[bytes] = []
         put_blob, put_snapshot = self.blobs.put, self.snapshots.put
 
-        async def blob(name: str, data: bytes, **about: Any) -> None:
-            self.bytes += [name.encode(), data]
-            await put_blob(name, data, **about)
+        async def blob(subject: Subject, name: str, data: bytes, **about: Any) -> None:
+            self.bytes += [subject.name.encode(), name.encode(), data]
+            await put_blob(subject, name, data, **about)
 
         async def snapshot(subject: Subject, number: int, data: bytes, edition: str = "") -> None:
             self.bytes += [subject.name.encode(), data]

@@ -70,6 +70,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("get_trajectory", "list_traces", "list_planner_events", "get_events", "sessions"),
         "list_session_sizes",
         *("health", "position", "barrier", "belong", "delete", "waiting"),
+        *("delete_all", "put_blob", "read_blob", "keep_blob", "remove_blob", "sweep_blobs"),
     },
     Artifacts: {
         *("get", "get_with_session_check", "get_ref", "exists", "list"),

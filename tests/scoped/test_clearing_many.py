@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import Any
 
 import pytest
-from foldlog.store.tombstones import bury
 
 import foldlog
 from foldlog import LogUnavailable, PastErased
 from foldlog.scoped import MemoryLink, Scope, VersionConflict
-from foldlog.store import scopes as scopes_module
+from foldlog.store import clearing
 from foldlog_projections import scoped
-from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
 
 ONE = Scope.session("s1")
@@ -56,8 +53,7 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
     await store.scoped.clear(ONE)
     assert asked == ["Branch"]
     assert await stored(store, ONE) == {
-        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
-        for key in [*VALUES, OWN]
+        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"] for key in VALUES
     }
     assert await store.scoped.list(ONE) == []
     assert store.hot_views._hot.bytes < 20_000  # no key was folded to be cleared
@@ -83,7 +79,7 @@ async def scope_filled(store: foldlog.Store, scope: Scope) -> None:
         await store.scoped.write_many(scope, {"k": number, "a.b": number, ">": number})
 
 
-@pytest.mark.parametrize("cut_at", ["bury", "bury keys", "purge", "purged"])
+@pytest.mark.parametrize("cut_at", ["bury", "buried", "purge", "purged"])
 async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:
@@ -91,12 +87,11 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     await store.scoped.write_many(ONE, VALUES | {"large": "x" * 300_000})
     await store.scoped.write_many(ONE, VALUES)
 
+    bury = clearing._bury
+
     async def cut(*args: Any, **options: Any) -> Any:
-        if cut_at == "bury keys":
-            journal, subjects = args
-            buried = await bury(journal, islice(subjects, 20), **options)
-            if "ends" not in options:
-                return buried
+        if cut_at == "buried":
+            await bury(*args, **options)
         if cut_at == "purged":
             await below(*args, **options)
         raise LogUnavailable("cut short")
@@ -106,7 +101,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
         below = kind.purge
         monkeypatch.setattr(kind, "purge", cut)
     else:
-        monkeypatch.setattr(scopes_module, "bury", cut)
+        monkeypatch.setattr(clearing, "_bury", cut)
     with pytest.raises(LogUnavailable):
         await store.scoped.clear(ONE)
     monkeypatch.undo()
@@ -129,25 +124,25 @@ async def test_what_is_written_while_keys_get_their_tombstones_goes_whole_or_sta
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 2})
-    interfering = [{"c": 5, "a": 6}, {"a": 3, "d": 4}]
+    interfering = [{"a": 3, "d": 4}]
+    bury = clearing._bury
 
-    async def interfered(*args: Any, **options: Any) -> Any:
+    async def interfered(*args: Any, **options: Any) -> None:
         if when == "before" and interfering:
             await scoped.write_many(ONE, interfering.pop())
-        seqs = await bury(*args, **options)
+        await bury(*args, **options)
         if when == "after" and interfering:
             await scoped.write_many(ONE, interfering.pop())
-        return seqs
 
-    monkeypatch.setattr(scopes_module, "bury", interfered)
+    monkeypatch.setattr(clearing, "_bury", interfered)
     asked = counted(store, monkeypatch)
     await scoped.clear(ONE)
     assert asked == ["Branch"]
     assert interfering == []
-    stay = {"a": 6, "c": 5} if when == "before" else {"a": 6, "c": 5, "d": 4}
+    stay = {} if when == "before" else {"a": 3, "d": 4}
     for one in (scoped, scoped.with_search()):
         assert await one.list(ONE) == [*stay]
-    for key in "abcd":
+    for key in "abd":
         history = [each.value for each in await scoped.history(ONE, key)]
         assert history[-1:] == ([stay[key]] if key in stay else [])
         assert 1 not in history
@@ -158,23 +153,23 @@ async def test_no_key_goes_without_a_tombstone(
 ) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": 2})
     kind = type(store.log)
-    purge, interfering = kind.purge, [{"c": 3}]
+    purge, bury, interfering = kind.purge, clearing._bury, [{"c": 3, "a": 2}]
 
-    async def interfered(*args: Any, **options: Any) -> Any:
+    async def interfered(*args: Any, **options: Any) -> None:
         if interfering:
             await store.scoped.write_many(ONE, interfering.pop())
-        return await bury(*args, **options)
+        await bury(*args, **options)
 
     async def cut(*args: Any, **options: Any) -> None:
         await purge(*args, **options)
         raise LogUnavailable("cut short")
 
-    monkeypatch.setattr(scopes_module, "bury", interfered)
+    monkeypatch.setattr(clearing, "_bury", interfered)
     monkeypatch.setattr(kind, "purge", cut)
     with pytest.raises(LogUnavailable):
         await store.scoped.clear(ONE)
     held = await stored(store, ONE)
-    assert [types[-1] for types in held.values()] == ["subject.cleared"] * 4
+    assert [types[-1] for types in held.values()] == ["subject.cleared"] * 3
 
 
 async def test_two_may_clear_a_scope_while_others_write_to_it(
@@ -218,7 +213,7 @@ async def test_a_scope_that_another_clears_twice_is_not_taken_for_a_restored_log
     for number in range(2):
         version = await one.write(ONE, "a", number)
         await other.scoped.write(ONE, "a", number, expected=version)  # it has the key in memory
-        for _ in range(2):  # the second takes the key's tombstone along
+        for _ in range(2):
             await one.clear(ONE)
             if number:
                 await other.scoped.delete(ONE, "a")
@@ -249,7 +244,7 @@ async def test_the_past_of_a_scope_that_was_cleared_is_told_as_erased(
     await store.scoped.clear(ONE)
     await store.scoped.write(ONE, "b", 2)
     between = await store.position()
-    await store.scoped.clear(ONE)  # which takes the tombstone of "a" along
+    await store.scoped.clear(ONE)
     await store.scoped.write(ONE, "c", 3)
     for position, key in ((before, "a"), (before, "b"), (between, "b")):
         past = store.at(position).scoped

@@ -223,6 +223,15 @@ class InterruptedLog(MemoryLog):
         return await super().append(appends, atomic=atomic)
 
 
+async def test_the_same_fork_is_made_once(store: foldlog.Store) -> None:
+    then = await updated(store, "session", "u1")
+    await store.fork("session", at=then, into="fork")
+    for at in (then, await updated(store, "session", "u2")):
+        with pytest.raises(foldlog.SessionExists):
+            await store.fork("session", at=at, into="fork")
+    assert await ids(store, "fork") == ["u1"]
+
+
 async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
     log = InterruptedLog()
     store, other = foldlog.memory_store(log=log), foldlog.memory_store(log=log)

@@ -63,6 +63,7 @@ PAYLOADS = {
     "messages": {"id": "m", "format": "plain", "body": 1},
     "statelist": {"state_id": "s", "status": "running"},
     "states": {"delta": [0, {"state_id": "s"}]},
+    "stateartifacts": {"sha256": "", "codec": "c"},
     "steering": {"task_id": "t"},
     "tasks": {"task_id": "t"},
     "traces": {"trace_id": "t", "content": "c"},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _INDEXES: Final = frozenset(
     {
-        *("agentlist", "agentshares", "belongings", "blobs", "langgraphnamespaces", "lineage"),
+        *("agentlist", "agentshares", "belongings", "langgraphnamespaces", "lineage"),
         *("routes", "stateartifacts", "statelist", "traces", "waiting"),
     }
 )

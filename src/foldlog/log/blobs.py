@@ -61,8 +61,6 @@ class Blobs:
             AppendFailed: refused. LogUnavailable, LogTimeout: not stored whole. Nobody can read
                 it; `delete` removes what was stored.
         """
-        if await self.holds(subject, name):
-            return
         span = ttl + _GRACE if ttl is not None and 0 < ttl <= _LONGEST else None
         size = min(CHUNK_BYTES, self._side.max_bytes)
         parts = [
@@ -70,6 +68,9 @@ class Blobs:
             for number, start in enumerate(range(0, len(data), size))
         ]
         whole = msgspec.json.encode(_Whole(len(data), len(parts)))
+        # Also what was removed while it was being stored is stored again.
+        if len(await self._side.subjects(blob(subject.name, name, "*"))) == len(parts) + 1:
+            return
         for first in range(0, len(parts), _IN_FLIGHT):
             await self._side.put(parts[first : first + _IN_FLIGHT], ttl=span)
         await self._side.put([(blob(subject.name, name, _WHOLE), whole)], ttl=span)
@@ -108,12 +109,17 @@ class Blobs:
         """Remove a blob of a subject, or all of a subject or branch; fine if there is none."""
         await self._side.purge(blob(of.name, name, "*"))
 
-    async def names(self, of: Subject | Branch | None = None) -> list[BlobName]:
-        """Return the blobs of a subject or branch, or all, sorted: those that are stored whole."""
+    async def names(
+        self, of: Subject | Branch | None = None, *, partial: bool = False
+    ) -> list[BlobName]:
+        """Return the blobs of a subject or branch, or all, sorted.
+
+        `partial`: also those of which only a part is stored.
+        """
         below = self._namespace.everything() if of is None else of.name
-        found = await self._side.subjects(blob(below, "*", _WHOLE))
+        found = await self._side.subjects(blob(below, "*", "*" if partial else _WHOLE))
         split = (each.split(".", 3) for each in found)
-        return sorted(BlobName(subject, name) for _, _, name, subject in split)
+        return sorted({BlobName(subject, name) for _, _, name, subject in split})
 
     async def stored_at(self, blob_name: BlobName) -> float:
         """Return when a blob was stored whole, in Unix seconds; 0 if it is gone."""

@@ -24,6 +24,9 @@ from foldlog_projections.stateartifacts import Named
 GARBAGE_SECONDS: Final = LOOSE_SECONDS
 """Seconds in which the checkpoint that refers to a saved artifact must come."""
 
+_RENEWED_SECONDS: Final = 600.0
+"""How old an artifact may be that is saved again without a record of it."""
+
 
 class Garbage(NamedTuple):
     """What `collect_garbage` removed.
@@ -271,8 +274,13 @@ class ArtifactBackend:
     async def _save(self, artifact_id: str, encoded: Encoded) -> None:
         # The bytes first: what is cut short leaves bytes without an artifact, never the reverse.
         key, sha256 = stateartifacts.kind(artifact_id), await digest(encoded.data)
-        before = await self._named(artifact_id)
+        items = await self._store.items(key, limit=1, newest_first=True, consistency="strong")
+        before = items[0].record if items else None
         if before is not None and (before.sha256, before.codec) == (sha256, encoded.codec):
+            if time.time() - items[0].recorded_at > _RENEWED_SECONDS:
+                # The checkpoint that refers to it may come.
+                await self._store.append(key, before)
+                await self._store.keep_blob(key, before.blob, encoded.data)
             return
         blob = await self._store.put_blob(key, encoded.data)
         await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))

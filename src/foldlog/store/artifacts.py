@@ -141,9 +141,10 @@ class Artifacts:
         held = (await self._store.read(artifacts.kind, *keys)).state.get(made.artifact_id)
         if held is not None and held.id != id:  # somebody else was first
             await self._store.remove_blob(view, blob)
-        elif held is not None and await self._located(made.artifact_id) is None:
-            # The session was cleared between the bytes and the record.
-            await self._locate(made.artifact_id, keys)
+        elif held is not None:
+            # The session may have been cleared between the bytes and the record.
+            if await self._located(made.artifact_id) is None:
+                await self._locate(made.artifact_id, keys)
             await self._store.keep_blob(view, blob, content)
         return reference(held.saved if held is not None else made)
 

@@ -18,6 +18,7 @@ import msgspec
 from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft, upsert_id
 from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key, Kind
+from foldlog.log.blobs import BlobName
 from foldlog.log.port import Append
 from foldlog.store.blobs import LargeValues, blobs_in
 from foldlog.store.core import DECIDE_SECONDS, Core
@@ -161,9 +162,9 @@ async def clear(
 ) -> list[Holding[Any]]:
     """Remove views with their large values and their entries in lists; return what they held.
 
-    1. Read what they hold. 2. Append a tombstone to each, where the reading ended, and take it off
-    its lists. 3. Purge what stands before the tombstones, and the large values. Clearing again
-    finishes what was interrupted.
+    1. Read what they hold, and remove large values that no record names. 2. Append a tombstone to
+    each, where the reading ended, and take it off its lists. 3. Purge what stands before the
+    tombstones, and the large values that it named. Clearing again finishes what was interrupted.
 
     Args:
         overwrite: see `Log.purge`.
@@ -176,6 +177,8 @@ async def clear(
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
     """
     attempts, heads = Attempts(DECIDE_SECONDS), list[int]()
+    removed, blobs = where(store, area), store.backend.blobs
+    stored = await blobs.names(removed, partial=True) if area.kind.has_blobs else []
     while True:
         holdings = await read_holdings(store, area, on_envelope)
         if check is not None:
@@ -183,22 +186,40 @@ async def clear(
         # Where a subject ends with what cannot be read, nobody knows where it ends.
         before_conflict, heads = heads, [each.head for each in holdings]
         try:
-            if always or not all(each.is_empty for each in holdings):
+            loose = _loose(store, stored, holdings)
+            # Their saves have died, or store them again when their records are there.
+            await side_by_side(loose, lambda each: blobs.delete(*each))
+            if always or loose or not all(each.is_empty for each in holdings):
                 await _bury(store, holdings, is_known=before_conflict != heads)
             break
         except AppendConflict as conflict:
             await attempts.pause(conflict)
     before = min((each.tombstone for each in holdings), default=0)
     if before:
-        removed = where(store, area)
         await store.forked_log.purge(removed, before=before, overwrite=overwrite)
         if not area.kind.latest_only:
             for each in holdings:
-                subject = store.subject(each.key.kind, *each.key.keys)
-                await store.hot_views.forget(subject, overwrite=overwrite)
-        if area.kind.has_blobs:
-            await store.backend.blobs.delete(removed)
+                await store.hot_views.forget(_subject(store, each), overwrite=overwrite)
+        # Not all that are there: somebody may save anew by now.
+        named = [(_subject(store, each), name) for each in holdings for name in each.blobs]
+        await side_by_side(named, lambda each: blobs.delete(*each))
     return holdings
+
+
+def _loose(
+    store: LargeValues, stored: Sequence[BlobName], holdings: Sequence[Holding[Any]]
+) -> list[tuple[Subject, str]]:
+    """The large values that stand beside what was read, and that no record of it names."""
+    held = {_subject(store, each).name: each for each in holdings} if stored else {}
+    return [
+        (_subject(store, held[each.subject]), each.name)
+        for each in stored
+        if each.subject in held and each.name not in held[each.subject].blobs
+    ]
+
+
+def _subject(store: LargeValues, held: Holding[Any]) -> Subject:
+    return store.subject(held.key.kind, *held.key.keys)
 
 
 async def remove_pointer(store: LargeValues, key: Key[Any]) -> None:
@@ -228,9 +249,8 @@ async def _bury(store: LargeValues, holdings: Sequence[Holding[Any]], *, is_know
         some = holdings[start_at : start_at + _BURIED_AT_ONCE]
         appends = []
         for each in some:
-            subject = store.subject(each.key.kind, *each.key.keys)
             expect = each.head if is_known else None
-            appends.append(Append(subject, (_tombstone_of(each),), expect))
+            appends.append(Append(_subject(store, each), (_tombstone_of(each),), expect))
         off = [append for each in some for append in await _off_lists(store, each)]
         seqs = await store.append_atomically([*appends, *off])
         for each, seq in zip(some, seqs, strict=False):

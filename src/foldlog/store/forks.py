@@ -134,7 +134,8 @@ class Forks(Ownership):
             if at.folded.state.cleared_at > reach.seq:
                 reason = f"it was cleared at sequence {at.folded.state.cleared_at}"
                 raise PastErased(session_id, reason)
-            shares = draft(lineage.FORKED, dump(Fork(name)), id=f"forked:{name}")
+            body = dump(Fork(name))  # no repeat, whatever was forked: `into` may have been used
+            shares = draft(lineage.FORKED, body, id=upsert_id(body))
             return {lineage.kind(session_id): Decided([shares], name)}
 
         async def check_unused() -> None:

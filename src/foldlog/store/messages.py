@@ -41,7 +41,7 @@ class Messages(Primitives):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
-            VersionConflict: the conversation has another version: see `expected` and `actual`.
+            VersionConflict: the conversation has another version, as `expected` and `actual` say.
             IdTaken: the conversation has another message of that id.
         """
         key = kind(session_id)

@@ -136,8 +136,8 @@ class Removal(Ownership):
         the traces that `list_traces` names and `session:<id>`, each with its events, bindings and
         trajectory; its artifacts; and what was saved with its `session_id`: executions, agents'
         scopes, scoped keys, pauses, and what `belong` names. A trace that only a task names stays.
-        Saving again what was removed has no effect; a save with new content begins the session
-        anew. What a fork shares with its origin stays with the origin.
+        What is saved afterwards begins the session anew, also a repetition of what was removed.
+        What a fork shares with its origin stays with the origin.
 
         Args:
             session_id: the session. An unknown one is left as it is.
