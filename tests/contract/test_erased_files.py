@@ -137,10 +137,10 @@ async def test_no_spool_file_holds_what_was_erased(tmp_path: Path) -> None:
             file = SpoolFile.create(*place, suffix=suffix)
             frames = [spooled(False, "trip", SECRET), spooled(False, "other", "kept")]
             frames.append(spooled(True, "trip", SECRET))
-            file.append([encode_frame(frame) for frame in frames], 3)
+            file.append([encode_frame(frame) for frame in frames])
             file.release()
         alone = SpoolFile.create(*place, suffix=REFUSED)
-        alone.append([encode_frame(spooled(False, "trip", SECRET))], 1)
+        alone.append([encode_frame(spooled(False, "trip", SECRET))])
         alone.release()
         assert len(files_with(tmp_path)) == 4
         await store.erase_session("trip")
