@@ -277,11 +277,9 @@ class ArtifactBackend:
         items = await self._store.items(key, limit=1, newest_first=True, consistency="strong")
         before = items[0].record if items else None
         if before is not None and (before.sha256, before.codec) == (sha256, encoded.codec):
-            if time.time() - items[0].recorded_at > _RENEWED_SECONDS:
-                # The checkpoint that refers to it may come.
-                await self._store.append(key, before)
-                await self._store.keep_blob(key, before.blob, encoded.data)
-            return
+            # What is older is saved anew: the checkpoint that refers to it may still come.
+            if time.time() - items[0].recorded_at <= _RENEWED_SECONDS:
+                return
         blob = await self._store.put_blob(key, encoded.data)
         await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))
         await self._store.keep_blob(key, blob, encoded.data)
