@@ -230,5 +230,5 @@ class Oracle:
 
     def folded(self, log: Log, name: str, place: tuple[int, int]) -> Folded[Any]:
         projection = FAMILIES[name.split(".")[3]]
-        prefix = self.prefix(log, name, place)
+        prefix = [each for each in self.prefix(log, name, place) if each.type != FORKED]
         return fold(projection, prefix[-1:] if projection.latest_only else prefix)
