@@ -276,10 +276,10 @@ class ArtifactBackend:
         key, sha256 = stateartifacts.kind(artifact_id), await digest(encoded.data)
         items = await self._store.items(key, limit=1, newest_first=True, consistency="strong")
         before = items[0].record if items else None
-        if before is not None and (before.sha256, before.codec) == (sha256, encoded.codec):
-            # What is older is saved anew: the checkpoint that refers to it may still come.
-            if time.time() - items[0].recorded_at <= _RENEWED_SECONDS:
-                return
+        is_same = before is not None and (before.sha256, before.codec) == (sha256, encoded.codec)
+        # What is older is saved anew: the checkpoint that refers to it may still come.
+        if is_same and time.time() - items[0].recorded_at <= _RENEWED_SECONDS:
+            return
         blob = await self._store.put_blob(key, encoded.data)
         await self._store.append(key, Named(sha256, encoded.codec, blob, len(encoded.data)))
         await self._store.keep_blob(key, blob, encoded.data)
