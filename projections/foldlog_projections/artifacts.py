@@ -84,8 +84,8 @@ def apply(state: dict[str, Held], record: Any, envelope: Recorded, /) -> dict[st
     return state
 
 
-def _places(state: dict[str, Held]) -> list[tuple[str, tuple[str, ...]]]:
-    return [(artifact.kind.name, (artifact_id,)) for artifact_id in state]
+def _places(record: Saved | Deleted) -> list[tuple[str, tuple[str, ...]]]:
+    return [(artifact.kind.name, (record.artifact_id,))]
 
 
 kind: Final = Kind(

@@ -297,7 +297,7 @@ class Kind(Generic[S]):
         owns: returns what else belongs to the owner of a view, given the view's state: pairs of
             `"trace"` and a trace's id, or of another kind's name and a view's keys.
         pointers: returns the views of other kinds that only say where something of a view is, given
-            the view's state: pairs as of `owns`. They go when the view goes.
+            one of its records: pairs as of `owns`. They go when the view goes.
         listed: the entries of a view in lists, which go when the view goes.
         version: grows with every change of what the fold computes; snapshots of other versions
             are ignored.
@@ -329,7 +329,7 @@ class Kind(Generic[S]):
         records: Mapping[str, type[msgspec.Struct]] | None = None,
         owner: Owner | None = None,
         owns: Named[S] | None = None,
-        pointers: Named[S] | None = None,
+        pointers: Named[Any] | None = None,
         listed: Sequence[Listing] = (),
         version: int = 1,
         id: IdRule = fresh_id,

@@ -38,6 +38,10 @@ _WRITERS: Final = 1_000
 """Writers that a tombstone names at most: those that wrote last."""
 
 _BURIED_AT_ONCE: Final = 250
+
+_ATTEMPTS: Final = 3
+"""How often a tombstone waits for a writer: from then on it stands wherever the view ends."""
+
 _decode: Final = msgspec.msgpack.Decoder(Cleared).decode
 
 
@@ -57,7 +61,8 @@ class Holding(Generic[S]):
     """What one view holds by itself, without what a fork shares with its origin.
 
     `head` is the sequence at which it ends, `tombstone` that of the tombstone with which it begins.
-    `removed` has the counter of each writer's last draft, `blobs` the names of its large values.
+    `removed` has the counter of each writer's last draft, `blobs` the names of its large values,
+    `pointers` the views that say where something of it is or was.
     `count` and `payload_bytes` are of the envelopes that take effect.
     """
 
@@ -70,6 +75,7 @@ class Holding(Generic[S]):
     removed: dict[str, int] = field(default_factory=dict)
     refused: bytes = b""
     blobs: set[str] = field(default_factory=set)
+    pointers: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
     count: int = 0
     payload_bytes: int = 0
 
@@ -87,10 +93,12 @@ class Holding(Generic[S]):
         if envelope.type == CLEARED:
             with suppress(msgspec.MsgspecError):
                 tombstone = _decode(envelope.payload)
-                self.removed = {**tombstone.removed, **self.removed}
+                for writer, n in tombstone.removed.items():
+                    self.removed[writer] = max(n, self.removed.get(writer, 0))
                 self.refused += tombstone.refused
             self.tombstone, self.count, self.is_forked = envelope.seq, 0, False
             self.blobs.clear()
+            self.pointers.clear()
         elif envelope.type == FORKED:
             self.is_forked = True
         else:
@@ -98,6 +106,8 @@ class Holding(Generic[S]):
             self.payload_bytes += len(envelope.payload)
             with suppress(msgspec.MsgspecError):  # what cannot be read goes all the same
                 self.blobs.update(blobs_in(self.key.kind, envelope))
+                if (pointers := self.key.kind.pointers) is not None:
+                    self.pointers.update(pointers(self.key.kind.decode(envelope)))
         with suppress(msgspec.MsgspecError):
             step(self.key.kind, self.folded, envelope)
 
@@ -162,9 +172,11 @@ async def clear(
 ) -> list[Holding[Any]]:
     """Remove views with their large values and their entries in lists; return what they held.
 
-    1. Read what they hold, and remove large values that no record names. 2. Append a tombstone to
-    each, where the reading ended, and take it off its lists. 3. Purge what stands before the
-    tombstones, and the large values that it named. Clearing again finishes what was interrupted.
+    1. Read what they hold; remove their pointers, and large values that no record names. 2. Append
+    a tombstone to each, where the reading ended, and take it off its lists. 3. Purge what stands
+    before the tombstones, and the large values that it named. Clearing again finishes what was
+    interrupted. A view that is written to all the time gets its tombstone wherever it ends; of what
+    came in between, late repeats and large values may remain.
 
     Args:
         overwrite: see `Log.purge`.
@@ -176,7 +188,7 @@ async def clear(
     Raises:
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
     """
-    attempts, heads = Attempts(DECIDE_SECONDS), list[int]()
+    attempts, heads, count = Attempts(DECIDE_SECONDS), list[int](), 0
     removed, blobs = where(store, area), store.backend.blobs
     stored = await blobs.names(removed, partial=True) if area.kind.has_blobs else []
     while True:
@@ -189,13 +201,21 @@ async def clear(
             loose = _loose(store, stored, holdings)
             # Their saves have died, or store them again when their records are there.
             await side_by_side(loose, lambda each: blobs.delete(*each))
+            if check is None:  # else it may yet refuse, after a conflict
+                await _remove_pointers(store, holdings)
             if always or loose or not all(each.is_empty for each in holdings):
-                await _bury(store, holdings, is_known=before_conflict != heads)
+                may_wait = check is not None or count < _ATTEMPTS
+                await _bury(store, holdings, is_known=may_wait and before_conflict != heads)
             break
         except AppendConflict as conflict:
+            count += 1
             await attempts.pause(conflict)
+    if check is not None:
+        await _remove_pointers(store, holdings)
     before = min((each.tombstone for each in holdings), default=0)
     if before:
+        for key in await _begun_since(store, area, holdings):  # or they would go without a trace
+            await clear(store, key, overwrite=overwrite, on_envelope=on_envelope)
         await store.forked_log.purge(removed, before=before, overwrite=overwrite)
         if not area.kind.latest_only:
             for each in holdings:
@@ -209,27 +229,40 @@ async def clear(
 def _loose(
     store: LargeValues, stored: Sequence[BlobName], holdings: Sequence[Holding[Any]]
 ) -> list[tuple[Subject, str]]:
-    """The large values that stand beside what was read, and that no record of it names."""
-    held = {_subject(store, each).name: each for each in holdings} if stored else {}
-    return [
-        (_subject(store, held[each.subject]), each.name)
-        for each in stored
-        if each.subject in held and each.name not in held[each.subject].blobs
-    ]
+    """The large values that were there before the views were read, and that no record names."""
+    named = {(_subject(store, each).name, name) for each in holdings for name in each.blobs}
+    return [(Subject(each.subject, 0, ()), each.name) for each in stored if each not in named]
 
 
 def _subject(store: LargeValues, held: Holding[Any]) -> Subject:
     return store.subject(held.key.kind, *held.key.keys)
 
 
-async def remove_pointer(store: LargeValues, key: Key[Any]) -> None:
-    """Remove a view that only says where something is, without a trace.
+async def _remove_pointers(store: LargeValues, holdings: Iterable[Holding[Any]]) -> None:
+    """Remove the views that only say where something is, without a trace."""
 
-    Raises:
-        LogUnavailable, LogCorrupt: it may remain; removing again is safe.
-    """
-    [held] = await read_holdings(store, key)
-    await store.forked_log.purge(store.subject(key.kind, *key.keys), before=held.head + 1)
+    async def remove(pointer: tuple[str, tuple[str, ...]]) -> None:
+        name, keys = pointer
+        subject = store.subject(name, *keys)
+        if last := await store.forked_log.last(subject):
+            await store.forked_log.purge(subject, before=last.seq + 1)
+
+    await side_by_side({pair for each in holdings for pair in each.pointers}, remove)
+
+
+async def _begun_since(
+    store: LargeValues, area: Area, holdings: Iterable[Holding[Any]]
+) -> list[Key[Any]]:
+    """The views of an area that began after it was read: few, if any."""
+    if isinstance(area, Key):
+        return []
+    found = {each.key: each.head for each in holdings}
+    began = dict[Key[Any], None]()
+    async with aclosing(store.log.read(where(store, area), after=max(found.values()))) as pages:
+        async for records in pages:
+            for record in records:
+                began[_key_at(store, area.kind, record.subject, record.envelopes[0])] = None
+    return [key for key in began if key not in found]
 
 
 async def bury_unread(store: LargeValues, subjects: Iterable[Subject]) -> None:

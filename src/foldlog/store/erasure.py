@@ -142,6 +142,8 @@ class Erasure(Removal):
         for area in areas:
             if area.kind.owner == "trace":
                 traces[area.keys[0]] = None
+        views = list(dict.fromkeys(each.key for each in held))
+        pointers = {self.key_named(*pair) for each in held for pair in each.pointers}
         on_disk = None
         if self.backend.server is not None:
             directory = self.backend.server.path
@@ -153,8 +155,8 @@ class Erasure(Removal):
             blobs=sum(len(each.blobs) for each in held),
             traces=tuple(traces),
             generation=generation,
-            looked_at=len(held),
-            readable=tuple(sorted(await self._read_back(areas, [each.key for each in held]))),
+            looked_at=len(views),
+            readable=tuple(sorted(await self._read_back([*areas, *pointers], views))),
             on_disk=on_disk,
         )
 

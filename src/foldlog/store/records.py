@@ -14,7 +14,7 @@ from foldlog.errors import LogCorrupt, PayloadError, shown
 from foldlog.kind import Key
 from foldlog.log.port import Stored
 from foldlog.position import LogPosition
-from foldlog.store.clearing import read_what_can_be
+from foldlog.store.clearing import read_holdings, read_what_can_be
 from foldlog.store.removal import Removal
 from foldlog.subjects import Subject, checked_id
 from foldlog_projections import lineage
@@ -158,5 +158,5 @@ class Records(Removal):
         """The views that come with this one, because it names them."""
         if key.kind.pointers is None:
             return []
-        named = key.kind.pointers(await self.state_in(self.log, key))
-        return [self.key_named(*pair) for pair in named]
+        [held] = await read_holdings(self, key)
+        return [self.key_named(*pair) for pair in held.pointers]

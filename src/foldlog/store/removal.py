@@ -21,11 +21,10 @@ from foldlog.store.clearing import (
     Prefix,
     bury_unread,
     clear,
-    remove_pointer,
     side_by_side,
 )
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.ownership import Ownership, area_of
 from foldlog.store.spool import Drafts
 from foldlog.subjects import Subject
 from foldlog_projections import lineage
@@ -116,9 +115,6 @@ class Removal(Ownership):
         held = await clear(
             self, area, overwrite=overwrite, check=check, on_envelope=on_envelope, always=always
         )
-        if (pointers := area.kind.pointers) is not None:
-            named = [pair for each in held for pair in pointers(each.folded.state)]
-            await side_by_side(named, lambda pair: remove_pointer(self, self.key_named(*pair)))
         await self._after_removal(area)
         return held
 
@@ -169,15 +165,21 @@ class Removal(Ownership):
         async def remove(area: Area) -> list[Holding[Any]]:
             return await self._remove(area, on_envelope=on_envelope)
 
-        # What names the others goes last, so that another clearing can finish an interrupted one;
-        # and with it goes what was named meanwhile.
+        lists = {listing.list for kind in self.kinds.values() for listing in kind.listed}
+
+        def rank(area: Area) -> int:
+            """When it goes: lists after what takes itself off them, and what names others last.
+
+            So another clearing can finish an interrupted one.
+            """
+            return 2 if area.kind.owns is not None else int(area.kind in lists)
+
         areas = await self.owned_by(session_id, origin)
         shared = await self.shared_by(origin)
         while areas:
             done |= dict.fromkeys(areas)
-            for names_others in (False, True):
-                some = [each for each in areas if (each.kind.owns is not None) is names_others]
-                found = await side_by_side(some, remove)
+            for turn in range(3):
+                found = await side_by_side([each for each in areas if rank(each) == turn], remove)
                 held += [each for holdings in found for each in holdings]
             named = [
                 area
@@ -188,6 +190,10 @@ class Removal(Ownership):
             ]
             new = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
             areas = [*done, *new] if new else []  # what names them was saved meanwhile
+        # What was saved meanwhile in views of which only a list told, which is gone.
+        told = [each for each in done if not rank(each) and each != area_of(each.kind, session_id)]
+        for holdings in await side_by_side(told, remove):
+            held += holdings
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
             await self.leave_origin(session_id, origin)
