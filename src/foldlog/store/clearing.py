@@ -214,7 +214,7 @@ async def clear(
         await _remove_pointers(store, holdings)
     before = min((each.tombstone for each in holdings), default=0)
     if before:
-        for key in await _begun_since(store, area, holdings):  # or they would go without a trace
+        for key in await _begun_since(store, area, holdings, before):  # else without a trace
             await clear(store, key, overwrite=overwrite, on_envelope=on_envelope)
         await store.forked_log.purge(removed, before=before, overwrite=overwrite)
         if not area.kind.latest_only:
@@ -251,9 +251,9 @@ async def _remove_pointers(store: LargeValues, holdings: Iterable[Holding[Any]])
 
 
 async def _begun_since(
-    store: LargeValues, area: Area, holdings: Iterable[Holding[Any]]
+    store: LargeValues, area: Area, holdings: Iterable[Holding[Any]], before: int
 ) -> list[Key[Any]]:
-    """The views of an area that began after it was read: few, if any."""
+    """The views of an area that began after it was read and before a sequence: few, if any."""
     if isinstance(area, Key):
         return []
     found = {each.key: each.head for each in holdings}
@@ -261,7 +261,8 @@ async def _begun_since(
     async with aclosing(store.log.read(where(store, area), after=max(found.values()))) as pages:
         async for records in pages:
             for record in records:
-                began[_key_at(store, area.kind, record.subject, record.envelopes[0])] = None
+                if record.seq < before:
+                    began[_key_at(store, area.kind, record.subject, record.envelopes[0])] = None
     return [key for key in began if key not in found]
 
 
