@@ -45,10 +45,10 @@ Content = Annotated[T, msgspec.Meta(extra={"content": True})]
 All other fields are ids, names, numbers and times.
 """
 
-Clock = Annotated[T, msgspec.Meta(extra={"clock": True})]
-"""The type of a record's field that holds its writer's time.
+Incidental = Annotated[T, msgspec.Meta(extra={"incidental": True})]
+"""The type of a record's field that tells when or from where something was saved.
 
-Two records of one id that differ in nothing else are the same one.
+It is not content, so that a repeat with another one is a repeat.
 """
 
 Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
@@ -262,9 +262,9 @@ class RecordType:
         return lambda payload: tuple(name for name in found(payload) if name)
 
     def digest_without(self, names: tuple[str, ...]) -> Callable[[bytes], int]:
-        """Return what digests an encoded record, its writer's times and `names` left out."""
+        """Return what digests an encoded record, what is incidental and `names` left out."""
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
-        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "clock")]
+        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "incidental")]
         if len(kept) == len(fields):
             return zlib.crc32
         made = msgspec.defstruct(
