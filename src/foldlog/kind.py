@@ -272,8 +272,8 @@ class RecordType:
             [(f.name, msgspec.Raw, msgspec.field(default=_NIL, name=f.encode_name)) for f in kept],
             gc=False,
         )
-        decode, values = msgspec.msgpack.Decoder(made).decode, attrgetter(*(f.name for f in kept))
-        return lambda payload: zlib.crc32(b"".join(map(bytes, values(decode(payload)))))
+        decode, encode = msgspec.msgpack.Decoder(made).decode, msgspec.msgpack.Encoder().encode
+        return lambda payload: zlib.crc32(encode(decode(payload)))
 
     def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
