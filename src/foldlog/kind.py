@@ -351,7 +351,7 @@ class Kind(Generic[S]):
             raise ConfigurationError(f"kind {name!r}: fold is a foldlog.Fold, not {fold!r:.80}")
         self.name: str = name
         self.version = version
-        self.id = id
+        self.id: IdRule = id if of is None else of.id
         self.of = of
         self.family: str = name if of is None else of.name
         self.keys: tuple[str, ...] = keys if of is None else of.keys
@@ -375,8 +375,7 @@ class Kind(Generic[S]):
         self._decoders = _Decoders(self, codec.decoder)
         self._digests: dict[str, Callable[[bytes], int]] = {}
         self.digest: Callable[[Recorded | Draft], int] | None = None
-        rule = id if of is None else of.id
-        if rule not in (fresh_id, content_digest) and not isinstance(rule, content_rule):
+        if self.id not in (fresh_id, content_digest) and not isinstance(self.id, content_rule):
             self.digest = self._digest_of
         self._take_fold(fold)
 
