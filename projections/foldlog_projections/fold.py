@@ -190,19 +190,19 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         return False
     try:
         replaces = projection.replaces
-        is_overtaken = (
-            replaces is not None
-            and envelope.writer != ""
-            and _is_overtaken(replaces(envelope), folded, envelope)
-        )
+        replaced = None if replaces is None or envelope.writer == "" else replaces(envelope)
+        is_overtaken = replaced is not None and _is_overtaken(replaced, folded, envelope)
         if not is_overtaken:
             folded.state = projection.apply(folded.state, envelope)
     except msgspec.MsgspecError:
         raise
     except Exception as fault:  # the fold may be the caller's code, which may raise anything
         raise msgspec.ValidationError(f"{projection.name}, {type}: {fault!r}") from fault
-    if projection.forgets_ids and len(seen) >= _IDS_REMEMBERED:
-        seen.clear()
+    if projection.forgets_ids:
+        if len(seen) >= _IDS_REMEMBERED:
+            seen.clear()
+        if isinstance(folded.state, dict) and replaced not in folded.state:
+            folded.newest.pop(replaced, None)
     seen[id] = envelope.seq if latest_only else folded.count
     folded.count += 1
     if digest is not None:
@@ -216,10 +216,8 @@ def digest_at(folded: Folded[Any], ordinal: int) -> int:
     return int(found)
 
 
-def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Recorded) -> bool:
+def _is_overtaken(replaced: Replaced, folded: Folded[Any], envelope: Recorded) -> bool:
     """Whether its writer has replaced that key already; if not, note that it does so now."""
-    if replaced is None:
-        return False
     writer, n = envelope.writer, envelope.n
     writers = folded.newest.get(replaced, ())
     if writers and (len(writers) > 1 or writers[0][0] != writer):

@@ -190,7 +190,8 @@ class Fold(Generic[S]):
         restore: makes a state of these bytes.
         latest_only: the state follows from the last record alone.
         forgets_ids: applying a record again is harmless, or is mended by its readers. The fold then
-            remembers the ids of late records only, as a list does whose entries come and go.
+            remembers the ids of late records only, as a list does whose entries come and go. If its
+            state is a dict by what `replaces` finds, a key that goes is forgotten, too.
         remains: what clearing a view leaves of it, for late writers to be refused by: a function
             from the state to bytes, which hold no content, and one from those to the state with
             which the view begins anew, which is false as an empty one is. What the first one makes
