@@ -190,7 +190,7 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         return False
     try:
         replaces = projection.replaces
-        replaced = None if replaces is None or envelope.writer == "" else replaces(envelope)
+        replaced: Any = None if replaces is None or envelope.writer == "" else replaces(envelope)
         is_overtaken = replaced is not None and _is_overtaken(replaced, folded, envelope)
         if not is_overtaken:
             folded.state = projection.apply(folded.state, envelope)
