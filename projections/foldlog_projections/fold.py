@@ -31,7 +31,7 @@ _DIGEST: Final = struct.Struct("<I")
 _WRITERS_REMEMBERED: Final = 16
 """Writers of one key whose last counter a fold remembers: the latest ones."""
 
-_CONFLICTS_REMEMBERED: Final = 64
+_CONFLICTS_REMEMBERED: Final = 1024
 _IDS_REMEMBERED: Final = 16
 """Ids that a fold for which repeats are harmless remembers at most."""
 
@@ -103,11 +103,10 @@ class Cleared(msgspec.Struct, frozen=True, omit_defaults=True):
 class Conflict(NamedTuple):
     """An envelope whose id stood for other content already: it had no effect.
 
-    `writer` and `n` are its own. `stored` and `given` are digests of the two contents.
+    `stored` and `given` are digests of the two contents.
     """
 
-    writer: str
-    n: int
+    id: str
     stored: int
     given: int
 
@@ -119,8 +118,8 @@ class Folded(Generic[S]):
     `seen` maps an envelope id to its ordinal since the last clearing, which stands at sequence
     `cleared_at` (0: there was none). Of a `latest_only` projection it has sequences, and may lack
     some. `count` is how many envelopes took part since then. `digests` are those of the contents by
-    ordinal, where ids do not follow from contents. `conflicts` are the latest envelopes whose id
-    stood for something else.
+    ordinal, where ids do not follow from contents. `conflicts` has, by
+    writer and counter, the latest envelopes whose id stood for something else.
 
     `newest` has, for each replaced key, the writers that replaced it last, each with the counter
     of its last draft. `barred` has the writers whose drafts were cleared, each with the counter of
@@ -133,7 +132,7 @@ class Folded(Generic[S]):
     newest: dict[Replaced, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     barred: dict[str, int] = field(default_factory=dict)
     digests: bytearray = field(default_factory=bytearray)
-    conflicts: dict[str, Conflict] = field(default_factory=dict)
+    conflicts: dict[tuple[str, int], Conflict] = field(default_factory=dict)
     refused: frozenset[bytes] = frozenset()
     count: int = 0
 
@@ -191,19 +190,19 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
         return False
     try:
         replaces = projection.replaces
-        is_overtaken = (
-            replaces is not None
-            and envelope.writer != ""
-            and _is_overtaken(replaces(envelope), folded, envelope)
-        )
+        replaced: Any = None if replaces is None or envelope.writer == "" else replaces(envelope)
+        is_overtaken = replaced is not None and _is_overtaken(replaced, folded, envelope)
         if not is_overtaken:
             folded.state = projection.apply(folded.state, envelope)
     except msgspec.MsgspecError:
         raise
     except Exception as fault:  # the fold may be the caller's code, which may raise anything
         raise msgspec.ValidationError(f"{projection.name}, {type}: {fault!r}") from fault
-    if projection.forgets_ids and len(seen) >= _IDS_REMEMBERED:
-        seen.clear()
+    if projection.forgets_ids:
+        if len(seen) >= _IDS_REMEMBERED:
+            seen.clear()
+        if isinstance(folded.state, dict) and replaced not in folded.state:
+            folded.newest.pop(replaced, None)
     seen[id] = envelope.seq if latest_only else folded.count
     folded.count += 1
     if digest is not None:
@@ -217,10 +216,8 @@ def digest_at(folded: Folded[Any], ordinal: int) -> int:
     return int(found)
 
 
-def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Recorded) -> bool:
+def _is_overtaken(replaced: Replaced, folded: Folded[Any], envelope: Recorded) -> bool:
     """Whether its writer has replaced that key already; if not, note that it does so now."""
-    if replaced is None:
-        return False
     writer, n = envelope.writer, envelope.n
     writers = folded.newest.get(replaced, ())
     if writers and (len(writers) > 1 or writers[0][0] != writer):
@@ -237,7 +234,7 @@ def _is_overtaken(replaced: Replaced | None, folded: Folded[Any], envelope: Reco
 
 
 def _note_conflict(folded: Folded[Any], envelope: Recorded, stored: int, given: int) -> None:
-    folded.conflicts[envelope.id] = Conflict(envelope.writer, envelope.n, stored, given)
+    folded.conflicts[envelope.writer, envelope.n] = Conflict(envelope.id, stored, given)
     if len(folded.conflicts) > _CONFLICTS_REMEMBERED:
         del folded.conflicts[next(iter(folded.conflicts))]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog.kind import Clock, Content, Kind, field_id
+from foldlog.kind import Content, Incidental, Kind, field_id
 from foldlog_projections.folds import feed
 
 
@@ -19,8 +19,8 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     event_type: str
     payload: Content[Any]
     source: str
-    created_at: Clock[str]
-    trace_id: str | None = None
+    created_at: Incidental[str]
+    trace_id: Incidental[str | None] = None
 
 
 kind: Final = Kind(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog.kind import Clock, Content, Kind, field_id
+from foldlog.kind import Content, Incidental, Kind, field_id
 from foldlog_projections.folds import feed
 
 
@@ -18,8 +18,8 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     update_id: str
     update_type: str
     content: Content[Any]
-    created_at: Clock[str]
-    trace_id: str | None = None
+    created_at: Incidental[str]
+    trace_id: Incidental[str | None] = None
     step_index: int | None = None
     total_steps: int | None = None
 

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from foldlog.envelope import Position as Position
     from foldlog.kind import (
         Blob as Blob,
-        Clock as Clock,
         Content as Content,
         Fold as Fold,
+        Incidental as Incidental,
         Key as Key,
         Kind as Kind,
         Listing as Listing,
@@ -163,7 +163,7 @@ _HOMES = {
     "foldlog.envelope": "Position",
     "foldlog.log.archive": "Archived ArchiveLimits",
     "foldlog.kind": """
-        Blob Clock Content Fold Key Kind Listing content_digest content_rule field_id fresh_id
+        Blob Content Fold Incidental Key Kind Listing content_digest content_rule field_id fresh_id
     """,
     "foldlog.models": """
         Answered ArtifactRef ArtifactRetentionConfig ArtifactScope PlannerEvent RemoteBinding

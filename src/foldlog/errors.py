@@ -158,7 +158,8 @@ class IdTaken(AppendFailed):
     """An id stands for other content already. A repeat of the same content raises nothing.
 
     Raised by the call that saves the other content, which stores nothing; or, where the view was
-    not in memory, by the next read of the view in the same store: what was saved has no effect.
+    not in memory, by the next read of the view in the same store: what was saved has no effect. A
+    store that degrades counts and logs it there, and the read returns its data.
 
     `kind` and `keys` name the view. `stored` and `given` are digests of the two contents.
     """

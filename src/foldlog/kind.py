@@ -45,10 +45,10 @@ Content = Annotated[T, msgspec.Meta(extra={"content": True})]
 All other fields are ids, names, numbers and times.
 """
 
-Clock = Annotated[T, msgspec.Meta(extra={"clock": True})]
-"""The type of a record's field that holds its writer's time.
+Incidental = Annotated[T, msgspec.Meta(extra={"incidental": True})]
+"""The type of a record's field that tells when or from where something was saved.
 
-Two records of one id that differ in nothing else are the same one.
+It is not content, so that a repeat with another one is a repeat.
 """
 
 Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
@@ -190,7 +190,8 @@ class Fold(Generic[S]):
         restore: makes a state of these bytes.
         latest_only: the state follows from the last record alone.
         forgets_ids: applying a record again is harmless, or is mended by its readers. The fold then
-            remembers the ids of late records only, as a list does whose entries come and go.
+            remembers the ids of late records only, as a list does whose entries come and go. If its
+            state is a dict by what `replaces` finds, a key that goes is forgotten, too.
         remains: what clearing a view leaves of it, for late writers to be refused by: a function
             from the state to bytes, which hold no content, and one from those to the state with
             which the view begins anew, which is false as an empty one is. What the first one makes
@@ -262,9 +263,9 @@ class RecordType:
         return lambda payload: tuple(name for name in found(payload) if name)
 
     def digest_without(self, names: tuple[str, ...]) -> Callable[[bytes], int]:
-        """Return what digests an encoded record, its writer's times and `names` left out."""
+        """Return what digests an encoded record, what is incidental and `names` left out."""
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
-        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "clock")]
+        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "incidental")]
         if len(kept) == len(fields):
             return zlib.crc32
         made = msgspec.defstruct(
@@ -272,8 +273,8 @@ class RecordType:
             [(f.name, msgspec.Raw, msgspec.field(default=_NIL, name=f.encode_name)) for f in kept],
             gc=False,
         )
-        decode, values = msgspec.msgpack.Decoder(made).decode, attrgetter(*(f.name for f in kept))
-        return lambda payload: zlib.crc32(b"".join(map(bytes, values(decode(payload)))))
+        decode, encode = msgspec.msgpack.Decoder(made).decode, msgspec.msgpack.Encoder().encode
+        return lambda payload: zlib.crc32(encode(decode(payload)))
 
     def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
@@ -351,7 +352,7 @@ class Kind(Generic[S]):
             raise ConfigurationError(f"kind {name!r}: fold is a foldlog.Fold, not {fold!r:.80}")
         self.name: str = name
         self.version = version
-        self.id = id
+        self.id: IdRule = id if of is None else of.id
         self.of = of
         self.family: str = name if of is None else of.name
         self.keys: tuple[str, ...] = keys if of is None else of.keys
@@ -375,8 +376,7 @@ class Kind(Generic[S]):
         self._decoders = _Decoders(self, codec.decoder)
         self._digests: dict[str, Callable[[bytes], int]] = {}
         self.digest: Callable[[Recorded | Draft], int] | None = None
-        rule = id if of is None else of.id
-        if rule not in (fresh_id, content_digest) and not isinstance(rule, content_rule):
+        if self.id not in (fresh_id, content_digest) and not isinstance(self.id, content_rule):
             self.digest = self._digest_of
         self._take_fold(fold)
 

@@ -27,6 +27,7 @@ NOTES = foldlog.Kind(
     fold=foldlog.every,
     id=foldlog.field_id("id"),
 )
+LAST_NOTE = foldlog.Kind("lastnote", of=NOTES, fold=foldlog.last)
 
 
 class Saved(NamedTuple):
@@ -144,3 +145,52 @@ async def test_a_fork_refuses_other_content_for_what_it_shares(
     await saved.save(store, fork, "other")
     assert await saved.read(store, fork) == ["other"]
     assert await saved.read(store, "session") == ["first"]
+
+
+async def test_a_repeat_from_another_trace_is_a_repeat(reopen: OpenStore) -> None:
+    for store, trace in ((await reopen(), "one"), (await reopen(), "two")):
+        for _ in range(2):  # the second one from memory
+            await store.save_update(update("id", "session", trace_id=trace))
+            await store.save_steering(steering("id", "session", trace_id=trace))
+            assert len(await store.list_updates("session", consistency="strong")) == 1
+            assert len(await store.list_steering("session", consistency="strong")) == 1
+
+
+async def test_a_late_repeat_does_not_displace_the_last_record_of_another_kind(
+    reopen: OpenStore,
+) -> None:
+    store, other = [await reopen(kinds=[NOTES, LAST_NOTE]) for _ in range(2)]
+    await store.append(NOTES("session"), Note("one", "first"))
+    assert (await store.view(LAST_NOTE("session"))).id == "one"
+    await store.append(NOTES("session"), Note("two", "second"))
+    await other.append(NOTES("session"), Note("one", "first"))
+    await other.append(NOTES("session"), Note("one", "other"))
+    assert (await store.view(LAST_NOTE("session"), consistency="strong")).id == "two"
+
+
+async def test_each_of_three_writers_learns_that_its_id_was_taken(
+    reopen: OpenStore, saved: Saved
+) -> None:
+    stores = [await reopen(kinds=[NOTES]) for _ in range(4)]
+    for number, store in enumerate(stores):
+        await saved.save(store, "session", f"from {number}")
+    assert await saved.read(stores[0], "session") == ["from 0"]
+    for store in stores[1:]:
+        with pytest.raises(foldlog.IdTaken):
+            await saved.read(store, "session")
+        assert await saved.read(store, "session") == ["from 0"]
+
+
+async def test_a_store_that_degrades_counts_lost_saves_and_reads_on(
+    reopen: OpenStore, saved: Saved
+) -> None:
+    store, other = await reopen(kinds=[NOTES]), await reopen(kinds=[NOTES], on_error="degrade")
+    for session in ("one", "two"):
+        await saved.save(store, session, "first")
+        await saved.save(other, session, "other")
+        assert await saved.read(other, session) == ["first"]
+    before = sum(other.degraded.values())
+    assert before == 2
+    await saved.save(other, "two", "another")  # as any save that fails
+    assert await saved.read(other, "two") == ["first"]
+    assert sum(other.degraded.values()) == before + 1

@@ -17,6 +17,7 @@ from foldlog_projections.bindings import Key
 from foldlog_projections.fold import Cleared, start, step
 from foldlog_projections.registry import FAMILIES, KINDS
 from foldlog_projections.routes import kind as routes
+from foldlog_projections.statelist import kind as statelist
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
 from foldlog_projections.updates import kind as updates
@@ -134,8 +135,23 @@ def test_an_id_with_other_content_is_noted_and_has_no_effect() -> None:
     assert not step(updates, folded, drafted(one, 6))
     assert not folded.conflicts
     assert not step(updates, folded, other)
-    assert folded.conflicts["1"][:2] == ("w", 7)
+    assert folded.conflicts["w", 7].id == "1"
     assert [each.id for each in folded.state] == ["1"]
+
+
+def test_a_list_forgets_the_entries_that_are_gone() -> None:
+    folded = start(statelist)
+    for n in range(0, 200, 2):
+        item = {"state_id": f"{n}", "status": "running"}
+        step(statelist, folded, drafted(envelope(f"{n}", item, type="state.listed"), n))
+        gone = envelope(f"{n + 1}", {"state_id": f"{n}"}, type="state.unlisted")
+        step(statelist, folded, drafted(gone, n + 1))
+    assert not folded.newest
+    again = {"state_id": "0", "status": "done"}
+    step(statelist, folded, drafted(envelope("again", again, type="state.listed"), 400))
+    late = drafted(envelope("late", {"state_id": "0"}, type="state.unlisted"), 300)
+    assert not step(statelist, folded, late)
+    assert list(folded.state) == ["0"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30))

@@ -9,7 +9,7 @@ import asyncio
 import datetime as dt
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -51,6 +51,10 @@ S = TypeVar("S")
 
 DECIDE_SECONDS: Final = 10.0
 """How long a decision is made again because others write, unless the caller says otherwise."""
+
+
+_REPORTED_REMEMBERED: Final = 16 * 1024
+"""Drafts whose lost ids were reported: more than the views in use hold."""
 
 
 class Expected(NamedTuple):
@@ -229,7 +233,7 @@ class Core:
             live=self.past is None,
         )
         self.hot_views.on_conflict = self._report_conflicts
-        self._reported: set[int] = set()
+        self._reported: dict[int, None] = {}
         log.on_epoch(self.hot_views.wake)
         if backend.outbox is not None:
             backend.outbox.on_stored = self._acked
@@ -400,15 +404,26 @@ class Core:
         for append in stamped:
             folded = self.hot_views.current(append.subject)
             if folded is not None and folded.conflicts:
-                self._report_conflicts(append.subject, folded)
+                self._report_conflicts(append.subject, folded, {each.n for each in append.drafts})
         return seqs
 
-    def _report_conflicts(self, subject: Subject, folded: Folded[Any]) -> None:
-        """Raise IdTaken, once for each, for what this store saved under an id that was taken."""
-        for id, (writer, n, stored, given) in folded.conflicts.items():
-            if writer == self._log.writer.id and n not in self._reported:
-                self._reported.add(n)
-                raise IdTaken(subject.family, subject.keys, id, stored, given)
+    def _report_conflicts(
+        self, subject: Subject, folded: Folded[Any], own: Collection[int] = ()
+    ) -> None:
+        """Raise IdTaken, once for each, for what this store saved under an id that was taken.
+
+        A store that degrades notes what another call saved; `own` are the drafts of this one.
+        """
+        for (writer, n), (id, stored, given) in folded.conflicts.items():
+            if writer != self._log.writer.id or n in self._reported:
+                continue
+            self._reported[n] = None
+            if len(self._reported) > _REPORTED_REMEMBERED:
+                del self._reported[next(iter(self._reported))]
+            error = IdTaken(subject.family, subject.keys, id, stored, given)
+            if n in own or not self.calls.degrades:
+                raise error
+            self.calls.note("append", None, error)
 
     async def settle(self) -> None:
         """Internal: have appended first what waits in the spool. Errors as `Outbox.settle`."""

@@ -56,19 +56,20 @@ class Calls:
         is_past: nothing may be written.
 
     Attributes:
+        degrades: as given.
         measure: is given each call to await, if it is set.
     """
 
     def __init__(self, *, degrades: bool = False, is_past: bool = False) -> None:
         self.failures: Counter[str] = Counter()
         self.measure: Measure | None = None
-        self._degrades = degrades
+        self.degrades: bool = degrades
         self._is_past = is_past
 
     @property
     def are_plain(self) -> bool:
         """Whether calls need nothing but to be made."""
-        return not (self._degrades or self._is_past or self.measure is not None)
+        return not (self.degrades or self._is_past or self.measure is not None)
 
     async def run(
         self,
@@ -110,7 +111,7 @@ class Calls:
         try:
             return await call
         except FoldlogError as error:
-            if not self._degrades or method.default is None:
+            if not self.degrades or method.default is None:
                 raise
             trace_id = trace_of(method.signature, args, kwargs) if method.signature else None
             self.note(method.name, trace_id, error)

@@ -170,7 +170,7 @@ def _difference(served: Fold[Any], rebuilt: Fold[Any], first: str) -> Difference
 
 def _side(fold: Fold[Any]) -> Side:
     digest = hashlib.blake2b(_encode(_kept(fold)), digest_size=_DIGEST_BYTES).hexdigest()
-    return Side(len(fold.folded.seen), digest)
+    return Side(fold.folded.count, digest)
 
 
 def _kept(fold: Fold[Any]) -> Folded[bytes]:

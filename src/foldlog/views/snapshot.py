@@ -17,7 +17,7 @@ from foldlog_projections.fold import Folded, Projection
 
 S = TypeVar("S")
 
-FORMAT: Final = 5 if sys.byteorder == "little" else -5
+FORMAT: Final = 6 if sys.byteorder == "little" else -6
 """Changes with what a snapshot looks like; ordinals are as this machine has them."""
 
 _FIELDS: Final = [each.name for each in dataclasses.fields(Folded)]

@@ -246,8 +246,9 @@ class View(Fold[S]):
     def estimate(self) -> int:
         """Return what memory it takes, in bytes."""
         folded = self.folded
-        ids = len(folded.seen) + len(folded.newest) + len(folded.barred)
+        ids = len(folded.seen) + len(folded.newest) + len(folded.barred) + 2 * len(folded.conflicts)
         counted = EMPTY_BYTES + ID_BYTES * ids + _REFUSAL_BYTES * len(folded.refused)
+        counted += len(folded.digests)
         return counted + self._held_bytes + self._ahead_bytes
 
 
