@@ -1,7 +1,9 @@
 """Forks: a new session that goes on from a past point of another, and copies nothing.
 
-One atomic append makes a fork: an envelope in each of its subjects that leads to the origin's, up
-to a position (`foldlog.log.forks`), and one in either lineage. The origin's views do not change.
+An envelope in each of its subjects leads to the origin's, up to a position (`foldlog.log.forks`),
+and one stands in either lineage. One atomic append makes them; where a kind has many views of the
+session, the lineages come first, so that the origin names what a crash leaves. The origin's views
+do not change.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
-from foldlog.errors import ConfigurationError, PastErased, SessionExists, UnknownMoment
+from foldlog.errors import (
+    AppendFailed,
+    ConfigurationError,
+    LogUnavailable,
+    PastErased,
+    SessionExists,
+    UnknownMoment,
+)
 from foldlog.kind import Key
 from foldlog.log import moments
 from foldlog.log.forks import Forked
@@ -87,7 +96,9 @@ class Forks(Ownership):
             SessionExists: `into` was used before.
             ConfigurationError: `into` is on another shard; the message names an id that is not.
             InvalidId: an id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: there is no fork.
+                What could not be taken back is cleared under its id, which the SessionHasForks
+                names that the origin's clearing raises.
             AppendUnknown: the fork may have been made; a fork `into` a new id is safe.
 
         Examples:
@@ -118,10 +129,9 @@ class Forks(Ownership):
             return (draft(FORKED, body, id=upsert_id(body)),)
 
         # Each leads to what the fork reads through to. Where a kind has many views, each does.
-        views = [kind(name) for kind in self.session_kinds]
-        appends = [
-            Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0),
-            *(Append(self.subject(key.kind, name), forked(session_id), 0) for key in views),
+        began_at = Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0)
+        views = [
+            Append(self.subject(kind, name), forked(session_id), 0) for kind in self.session_kinds
         ]
         keys = list[Append]()
         for area in self._branching(session_id):
@@ -139,7 +149,8 @@ class Forks(Ownership):
             return {lineage.kind(session_id): Decided([shares], name)}
 
         async def check_unused() -> None:
-            if any(await self._lasts(log, [append.subject for append in appends])):
+            subjects = [append.subject for append in (began_at, *views)]
+            if any(await self._lasts(log, subjects)):
                 raise SessionExists(name)
 
         parents = [self.subject(kind, session_id) for kind in self.session_kinds]
@@ -149,15 +160,20 @@ class Forks(Ownership):
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
         if keys:
             await check_unused()
-            # Nobody looks at these before the fork is there, however many there are.
-            await log.append(keys)
         await self.decide_drafts(
             [lineage.kind(session_id)],
             begin,
             in_atomic="at once",
-            also=appends,
+            also=[began_at] if keys else [began_at, *views],
             on_conflict=check_unused,
         )
+        if keys:
+            try:
+                await log.append(keys)
+                await self.append_atomically(views)  # now it is listed, with all of its keys
+            except (AppendFailed, LogUnavailable):
+                await self.remove_session(name)
+                raise
         return name
 
     def _branching(self, session_id: str) -> list[Prefix]:
