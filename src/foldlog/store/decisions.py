@@ -247,13 +247,17 @@ class Decisions(Core):
     def _new(
         self, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
     ) -> dict[Key[Any], Decided]:
-        """What was decided, without what the views have already. IdTaken: it is other content."""
-        new = dict[Key[Any], Decided]()
-        for key, found in decided.items():
-            drafts = self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
-            if drafts:
-                new[key] = found._replace(drafts=drafts)
-        return new
+        """What was decided, without what the views have already. IdTaken: it is other content.
+
+        What is all repeats is sent again beside something new: that proves what was read of it.
+        """
+        new = {
+            key: self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
+            for key, found in decided.items()
+        }
+        if any(new.values()):
+            new |= {key: decided[key].drafts for key in folds if key in new and not new[key]}
+        return {key: decided[key]._replace(drafts=drafts) for key, drafts in new.items() if drafts}
 
     async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Internal.
