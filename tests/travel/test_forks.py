@@ -232,6 +232,15 @@ async def test_the_same_fork_is_made_once(store: foldlog.Store) -> None:
     assert await ids(store, "fork") == ["u1"]
 
 
+async def test_a_session_that_had_nothing_but_scoped_keys_was_used(store: foldlog.Store) -> None:
+    await filled(store, 1)
+    await store.scoped.write(Scope.session("fork"), "small", 2)
+    for _ in range(2):
+        with pytest.raises(foldlog.SessionExists):
+            await store.fork("session", into="fork")
+        await store.scoped.clear(Scope.session("fork"))
+
+
 async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
     log = InterruptedLog()
     store, other = foldlog.memory_store(log=log), foldlog.memory_store(log=log)

@@ -150,7 +150,8 @@ class Forks(Ownership):
 
         async def check_unused() -> None:
             subjects = [append.subject for append in (began_at, *views)]
-            if any(await self._lasts(log, subjects)):
+            found = [await self._first(area) for area in self._branching(name)]
+            if any((*found, *await self._lasts(log, subjects))):
                 raise SessionExists(name)
 
         parents = [self.subject(kind, session_id) for kind in self.session_kinds]
@@ -158,7 +159,7 @@ class Forks(Ownership):
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
         if not keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
-        if keys:
+        if into is not None:
             await check_unused()
         await self.decide_drafts(
             [lineage.kind(session_id)],
@@ -181,6 +182,11 @@ class Forks(Ownership):
         kinds = [kind for kind in self.kinds.values() if kind.of is None and kind.owner != "trace"]
         found = (area_of(kind, session_id) for kind in kinds)
         return [area for area in found if isinstance(area, Prefix)]
+
+    async def _first(self, area: Prefix) -> list[Record] | None:
+        """The first records of an area, tombstones included."""
+        async with aclosing(self.log.read(self.area_subject(area))) as pages:
+            return await anext(pages, None)
 
     async def _keys_at(self, area: Prefix, position: LogPosition) -> list[tuple[str, ...]]:
         """The keys of the views of an area that held something then."""
