@@ -101,6 +101,7 @@ class Decisions(Core):
                 was stored: run the block again, or use `transact`.
             ConfigurationError: what was saved lives on several shards. Nothing was stored. A store
                 that degrades raises this, too.
+            IdTaken: a view has another record of an id; what was saved under it has no effect.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
 
@@ -139,6 +140,7 @@ class Decisions(Core):
 
         Raises:
             AppendConflict: others wrote all the time. Nothing was stored.
+            IdTaken: a view has another record of an id; what was saved under it has no effect.
             ConfigurationError: what was saved lives on several shards. Nothing was stored.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
