@@ -36,9 +36,10 @@ from foldlog.position import LogPosition
 from foldlog.store.clearing import Prefix
 from foldlog.store.events import event_id, trace_of
 from foldlog.store.operation import operation
-from foldlog.store.ownership import Ownership, area_of
+from foldlog.store.ownership import area_of
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided
+from foldlog.store.removal import Removal
 from foldlog.subjects import Namespace, Subject, checked_id
 from foldlog_projections import events, lineage, steering, updates
 from foldlog_projections.lineage import Began, Fork
@@ -67,7 +68,7 @@ def named(when: When, namespace: Namespace) -> moments.When:
     raise UnknownMoment(repr(when), "name it by a position, a time or an event")
 
 
-class Forks(Ownership):
+class Forks(Removal):
     """Makes forks."""
 
     @operation(writes=True)
