@@ -55,6 +55,7 @@ Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
 """The type of a record's field that names a large value of its view; "" for none.
 
 `store.put_blob` stores the value and returns the name. It goes when the view is removed.
+`redact=` does not see the bytes: redact them before they are stored.
 """
 
 Owner = Literal["session", "trace", "scope"] | Callable[..., str | None]
@@ -111,7 +112,7 @@ class content_rule:  # noqa: N801 - a rule, as the functions beside it
 
 
 def field_id(name: str) -> IdRule:
-    """Return an id rule by which a field of the record is its id: saving it again has no effect.
+    """Return an id rule by which a field of the record is its id: a repeat has no effect.
 
     Args:
         name: the field's name.

@@ -105,7 +105,7 @@ class SupportsTasks(Protocol):
         """Return every task of the session `session_id`."""
 
     async def save_update(self, update: StateUpdate) -> None:
-        """Append `update`. Saving the same `update_id` again changes nothing."""
+        """Append `update`. Saving the same one again changes nothing."""
 
     async def list_updates(
         self,
@@ -130,7 +130,7 @@ class SupportsSteering(Protocol):
     """The record of who intervened, how and when."""
 
     async def save_steering(self, event: SteeringEvent) -> None:
-        """Append `event`, sanitised. Saving the same `event_id` again changes nothing."""
+        """Append `event`, sanitised. Saving the same one again changes nothing."""
 
     async def list_steering(
         self,

@@ -246,6 +246,8 @@ async def test_diff_sees_every_kind_that_belongs_to_a_session(reopen: OpenStore)
     assert changed["note"].values == {"text": ["old", "new"]}
     everything = [await describe.everything(each) for each in (store.at(before), store)]
     assert list(differences(everything[0]["session"], everything[1]["session"]))
+    lists = {"waiting", "state", "belonging", "trace"}
+    assert not lists & {*everything[1][""], *everything[1]["session"]}
     assert list(differences(everything[0][""], everything[1][""])) == []
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import msgspec
 import pydantic
@@ -16,7 +17,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append, Stored
 from foldlog.scoped import Scope
 from foldlog.sessions import ConversationTurn, ShortTermMemoryConfig
-from foldlog.subjects import Subject
+from foldlog.subjects import Namespace, Subject
 from foldlog.telemetry.stores import jetstream
 from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
@@ -183,6 +184,21 @@ async def test_later_saves_append_nothing_but_themselves(store: foldlog.Store) -
         await store.save_memory_state(MEMORY, {"n": number})
     assert len(await store.items(kinds.memory(MEMORY))) == 3
     assert len(await store.items(kinds.belongings("trip"))) == 1
+
+
+async def test_a_sessions_list_is_stored_before_a_view_on_another_shard() -> None:
+    class Log(MemoryLog):
+        families: ClassVar[list[set[str]]] = []
+
+        async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+            self.families.append({each.subject.family for each in appends})
+            return await super().append(appends, atomic=atomic)
+
+    store = foldlog.memory_store(log=Log(Namespace(shards=4)))
+    for number in range(4):
+        await store.save_memory_state(f"a:b:s{number}", {"n": number})
+    assert [{"belongings"}, {"memory"}] == Log.families[:2]
+    assert {"belongings", "memory"} in Log.families, "on one shard they go together"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,10 @@ AT_ONCE = 500
 
 
 class Made(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Once(msgspec.Struct, frozen=True):
     number: int
 
 
@@ -49,6 +54,33 @@ async def test_of_those_who_decide_at_once_each_sees_who_was_before(reopen: Open
     await asyncio.gather(*decide)
     made = await stores[0].view(COUNTS("a"), consistency="strong")
     assert made == [Made(n) for n in range(20)]
+
+
+async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = foldlog.Kind(
+        "once",
+        keys=("name",),
+        records={"once.made": Once},
+        fold=foldlog.every,
+        id=foldlog.content_digest,
+    )
+    store, other = [await reopen(kinds=[COUNTS, once]) for _ in range(2)]
+    await store.append(once("a"), Once(1))
+    append = store.append_atomically
+
+    def decide(ones: list[Once], made: list[Made]) -> dict[foldlog.Key[Any], Any]:
+        return {once("a"): [Once(1)], COUNTS("a"): [Made(len(ones))]}
+
+    async def late(appends: Any) -> list[int]:
+        monkeypatch.undo()
+        await other.append(once("a"), Once(2))
+        return await append(appends)
+
+    monkeypatch.setattr(store, "append_atomically", late)
+    await store.decide([once("a"), COUNTS("a")], decide)
+    assert await other.view(COUNTS("a"), consistency="strong") == [Made(2)]
 
 
 async def test_a_transaction_is_run_again_on_what_others_wrote(reopen: OpenStore) -> None:

@@ -232,6 +232,15 @@ async def test_the_same_fork_is_made_once(store: foldlog.Store) -> None:
     assert await ids(store, "fork") == ["u1"]
 
 
+async def test_a_session_that_had_nothing_but_scoped_keys_was_used(store: foldlog.Store) -> None:
+    await filled(store, 1)
+    await store.scoped.write(Scope.session("fork"), "small", 2)
+    for _ in range(2):
+        with pytest.raises(foldlog.SessionExists):
+            await store.fork("session", into="fork")
+        await store.scoped.clear(Scope.session("fork"))
+
+
 async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
     log = InterruptedLog()
     store, other = foldlog.memory_store(log=log), foldlog.memory_store(log=log)
@@ -242,6 +251,49 @@ async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
     assert await ids(store, "fork") == []
     await updated(store, "session", "u2")
     assert await ids(store, await store.fork("session")) == ["u2"]
+
+
+class BrokenLog(MemoryLog):
+    """A log that refuses an append after some others."""
+
+    after: int | None = None
+    error: BaseException = foldlog.LogUnavailable("cut off")
+
+    async def append(self, appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
+        if self.after is not None:
+            self.after -= 1
+            if self.after < 0:
+                self.after = None
+                raise self.error
+        return await super().append(appends, atomic=atomic)
+
+
+@pytest.mark.parametrize("after", range(3))
+async def test_a_fork_that_fails_leaves_nothing_that_outlives_its_origin(after: int) -> None:
+    log = BrokenLog()
+    store = foldlog.memory_store(log=log)
+    await filled(store, 1)
+    log.after = after
+    with pytest.raises(foldlog.LogUnavailable):
+        await store.fork("session", into="fork")
+    assert await store.sessions() == ["session"]
+    assert await held(store, "fork") == {}
+    assert (await store.erase_session("session")).readable == ()
+    assert await held(store, "fork") == {}
+
+
+async def test_an_origin_names_the_fork_that_a_cancelled_call_has_left() -> None:
+    log = BrokenLog()
+    store = foldlog.memory_store(log=log)
+    await filled(store, 1)
+    log.after, log.error = 2, asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await store.fork("session", into="fork")
+    assert await store.sessions() == ["session"]
+    with pytest.raises(foldlog.SessionHasForks, match="fork"):
+        await store.erase_session("session")
+    assert (await store.erase_session("fork")).readable == ()
+    assert (await store.erase_session("session")).readable == ()
 
 
 async def test_a_session_that_is_forked_meanwhile_is_not_cleared() -> None:

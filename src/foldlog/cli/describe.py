@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from foldlog.opening import Store
     from foldlog_projections.agentstates import AgentState
 
-_INDEXES: Final = frozenset(
-    {
-        *("agentlist", "agentshares", "belongings", "langgraphnamespaces", "lineage"),
-        *("routes", "stateartifacts", "statelist", "traces", "waiting"),
-    }
-)
-"""Kinds that lead to others, and hold nothing of their own to compare."""
-
 
 async def session(store: Store, session_id: str) -> Described:
     """What a session holds, of every kind that belongs to it; what was removed since is gone.
@@ -58,7 +50,7 @@ async def everything(store: Store) -> dict[str, Described]:
             claimed.update(await _views_of(store, name))
     rest: list[Key[Any]] = []
     for kind in store.kinds.values():
-        if kind.of is None and kind.owner != "session" and kind.name not in _INDEXES:
+        if kind.of is None and kind.owner != "session" and not _leads(store, kind):
             found = await store.keys(kind)
             rest += [key for key in found if key not in claimed and key.keys[-1] != WHOLE]
     return described | {"": await _described(store, rest, "")}
@@ -67,6 +59,14 @@ async def everything(store: Store) -> dict[str, Described]:
 def one_line(value: object) -> str:
     """A value in a line, as JSON."""
     return value if isinstance(value, str) else compact(value)
+
+
+def _leads(store: Store, kind: Kind[Any]) -> bool:
+    """Whether a kind only leads to others: a list of theirs, or one of foldlog's that owns them."""
+    from foldlog_projections.registry import KINDS
+
+    lists = (each.list for known in store.kinds.values() for each in known.listed)
+    return (kind.owns is not None and kind in KINDS) or kind in lists
 
 
 async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
@@ -81,7 +81,7 @@ async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
     for key in await store.views_of(session_id):
         if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
             key = memory.kind(memory.key_in(key.keys[0], session_id))
-        if key.kind.name not in _INDEXES:
+        if not _leads(store, key.kind):
             views[key] = None
     return sorted(views, key=lambda key: key.kind.owner != "session")  # its own first
 

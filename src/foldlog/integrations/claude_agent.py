@@ -82,12 +82,13 @@ class FoldlogSessionStore(SessionStore):
     async def append(self, key: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> None:
         """Add entries to a transcript, in order: one append, all of them or none.
 
-        An entry whose `uuid` the transcript has had has no effect; one without is always added.
+        A repeat of an entry with a `uuid` has no effect; one without is always added.
 
         Raises:
             InvalidId: a part of the key or a `uuid` is empty, or no string.
             PayloadError: the key or an entry is no mapping, or holds what cannot be stored.
             RedactionFailed: `redact=` failed. Nothing was added.
+            IdTaken: the transcript has another entry of that `uuid`.
             AppendFailed, LogUnavailable: nothing was added.
             AppendUnknown: they may have been added; appending again is safe, but for entries
                 without a `uuid`.

@@ -32,7 +32,7 @@ class SteeringEvent(BaseModel):
 
     Attributes:
         session_id, task_id: the task.
-        event_id: the idempotency key: saving it again has no effect.
+        event_id: the idempotency key: saving the same again has no effect.
         event_type: what is wanted; it says which fields `payload` needs.
         payload: untrusted input; stores save its sanitised form.
         trace_id: the trace, if there is one.

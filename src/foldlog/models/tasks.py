@@ -86,7 +86,7 @@ class StateUpdate(BaseModel):
 
     Attributes:
         session_id, task_id, trace_id: the task, and its trace if it has one.
-        update_id: the idempotency key: saving it again has no effect.
+        update_id: the idempotency key: saving the same again has no effect.
         update_type: what `content` is.
         content: any value that the log can hold.
         step_index: which step it is, counted from 0.

@@ -69,7 +69,7 @@ class Keys:
         return subject
 
     def own(self, scope: Scope) -> Subject:
-        """Where a scope's links stand, and its tombstone."""
+        """Where a scope's links stand."""
         return self.journal.subject(scoped.kind, scope.subject_key, OWN)
 
     def branch(self, scope: Scope) -> Branch:
@@ -86,8 +86,6 @@ class Keys:
         """Return a key's last envelope, as of now or of a place."""
         subject = self.subject(scope, key)
         latest = await read_latest(self.journal.forked_log, scoped.kind, subject, upto=upto)
-        if not latest.head:
-            await self._check_kept(scope)
         return _read(latest)
 
     def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
@@ -107,8 +105,6 @@ class Keys:
                         found.clear()
                     else:
                         found.append(records.read(envelope))
-        if not found:
-            await self._check_kept(scope)
         return found
 
     async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
@@ -181,14 +177,6 @@ class Keys:
                     raise
                 held = again
         return None, b""
-
-    async def _check_kept(self, scope: Scope) -> None:
-        """Where the log is of the past, raise PastErased if the scope was cleared since.
-
-        A clearing takes the tombstones of an earlier one; the scope has one in any case.
-        """
-        if self.journal.past is not None:
-            await self.journal.forked_log.last(self.own(scope))
 
     @asynccontextmanager
     async def storing(self) -> AsyncIterator[Storing]:

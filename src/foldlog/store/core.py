@@ -10,7 +10,7 @@ import datetime as dt
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -329,9 +329,16 @@ class Core:
             for subject, drafts, cleared_at in found
             if drafts
         ]
-        if not stamped:
-            return
-        await self._append(self.backend.outbox or self.log, stamped, atomic)
+        log = self.backend.outbox or self.log
+        listed = {subject for subject, _ in before}
+        ahead = [each for each in stamped if each.subject in listed]
+        # Shards are appended to side by side; what is in order on one of them goes as one append.
+        if ahead and len({each.subject.shard for each in stamped}) > 1:
+            with suppress(Spooled):  # so is what follows, which says so
+                await self._append(log, ahead, False)
+            stamped = stamped[len(ahead) :]
+        if stamped:
+            await self._append(log, stamped, atomic)
 
     async def without_repeats(
         self, subject: Subject, drafts: Sequence[Draft]

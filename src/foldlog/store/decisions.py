@@ -101,6 +101,7 @@ class Decisions(Core):
                 was stored: run the block again, or use `transact`.
             ConfigurationError: what was saved lives on several shards. Nothing was stored. A store
                 that degrades raises this, too.
+            IdTaken: a view has another record of an id; what was saved under it has no effect.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
 
@@ -139,6 +140,7 @@ class Decisions(Core):
 
         Raises:
             AppendConflict: others wrote all the time. Nothing was stored.
+            IdTaken: a view has another record of an id; what was saved under it has no effect.
             ConfigurationError: what was saved lives on several shards. Nothing was stored.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
@@ -247,13 +249,17 @@ class Decisions(Core):
     def _new(
         self, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
     ) -> dict[Key[Any], Decided]:
-        """What was decided, without what the views have already. IdTaken: it is other content."""
-        new = dict[Key[Any], Decided]()
-        for key, found in decided.items():
-            drafts = self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
-            if drafts:
-                new[key] = found._replace(drafts=drafts)
-        return new
+        """What was decided, without what the views have already. IdTaken: it is other content.
+
+        What is all repeats is sent again beside something new: that proves what was read of it.
+        """
+        new = {
+            key: self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
+            for key, found in decided.items()
+        }
+        if any(new.values()):
+            new |= {key: decided[key].drafts for key in folds if key in new and not new[key]}
+        return {key: decided[key]._replace(drafts=drafts) for key, drafts in new.items() if drafts}
 
     async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
         """Internal.

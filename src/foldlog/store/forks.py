@@ -1,7 +1,9 @@
 """Forks: a new session that goes on from a past point of another, and copies nothing.
 
-One atomic append makes a fork: an envelope in each of its subjects that leads to the origin's, up
-to a position (`foldlog.log.forks`), and one in either lineage. The origin's views do not change.
+An envelope in each of its subjects leads to the origin's, up to a position (`foldlog.log.forks`),
+and one stands in either lineage. One atomic append makes them; where a kind has many views of the
+session, the lineages come first, so that the origin names what a crash leaves. The origin's views
+do not change.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from foldlog.envelope import CLEARED, FORKED, Draft, draft, upsert_id
-from foldlog.errors import ConfigurationError, PastErased, SessionExists, UnknownMoment
+from foldlog.errors import (
+    AppendFailed,
+    ConfigurationError,
+    LogUnavailable,
+    PastErased,
+    SessionExists,
+    UnknownMoment,
+)
 from foldlog.kind import Key
 from foldlog.log import moments
 from foldlog.log.forks import Forked
@@ -27,9 +36,10 @@ from foldlog.position import LogPosition
 from foldlog.store.clearing import Prefix
 from foldlog.store.events import event_id, trace_of
 from foldlog.store.operation import operation
-from foldlog.store.ownership import Ownership, area_of
+from foldlog.store.ownership import area_of
 from foldlog.store.payloads import dump
 from foldlog.store.primitives import At, Decided
+from foldlog.store.removal import Removal
 from foldlog.subjects import Namespace, Subject, checked_id
 from foldlog_projections import events, lineage, steering, updates
 from foldlog_projections.lineage import Began, Fork
@@ -58,7 +68,7 @@ def named(when: When, namespace: Namespace) -> moments.When:
     raise UnknownMoment(repr(when), "name it by a position, a time or an event")
 
 
-class Forks(Ownership):
+class Forks(Removal):
     """Makes forks."""
 
     @operation(writes=True)
@@ -87,7 +97,9 @@ class Forks(Ownership):
             SessionExists: `into` was used before.
             ConfigurationError: `into` is on another shard; the message names an id that is not.
             InvalidId: an id is empty.
-            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: there is no fork.
+                What could not be taken back is cleared under its id, which the SessionHasForks
+                names that the origin's clearing raises.
             AppendUnknown: the fork may have been made; a fork `into` a new id is safe.
 
         Examples:
@@ -118,10 +130,9 @@ class Forks(Ownership):
             return (draft(FORKED, body, id=upsert_id(body)),)
 
         # Each leads to what the fork reads through to. Where a kind has many views, each does.
-        views = [kind(name) for kind in self.session_kinds]
-        appends = [
-            Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0),
-            *(Append(self.subject(key.kind, name), forked(session_id), 0) for key in views),
+        began_at = Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0)
+        views = [
+            Append(self.subject(kind, name), forked(session_id), 0) for kind in self.session_kinds
         ]
         keys = list[Append]()
         for area in self._branching(session_id):
@@ -139,7 +150,9 @@ class Forks(Ownership):
             return {lineage.kind(session_id): Decided([shares], name)}
 
         async def check_unused() -> None:
-            if any(await self._lasts(log, [append.subject for append in appends])):
+            subjects = [append.subject for append in (began_at, *views)]
+            found = [await self._first(area) for area in self._branching(name)]
+            if any((*found, *await self._lasts(log, subjects))):
                 raise SessionExists(name)
 
         parents = [self.subject(kind, session_id) for kind in self.session_kinds]
@@ -147,17 +160,22 @@ class Forks(Ownership):
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
         if not keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
-        if keys:
+        if into is not None:
             await check_unused()
-            # Nobody looks at these before the fork is there, however many there are.
-            await log.append(keys)
         await self.decide_drafts(
             [lineage.kind(session_id)],
             begin,
             in_atomic="at once",
-            also=appends,
+            also=[began_at] if keys else [began_at, *views],
             on_conflict=check_unused,
         )
+        if keys:
+            try:
+                await log.append(keys)
+                await self.append_atomically(views)  # now it is listed, with all of its keys
+            except (AppendFailed, LogUnavailable):
+                await self.remove_session(name)
+                raise
         return name
 
     def _branching(self, session_id: str) -> list[Prefix]:
@@ -165,6 +183,11 @@ class Forks(Ownership):
         kinds = [kind for kind in self.kinds.values() if kind.of is None and kind.owner != "trace"]
         found = (area_of(kind, session_id) for kind in kinds)
         return [area for area in found if isinstance(area, Prefix)]
+
+    async def _first(self, area: Prefix) -> list[Record] | None:
+        """The first records of an area, tombstones included."""
+        async with aclosing(self.log.read(self.area_subject(area))) as pages:
+            return await anext(pages, None)
 
     async def _keys_at(self, area: Prefix, position: LogPosition) -> list[tuple[str, ...]]:
         """The keys of the views of an area that held something then."""

@@ -42,7 +42,8 @@ class Messages(Primitives):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
             VersionConflict: the conversation has another version, as `expected` and `actual` say.
-            IdTaken: the conversation has another message of that id.
+            IdTaken: the conversation has another message of that id. If its messages are not in
+                memory, the next read raises this, and the message has no effect.
         """
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]

@@ -72,8 +72,8 @@ class Primitives(Belongings):
     async def append(self, key: Key[Any], *records: msgspec.Struct) -> None:
         """Append records to one view, in order, all of them or none.
 
-        A record whose id the view has seen has no effect; the kind's id rule makes the id. Inside
-        `store.atomic()` they are appended with the block.
+        A repeat of a record that the view has had has no effect; the kind's id rule makes the id.
+        Inside `store.atomic()` they are appended with the block.
 
         Args:
             key: the view: `kind(*keys)`.
@@ -83,6 +83,8 @@ class Primitives(Belongings):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
+            IdTaken: the view has another record of that id. If it is not in memory, its next read
+                raises this, and the record has no effect.
             ConfigurationError: the store does not know the kind.
 
         Examples:
@@ -153,6 +155,7 @@ class Primitives(Belongings):
             AppendConflict: others wrote to the view until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; read before you try again.
+            IdTaken: the view has another record of that id. Nothing was stored.
             ConfigurationError: the store does not know the kind, or the views are on several
                 shards.
 
@@ -368,9 +371,10 @@ class Primitives(Belongings):
         return [self._item(key, each) for each in behind[:limit]]
 
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
-        """Return the views of a kind that hold records, sorted by key.
+        """Return the views of a kind that records were saved in, sorted by key.
 
-        It is for operators: its cost grows with the number of the kind's views.
+        Cleared ones are among them. It is for operators: its cost grows with the number of the
+        kind's views.
 
         Args:
             kind: the kind.

@@ -36,7 +36,7 @@ class Steering(Primitives):
 
     @operation(nothing, writes=True)
     async def save_steering(self, event: SteeringEvent) -> None:
-        """Append a steering event with its payload sanitised. A seen `event_id` has no effect.
+        """Append a steering event with its payload sanitised. A repeat has no effect.
 
         The event is recorded and reaches the task's inbox, whether or not there is such a task. It
         changes no task: `session.steer` and `answer` do. (Specification 2.11, section 9.)
@@ -48,6 +48,8 @@ class Steering(Primitives):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
+            IdTaken: the session has another event of that id. If its events are not in
+                memory, the next read raises this, and the event has no effect.
             SteeringValidationError: the store has `strict_steering`, and the payload breaks a rule
                 of its type. Nothing was stored.
 

@@ -32,7 +32,7 @@ class Updates(Primitives):
 
     @operation(nothing, writes=True)
     async def save_update(self, update: StateUpdate) -> None:
-        """Append an update. An `update_id` that the session has seen has no effect.
+        """Append an update. A repeat of one that the session has had has no effect.
 
         Args:
             update: the update, which names its session and task.
@@ -41,6 +41,8 @@ class Updates(Primitives):
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
+            IdTaken: the session has another update of that id. If its updates are not in
+                memory, the next read raises this, and the update has no effect.
 
         Examples:
             >>> update = foldlog.StateUpdate(

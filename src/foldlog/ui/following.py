@@ -20,7 +20,6 @@ from foldlog.position import LogPosition
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import encode
 from foldlog.ui.run import PAGE, Run, place, placed, trace_named
-from foldlog_projections import belongings, traces
 
 GATHER_SECONDS: Final = 0.06
 """A busy run is sent in batches of what came in this time; the first record goes at once."""
@@ -179,7 +178,7 @@ class _Following:
                 self._views[key] = item.position
             trace = trace_named(item)
             is_news |= trace is not None and trace not in self._traces
-            is_news |= key.kind in (belongings.kind, traces.kind)
+            is_news |= key.kind.owns is not None
             if trace is not None:
                 self._traces.add(trace)
         records, _ = placed(found, base)
