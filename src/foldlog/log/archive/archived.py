@@ -100,8 +100,11 @@ class ArchivedLog(Relay):
             options: see `Segments.page`.
         """
         after, damaged, is_meant = which.after, list[LogCorrupt](), options.get("is_meant")
+        is_last = False
         while True:
-            while after < (until := await self._until(shard, which._replace(after=after))):
+            # It is asked for once: a reader who appends would never come to its end.
+            until = await self._until(shard, which._replace(after=after))
+            while after < until:
                 asked = which._replace(after=after, upto=until)
                 page = await self._ask(shard, partial(self._page, asked, options))
                 after = page.upto
@@ -116,6 +119,8 @@ class ArchivedLog(Relay):
                 if due:
                     reason = "; ".join(each.reason for each in due.values())
                     raise LogCorrupt(", ".join(due), after, reason)
+            if is_last:
+                return
             async with aclosing(below(after)) as pages:
                 async for found in pages:
                     if await self._until(shard, which._replace(after=after)) > after:
@@ -123,8 +128,7 @@ class ArchivedLog(Relay):
                     yield found
                     after = max(after, found[-1].seq)
                 else:
-                    if await self._until(shard, which._replace(after=after)) <= after:
-                        return
+                    is_last = True  # only what was archived meanwhile can be missing
 
     async def _page(self, which: Selection, options: dict[str, Any], manifest: Manifest) -> Page:
         return await self.segments.page(manifest.segments, which, **options)
