@@ -39,12 +39,20 @@ class ArchivedLog(Relay):
         self.manifests: Manifests = Manifests(below, segments)
         self._ask = self.manifests.ask
         self._erasing = Erasing(self.manifests, segments)
+        # Every save runs these. Type checkers take an attribute in a method's place for a mistake.
+        self.known = below.known  # type: ignore[method-assign]
+        if segments.place is None:
+            self.append = below.append  # type: ignore[method-assign]
 
     # --- reading ----------------------------------------------------------------------------------
 
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
+        if self.segments.place is None:
+            pages = self.below.read(subject, after=after, strong=strong)
+            return self._unarchived(subject.shard, pages)
+
         def below(since: int) -> AsyncGenerator[list[Record]]:
             return self.below.read(subject, after=since, strong=strong)
 
@@ -84,6 +92,16 @@ class ArchivedLog(Relay):
 
         which = Selection(after=after)
         return self._through(shard, which, below, _as_it_is, is_meant=is_meant)
+
+    async def _unarchived(
+        self, shard: int, pages: AsyncGenerator[list[Record]]
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield pages of a log that has no archive, and fail as soon as it has one."""
+        async with aclosing(pages):
+            async for found in pages:
+                await self.manifests.current(shard)
+                yield found
+        await self.manifests.current(shard)
 
     async def _through(
         self,
@@ -225,7 +243,7 @@ class ArchivedLog(Relay):
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[object, object, list[int]]:
-        if self.segments.place and any(each.expect is not None for each in appends):
+        if any(each.expect is not None for each in appends):
             return self._append_expecting(appends)
         return self.below.append(appends, atomic=atomic)
 
