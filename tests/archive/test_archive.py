@@ -573,3 +573,12 @@ async def test_a_new_process_goes_on_with_an_archived_thread(
     assert [FORMS.value(each.values["messages"]) for _, each in rows] == [
         [n] for n in reversed(range(140))
     ]
+
+
+def test_who_gives_an_archive_its_id_removes_what_others_left_of_theirs(tmp_path: Path) -> None:
+    left, own = tmp_path / f".{'0' * 32}", "1" * 32
+    left.mkdir()
+    (left / "id").write_text(left.name)
+    assert Directory(tmp_path).identity(own) == own
+    assert Directory(tmp_path).identity("2" * 32) == own
+    assert [each.name for each in tmp_path.iterdir()] == ["foldlog-archive"]

@@ -16,6 +16,10 @@ class Relay:
 
     def __init__(self, below: Log) -> None:
         self.below = below
+        # Each read from memory asks for the epoch: past those that only pass it on.
+        self._counts_epochs: Log = below
+        if isinstance(below, Relay) and type(below).epoch is Relay.epoch:
+            self._counts_epochs = below._counts_epochs
 
     @property
     def namespace(self) -> Namespace:
@@ -23,7 +27,7 @@ class Relay:
 
     @property
     def epoch(self) -> int:
-        return self.below.epoch
+        return self._counts_epochs.epoch
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         self.below.on_epoch(notify)

@@ -39,12 +39,20 @@ class ArchivedLog(Relay):
         self.manifests: Manifests = Manifests(below, segments)
         self._ask = self.manifests.ask
         self._erasing = Erasing(self.manifests, segments)
+        # Every save runs these. Type checkers take an attribute in a method's place for a mistake.
+        self.known = below.known  # type: ignore[method-assign]
+        if segments.place is None:
+            self.append = below.append  # type: ignore[method-assign]
 
     # --- reading ----------------------------------------------------------------------------------
 
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
+        if self.segments.place is None:
+            pages = self.below.read(subject, after=after, strong=strong)
+            return self._unarchived(subject.shard, pages)
+
         def below(since: int) -> AsyncGenerator[list[Record]]:
             return self.below.read(subject, after=since, strong=strong)
 
@@ -85,6 +93,16 @@ class ArchivedLog(Relay):
         which = Selection(after=after)
         return self._through(shard, which, below, _as_it_is, is_meant=is_meant)
 
+    async def _unarchived(
+        self, shard: int, pages: AsyncGenerator[list[Record]]
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield pages of a log that has no archive, and fail as soon as it has one."""
+        async with aclosing(pages):
+            async for found in pages:
+                await self.manifests.current(shard)
+                yield found
+        await self.manifests.current(shard)
+
     async def _through(
         self,
         shard: int,
@@ -100,8 +118,11 @@ class ArchivedLog(Relay):
             options: see `Segments.page`.
         """
         after, damaged, is_meant = which.after, list[LogCorrupt](), options.get("is_meant")
+        is_last = False
         while True:
-            while after < (until := await self._until(shard, which._replace(after=after))):
+            # It is asked for once: a reader who appends would never come to its end.
+            until = await self._until(shard, which._replace(after=after))
+            while after < until:
                 asked = which._replace(after=after, upto=until)
                 page = await self._ask(shard, partial(self._page, asked, options))
                 after = page.upto
@@ -116,6 +137,8 @@ class ArchivedLog(Relay):
                 if due:
                     reason = "; ".join(each.reason for each in due.values())
                     raise LogCorrupt(", ".join(due), after, reason)
+            if is_last:
+                return
             async with aclosing(below(after)) as pages:
                 async for found in pages:
                     if await self._until(shard, which._replace(after=after)) > after:
@@ -123,8 +146,7 @@ class ArchivedLog(Relay):
                     yield found
                     after = max(after, found[-1].seq)
                 else:
-                    if await self._until(shard, which._replace(after=after)) <= after:
-                        return
+                    is_last = True  # only what was archived meanwhile can be missing
 
     async def _page(self, which: Selection, options: dict[str, Any], manifest: Manifest) -> Page:
         return await self.segments.page(manifest.segments, which, **options)
@@ -221,7 +243,7 @@ class ArchivedLog(Relay):
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[object, object, list[int]]:
-        if self.segments.place and any(each.expect is not None for each in appends):
+        if any(each.expect is not None for each in appends):
             return self._append_expecting(appends)
         return self.below.append(appends, atomic=atomic)
 

@@ -6,6 +6,7 @@ import datetime as dt
 import errno
 import hashlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,8 @@ _PART: Final = "part"
 
 IDENTITY: Final = "foldlog-archive/id"
 """The file that has the id of an archive. Several logs may have one archive."""
+
+_IDENTITY_DRAFT: Final = re.compile(r"[.][0-9a-f]{32}(?:[.]gone)*")
 
 _MISSING: Final = "the file is missing"
 
@@ -163,15 +166,18 @@ class Directory:
         with _answering(IDENTITY):
             if new and not path.exists():
                 draft = self.draft("", f".{new}")
-                (draft / path.name).write_text(new)
-                for each in (draft / path.name, draft):
-                    _sync(each)
                 try:
-                    draft.rename(path.parent)  # which fails where somebody else was first
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    (draft / path.name).write_text(new)
+                    for each in (draft / path.name, draft):
+                        _sync(each)
+                    draft.rename(path.parent)
+                except OSError as error:  # somebody else was first, and may have removed the draft
+                    was_first = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
+                    if not (was_first and path.exists()):
                         raise
-                    self.delete(draft.name)
+                for name in os.listdir(self.root):  # also of processes that were killed
+                    if _IDENTITY_DRAFT.fullmatch(name):
+                        self.delete(name)
                 _sync(self.root)
             return path.read_text().strip() if path.exists() else ""
 
