@@ -256,14 +256,17 @@ async def _begun_since(
     """The views of an area that began after it was read and before a sequence: few, if any."""
     if isinstance(area, Key):
         return []
-    found = {each.key: each.head for each in holdings}
-    began = dict[Key[Any], None]()
-    async with aclosing(store.log.read(where(store, area), after=max(found.values()))) as pages:
-        async for records in pages:
-            for record in records:
-                if record.seq < before:
-                    began[_key_at(store, area.kind, record.subject, record.envelopes[0])] = None
-    return [key for key in began if key not in found]
+    heads = {each.key: each.head for each in holdings}
+    began, branch = dict[Key[Any], None](), where(store, area)
+    scan = store.forked_log.scan(branch.shard, after=max(heads.values()), only=[branch.name])
+    async with aclosing(scan) as pages:
+        async for page in pages:
+            for stored in page:
+                if stored.seq < before:
+                    with suppress(LogCorrupt):
+                        [first, *_] = stored.record().envelopes
+                        began[_key_at(store, area.kind, stored.subject, first)] = None
+    return [key for key in began if key not in heads]
 
 
 async def bury_unread(store: LargeValues, subjects: Iterable[Subject]) -> None:
