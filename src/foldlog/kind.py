@@ -275,7 +275,14 @@ class RecordType:
             gc=False,
         )
         decode, encode = msgspec.msgpack.Decoder(made).decode, msgspec.msgpack.Encoder().encode
-        return lambda payload: zlib.crc32(encode(decode(payload)))
+
+        def digest(payload: bytes) -> int:
+            try:
+                return zlib.crc32(encode(decode(payload)))
+            except (msgspec.MsgspecError, RecursionError):  # whoever decodes it will say so
+                return zlib.crc32(payload)
+
+        return digest
 
     def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
         fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields

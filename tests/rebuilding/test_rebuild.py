@@ -108,7 +108,6 @@ async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store)
     del view.folded.seen["s-00002"]
     [difference] = (await store.verify()).differing
     assert difference.first == "seen.s-00002: nothing was served, 2 is in the log"
-    assert (difference.served.envelopes, difference.rebuilt.envelopes) == (2, 3)
     assert difference.served.digest != difference.rebuilt.digest
 
 
