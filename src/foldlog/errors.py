@@ -171,10 +171,10 @@ class IdTaken(AppendFailed):
             f"{given:08x} was given; save it under another id"
         )
         self.kind = kind
-        self.keys = tuple(keys)
+        self.keys: tuple[str, ...] = tuple(keys)
         self.id = id
-        self.stored = f"{stored:08x}"
-        self.given = f"{given:08x}"
+        self.stored: str = f"{stored:08x}"
+        self.given: str = f"{given:08x}"
 
 
 class VersionConflict(AppendConflict):
@@ -184,6 +184,7 @@ class VersionConflict(AppendConflict):
     versions; None for no such key. Repeating the call with the same version is of no use.
     """
 
+    key: str
     expected: Any
     actual: Any
 

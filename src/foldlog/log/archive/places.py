@@ -89,7 +89,7 @@ class Directory:
     """A directory on this machine, or one that several share. Only its owner may read it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+        self.root: Path = root.absolute()
 
     def __str__(self) -> str:
         return str(self.root)

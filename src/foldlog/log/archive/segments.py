@@ -62,7 +62,7 @@ class Segments:
 
     def __init__(self, place: Place | None, namespace: Namespace) -> None:
         self.place = place
-        self.misses = Counter[str]()
+        self.misses: Counter[str] = Counter()
         self._parquet: Any = None if place is None else _parquet()
         self._namespace = namespace
         self._footer = lru_cache(_FOOTERS)(self._read_footer)
