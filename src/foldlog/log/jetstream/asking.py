@@ -46,7 +46,7 @@ class Asking:
 
     def __init__(self, connection: Connection, deadline: float, patience: float = math.inf) -> None:
         self.deadline = deadline
-        self.patience = patience
+        self.patience: float = patience
         self._connection = connection
         self._reason: LogUnavailable | None = None
 

@@ -140,7 +140,8 @@ class SpoolFile:
     def __init__(self, lock: LockFile) -> None:
         self._lock = lock
         self.path: Path = lock.path
-        self.end = self.done = self.waiting = 0
+        self.end: int = 0
+        self.done = self.waiting = 0
 
     @classmethod
     def create(cls, directory: Path, prefix: str, suffix: str = SUFFIX) -> Self:
