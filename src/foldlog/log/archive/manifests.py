@@ -111,7 +111,10 @@ class Manifests:
     """The manifests of a log's shards, and what is asked of the segments that they name."""
 
     believed: float = 5.0
-    """Seconds for which a manifest that was read is believed. A purge waits for twice as long."""
+    """Seconds for which a manifest that was read is believed. A purge waits for twice as long.
+
+    So long, too, an append that expects a subject's end may take from its look to the log.
+    """
 
     def __init__(self, log: Log, segments: Segments) -> None:
         self._log = log
