@@ -253,7 +253,7 @@ async def test_a_run_is_cut_by_subject_and_read_as_one(
 ) -> None:
     monkeypatch.setattr(parquet, "CUT", 1)  # a file ends where its first group does
     monkeypatch.setattr(parquet, "GROUP", 500_000)
-    store = await place.open(archive_limits=LIMITS._replace(segment_bytes=2**30))
+    store = await place.open(archive_limits=LIMITS._replace(segment_bytes=2**30, hot_bytes=2**30))
     await fill(store, sessions=3, each=1_500)
     await store.archive(everything=True)
     low, middle, high = (await log_of(store).manifests.current(0, fresh=True)).segments
