@@ -137,8 +137,10 @@ class TaskMachine(Acted):
     def is_as(self, model: Tasks) -> bool:
         # Two orders may leave the tasks alike, and the group not.
         state = self.run(self.sessions[0].refresh())
-        if "g" in state.groups and state.group("g").status != model.group:
-            return False
+        if "g" in state.groups:
+            group = state.group("g")
+            if (group.status, {*group.task_ids}) != (model.group, model.grouped):
+                return False
         return self.run(statuses(self.stores[0])) == model.status
 
     @invariant()
