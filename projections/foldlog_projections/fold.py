@@ -118,8 +118,8 @@ class Folded(Generic[S]):
     `seen` maps an envelope id to its ordinal since the last clearing, which stands at sequence
     `cleared_at` (0: there was none). Of a `latest_only` projection it has sequences, and may lack
     some. `count` is how many envelopes took part since then. `digests` are those of the contents by
-    ordinal, where ids do not follow from contents. `conflicts` has, by
-    writer and counter, the latest envelopes whose id stood for something else.
+    ordinal, where ids do not follow from contents. `conflicts` has, by writer and counter, the
+    latest envelopes whose id stood for something else.
 
     `newest` has, for each replaced key, the writers that replaced it last, each with the counter
     of its last draft. `barred` has the writers whose drafts were cleared, each with the counter of

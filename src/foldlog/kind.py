@@ -279,7 +279,7 @@ class RecordType:
         def digest(payload: bytes) -> int:
             try:
                 return zlib.crc32(encode(decode(payload)))
-            except (msgspec.MsgspecError, RecursionError):  # whoever decodes it will say so
+            except (msgspec.MsgspecError, RecursionError):  # the next decoder says so
                 return zlib.crc32(payload)
 
         return digest

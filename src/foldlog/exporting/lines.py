@@ -50,7 +50,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class BlobLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A large value of a view. In format 1 nothing says of which."""
+    """A large value of a view. In format 1 nothing says which view."""
 
     blob: str
     data: bytes

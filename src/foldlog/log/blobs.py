@@ -114,7 +114,7 @@ class Blobs:
     ) -> list[BlobName]:
         """Return the blobs of a subject or branch, or all, sorted.
 
-        `partial`: also those of which only a part is stored.
+        `partial`: also those that are stored only in part.
         """
         below = self._namespace.everything() if of is None else of.name
         found = await self._side.subjects(blob(below, "*", "*" if partial else _WHOLE))

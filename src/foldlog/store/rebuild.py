@@ -168,7 +168,7 @@ async def verify(core: Core, name: str | None, on_progress: OnProgress | None) -
         findings += [_missing(e) for e in lacking if counts.get(e.subject, 0) >= e.expected]
     findings += [_finding(loss) for loss in await log.check()]
     damaged, accepted = refolds.damaged_files, refolds.lost_files
-    named = {each.where for each in damaged}  # of which a scan may name several at once
+    named = {each.where for each in damaged}  # a scan may name several at once
     findings = [each for each in findings if not named.issuperset(each.where.split(", "))]
     seconds, found = time.perf_counter() - began, (*findings, *damaged)
     return VerifyReport(*refolds.results(), seconds, found, tuple(accepted))

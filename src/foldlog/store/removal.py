@@ -190,9 +190,11 @@ class Removal(Ownership):
             ]
             new = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
             areas = [*done, *new] if new else []  # what names them was saved meanwhile
-        # What was saved meanwhile in views of which only a list told, which is gone.
-        told = [each for each in done if not rank(each) and each != area_of(each.kind, session_id)]
-        for holdings in await side_by_side(told, remove):
+        # What was saved meanwhile in views that only a list named, which is gone.
+        listed = [
+            each for each in done if not rank(each) and each != area_of(each.kind, session_id)
+        ]
+        for holdings in await side_by_side(listed, remove):
             held += holdings
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:

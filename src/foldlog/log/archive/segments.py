@@ -150,7 +150,7 @@ class Segments:
         return await _in_thread(segments, read)
 
     async def counts(self, segments: Sequence[Segment], which: Selection) -> dict[str, int]:
-        """Return how many of these rows each subject has; without files of which nothing is known.
+        """Return how many of these rows each subject has; but for files that are damaged whole.
 
         Of a damaged file it counts what its list has, whatever the sequences.
         """
@@ -165,7 +165,7 @@ class Segments:
         return await _in_thread(segments, read)
 
     async def holding(self, segment: Segment, doomed: Sequence[Selection]) -> list[Selection]:
-        """Return those of which a segment has rows; or may have, if it cannot be read."""
+        """Return those that a segment has rows of, or may have if it cannot be read."""
 
         def read() -> list[Selection]:
             try:

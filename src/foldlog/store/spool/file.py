@@ -209,7 +209,7 @@ class SpoolFile:
         return None
 
     def finish(self) -> None:
-        """Remove the file, all of which was delivered; or set it aside, if it was damaged."""
+        """Remove the file if all of it was delivered; or set it aside, if it was damaged."""
         if self.waiting:
             aside = self.path.with_suffix(DAMAGED)
             _log.error(
