@@ -29,6 +29,7 @@ from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.integrations.langgraph.threads import Threads
 from foldlog.jsonable import jsonable
 from foldlog.log.port import Append
+from foldlog.models import ArtifactRetentionConfig
 from foldlog.recovery import StateMetadata, StateSnapshot, StateStatus
 from foldlog.recovery.errors import ExecutionPaused
 from foldlog.scoped import MemoryLink, Scope
@@ -59,8 +60,11 @@ EXPECTED = HERE / "older-log.expected.json"
 
 SHARED = b"the same in two sessions " * 40
 LARGE = "a large value; " * 20_000
-PAUSE_TTL = 1e9
-"""Seconds, so that a planner's pause is still there when this is read."""
+LASTING: dict[str, Any] = {
+    "pause_ttl": 1e9,
+    "retention": ArtifactRetentionConfig(ttl_seconds=0),
+}
+"""Options of a store whose pauses and artifacts are still there whenever the backup is read."""
 
 OWN = ("ann", "ben", "fork")
 """Sessions that hold something."""
@@ -457,9 +461,9 @@ def by_hash(value: Any) -> Any:
 
 async def _main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        path, options = Path(directory) / "log", {"pause_ttl": PAUSE_TTL}
-        async with foldlog.connect(path=path, **options) as store:
-            async with foldlog.connect(path=path, **options) as other:
+        path = Path(directory) / "log"
+        async with foldlog.connect(path=path, **LASTING) as store:
+            async with foldlog.connect(path=path, **LASTING) as other:
                 await write(store, other)
             await exporting.export(store, BACKUP)
             read = {"answers": await answers(store), "results": await results(store)}

@@ -22,7 +22,7 @@ from tests.historic.older import (
     CLEARED,
     EXPECTED,
     LARGE,
-    PAUSE_TTL,
+    LASTING,
     SAVED_AGAIN,
     SHARED,
     answers,
@@ -51,7 +51,7 @@ async def store(
     request: pytest.FixtureRequest, embedded_path: Path
 ) -> AsyncIterator[foldlog.Store]:
     """A store into which the backup was restored."""
-    options: dict[str, Any] = {"namespace": fresh_namespace(), "pause_ttl": PAUSE_TTL}
+    options: dict[str, Any] = {"namespace": fresh_namespace()} | LASTING
     if request.param == "memory":
         opened = foldlog.memory_store(**options)
     else:
@@ -202,7 +202,7 @@ async def test_an_erased_session_is_gone_and_others_keep_the_same_bytes(
 
 async def test_a_new_backup_holds_all_of_it(store: foldlog.Store, tmp_path: Path) -> None:
     await exporting.export(store, tmp_path / "again.jsonl.gz")
-    async with foldlog.memory_store(pause_ttl=PAUSE_TTL) as copy:
+    async with foldlog.memory_store(**LASTING) as copy:
         await exporting.restore(copy, tmp_path / "again.jsonl.gz")
         assert await answers(copy) == await answers(store)
         assert await results(copy) == EXPECTATION["results"]
