@@ -14,7 +14,7 @@ from foldlog import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.log.blobs import BlobName, Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.log.memory import MemoryLog
-from foldlog.subjects import Subject, blob
+from foldlog.subjects import blob
 from foldlog.telemetry.stores import jetstream
 from tests.conftest import OpenStore
 from tests.contract.test_clear import Sent
@@ -34,10 +34,6 @@ async def blob_names(store: foldlog.Store) -> set[BlobName]:
     parts = blob(store.log.namespace.everything(), "*", "*")
     found = (each.split(".", 3) for each in await blobs_of(store)._side.subjects(parts))
     return {BlobName(subject, name) for _, _, name, subject in found}
-
-
-def subject_of(held: BlobName) -> Subject:
-    return Subject(held.subject, 0, ())
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
@@ -326,7 +322,7 @@ async def test_a_failed_atomic_block_saves_and_deletes_nothing(reopen: OpenStore
 async def test_bytes_that_were_lost_are_an_error(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
     for held in await blob_names(store):
-        await blobs_of(store).delete(subject_of(held), held.name)
+        await blobs_of(store).delete(held.subject, held.name)
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await store.artifact_store.get(ref.id)
     assert await store.artifact_store.delete(ref.id)
@@ -337,8 +333,8 @@ async def test_bytes_that_were_lost_are_an_error(store: foldlog.Store) -> None:
 async def test_bytes_that_were_changed_are_an_error(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
     for held in await blob_names(store):
-        await blobs_of(store).delete(subject_of(held), held.name)
-        await blobs_of(store).put(subject_of(held), held.name, b"y")
+        await blobs_of(store).delete(held.subject, held.name)
+        await blobs_of(store).put(held.subject, held.name, b"y")
     with pytest.raises(foldlog.LogCorrupt, match="other bytes than were saved"):
         await store.artifact_store.get(ref.id)
 

@@ -13,10 +13,11 @@ import foldlog
 from foldlog import ArtifactRetentionConfig, ArtifactScope
 from foldlog.kind import Blob
 from foldlog.scoped import Effect, Lifetime, Scope, StoreOptions
-from foldlog.store import clearing
+from foldlog.store import clearing, removal
 from foldlog.subjects import blob
 from tests.conftest import OpenStore
-from tests.contract.test_artifact_bytes import blob_names, blobs_of, subject_of
+from tests.contract.test_artifact_bytes import blob_names, blobs_of
+from tests.contract.test_belongings import damage
 
 SCOPE, LARGE = Scope.session("session"), "x" * 300_000
 DATA = b"content" * 50_000
@@ -128,8 +129,8 @@ async def test_bytes_that_were_changed_or_cut_are_an_error(films: foldlog.Store)
     name = await film(films, "session")
     [held] = await blob_names(films)
     blobs = blobs_of(films)
-    await blobs.delete(subject_of(held), name)
-    await blobs.put(subject_of(held), name, DATA[:-1] + b"?")
+    await blobs.delete(held.subject, name)
+    await blobs.put(held.subject, name, DATA[:-1] + b"?")
     with pytest.raises(foldlog.LogCorrupt, match="other bytes than were saved"):
         await films.read_blob(FILMS("session"), name)
     await blobs._side.purge(f"*.1.{name}.{held.subject}")
@@ -159,6 +160,87 @@ async def test_a_value_is_there_though_its_view_was_removed_before_its_record(
     await films.keep_blob(key, name, DATA)
     assert await films.read_blob(key, name) == DATA
     assert [each.name for each in await blob_names(films)] == [name]
+
+
+async def test_a_value_that_is_stored_again_has_its_term(
+    reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await reopen(retention=ArtifactRetentionConfig(ttl_seconds=7))
+    put, record, terms = blobs_of(store).put, store.artifact_store._record, list[int | None]()
+
+    async def putting(*args: Any, ttl: int | None = None) -> None:
+        terms.append(ttl)
+        await put(*args, ttl=ttl)
+
+    async def recording(*args: Any) -> Any:
+        await store.clear_session("session")
+        return await record(*args)
+
+    monkeypatch.setattr(blobs_of(store), "put", putting)
+    monkeypatch.setattr(store.artifact_store, "_record", recording)
+    scope = ArtifactScope(session_id="session")
+    saved = await store.artifact_store.put_bytes(DATA, scope=scope)
+    assert await store.artifact_store.get(saved.id) == DATA
+    assert terms == [7, 7]
+
+
+async def test_in_a_block_a_value_is_kept_when_its_record_is_there(
+    films: foldlog.Store, reopen: OpenStore
+) -> None:
+    other, key = await reopen(kinds=[FILMS]), FILMS("session")
+    async with films.atomic():
+        name = await film(films, "session")
+        await other.clear_session("session")
+    assert await films.read_blob(key, name) == DATA
+
+    async def fail() -> None:
+        async with films.atomic():
+            await films.remove_blob(key, name)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert await films.read_blob(key, name) == DATA
+    async with films.atomic():
+        await films.remove_blob(key, name)
+    assert await films.read_blob(key, name) is None
+
+
+async def test_an_artifact_of_a_block_is_there_though_its_session_was_cleared(
+    reopen: OpenStore,
+) -> None:
+    store, other, scope = await reopen(), await reopen(), ArtifactScope(session_id="session")
+    async with store.atomic():
+        saved = await store.artifact_store.put_bytes(DATA, scope=scope)
+        await store.save_memory_state("acme:ann:trip", {"n": 1})
+        await other.clear_session("session")
+    assert await other.artifact_store.get(saved.id) == DATA
+
+
+async def test_a_block_says_that_what_follows_it_failed(
+    films: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*args: Any, **options: Any) -> None:
+        raise foldlog.LogUnavailable("nobody answers")
+
+    degrading = await reopen(kinds=[FILMS], on_error="degrade")
+    for store in (films, degrading):
+        name = await store.put_blob(FILMS("session"), DATA)
+        monkeypatch.setattr(blobs_of(store), "put", fail)
+
+        async def save(store: foldlog.Store = store, name: str = name) -> None:
+            async with store.atomic():
+                await store.append(FILMS("session"), Filmed("a film", name))
+                await store.keep_blob(FILMS("session"), name, DATA)
+
+        if store is films:
+            with pytest.raises(foldlog.AppendUnknown, match="what follows the block failed"):
+                await save()
+        else:
+            await save()
+        monkeypatch.undo()
+    assert degrading.calls.failures == {"atomic": 1}
+    assert len(await films.view(FILMS("session"), consistency="strong")) == 2
 
 
 @pytest.mark.parametrize("moment", ["tombstone", "purge", "uploading"])
@@ -207,6 +289,45 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
         assert await films.read_blob(key, name) == DATA
     for name in {*saved} - {*held}:
         assert await films.read_blob(key, name) is None
+
+
+@pytest.mark.parametrize("moment", ["before the tombstones", "behind them"])
+async def test_what_is_saved_while_all_is_cleared_has_its_bytes_or_is_removed(
+    films: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    other, key, bury = await reopen(kinds=[FILMS]), FILMS("session"), removal.bury_unread
+    await film(films, "session", b"before")
+    name = await other.put_blob(key, DATA)
+
+    async def burying(*args: Any) -> None:
+        if moment == "behind them":
+            await bury(*args)
+        await other.append(key, Filmed("meanwhile", name))
+        await other.keep_blob(key, name, DATA)
+        if moment == "before the tombstones":
+            await bury(*args)
+
+    monkeypatch.setattr(removal, "bury_unread", burying)
+    await films.clear()
+    monkeypatch.undo()
+    held = [each.film for each in await films.view(key, consistency="strong")]
+    assert held == ([name] if moment == "behind them" else [])
+    for each in held:
+        assert await films.read_blob(key, each) == DATA
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_sweep_and_a_clearing_of_all_pass_over_what_is_damaged(
+    films: foldlog.Store, whole: bool
+) -> None:
+    await film(films, "session")
+    await films.put_blob(FILMS("lost"), b"lost")
+    await damage(films, films.subject(FILMS, "session"), whole=whole)
+    assert await films.sweep_blobs(older_than=0) == 1
+    assert len(await blob_names(films)) == 1
+    await films.clear()
+    assert await blob_names(films) == set()
+    assert await films.view(FILMS("session"), consistency="strong") == []
 
 
 async def test_a_sweep_removes_what_no_record_names(

@@ -14,7 +14,7 @@ from foldlog import AppendFailed, LogCorrupt, StoreClosed
 from foldlog.log.blobs import CHUNK_BYTES, Blobs
 from foldlog.log.embedded import EmbeddedServer
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.subjects import Subject, blob
+from foldlog.subjects import blob
 from tests.support.beside import MemoryBlobs
 from tests.support.stores import fresh_namespace
 
@@ -23,12 +23,12 @@ BIG = bytes(range(256)) * (40 * CHUNK_BYTES // 256) + b"odd"  # several groups a
 
 def part(log: JetStreamLog, name: str, number: int | str) -> tuple[str, str]:
     """The stream and the subject of one part of a blob."""
-    return log.namespace.blobs(), blob(view(log.blobs).name, name, number)
+    return log.namespace.blobs(), blob(view(log.blobs), name, number)
 
 
-def view(blobs: Blobs) -> Subject:
-    """The view that the blobs of these tests belong to."""
-    return blobs._namespace.subject("tasks", "trip")
+def view(blobs: Blobs) -> str:
+    """The subject of the view that the blobs of these tests belong to."""
+    return blobs._namespace.subject("tasks", "trip").name
 
 
 @pytest.fixture

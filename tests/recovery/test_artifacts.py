@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import foldlog
 from foldlog.recovery import ArtifactBackend
 from tests.conftest import OpenStore
-from tests.contract.test_artifact_bytes import blob_names, blobs_of, subject_of
+from tests.contract.test_artifact_bytes import blob_names, blobs_of
 from tests.recovery.build import snapshot
 from tests.support.exact import same
 
@@ -41,7 +41,7 @@ async def stored_bytes(store: foldlog.Store) -> int:
     """How many bytes of contents there are, counted where they are kept."""
     size = 0
     for held in await blob_names(store):
-        size += len(await blobs_of(store).get(subject_of(held), held.name) or b"")
+        size += len(await blobs_of(store).get(held.subject, held.name) or b"")
     return size
 
 
@@ -187,7 +187,7 @@ async def test_bytes_that_look_like_a_pickle_are_bytes(store: foldlog.Store) -> 
 async def test_damaged_bytes_are_corrupt_and_not_data(store: foldlog.Store) -> None:
     await store.recovery.artifacts.save_artifact("a", b"whole")
     [held] = await blob_names(store)
-    await blobs_of(store).delete(subject_of(held), held.name)
+    await blobs_of(store).delete(held.subject, held.name)
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await store.recovery.artifacts.load_artifact("a")
 

@@ -62,8 +62,8 @@ class Handed(MemoryLog):
         self.bytes: list[bytes] = []
         put_blob, put_snapshot = self.blobs.put, self.snapshots.put
 
-        async def blob(subject: Subject, name: str, data: bytes, **about: Any) -> None:
-            self.bytes += [subject.name.encode(), name.encode(), data]
+        async def blob(subject: str, name: str, data: bytes, **about: Any) -> None:
+            self.bytes += [subject.encode(), name.encode(), data]
             await put_blob(subject, name, data, **about)
 
         async def snapshot(subject: Subject, number: int, data: bytes, edition: str = "") -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from foldlog.errors import LogCorrupt
 from foldlog.log.side import Side
-from foldlog.subjects import Branch, Namespace, Subject, blob
+from foldlog.subjects import Namespace, blob
 
 CHUNK_BYTES: Final = 128 * 1024
 """A server's smallest sensible `max_payload` holds it."""
@@ -43,15 +43,16 @@ class BlobName(NamedTuple):
 
 
 class Blobs:
-    """The blobs of a namespace, each of one subject of the log. They end with the log."""
+    """The blobs of a namespace, each of one subject of the log. They end with the log.
+
+    Subjects and branches are given by their names.
+    """
 
     def __init__(self, side: Side, namespace: Namespace) -> None:
         self._side = side
         self._namespace = namespace
 
-    async def put(
-        self, subject: Subject, name: str, data: bytes, *, ttl: int | None = None
-    ) -> None:
+    async def put(self, subject: str, name: str, data: bytes, *, ttl: int | None = None) -> None:
         """Store `data`. Storing it again is safe.
 
         `ttl`: the seconds for which it must be readable; it may be removed at some time after
@@ -64,29 +65,29 @@ class Blobs:
         span = ttl + _GRACE if ttl is not None and 0 < ttl <= _LONGEST else None
         size = min(CHUNK_BYTES, self._side.max_bytes)
         parts = [
-            (blob(subject.name, name, number), data[start : start + size])
+            (blob(subject, name, number), data[start : start + size])
             for number, start in enumerate(range(0, len(data), size))
         ]
         whole = msgspec.json.encode(_Whole(len(data), len(parts)))
         # Also what was removed while it was being stored is stored again.
-        if len(await self._side.subjects(blob(subject.name, name, "*"))) == len(parts) + 1:
+        if len(await self._side.subjects(blob(subject, name, "*"))) == len(parts) + 1:
             return
         for first in range(0, len(parts), _IN_FLIGHT):
             await self._side.put(parts[first : first + _IN_FLIGHT], ttl=span)
-        await self._side.put([(blob(subject.name, name, _WHOLE), whole)], ttl=span)
+        await self._side.put([(blob(subject, name, _WHOLE), whole)], ttl=span)
 
-    async def holds(self, subject: Subject, name: str) -> bool:
+    async def holds(self, subject: str, name: str) -> bool:
         """Return whether a blob is stored whole."""
-        return await self._side.last(blob(subject.name, name, _WHOLE)) is not None
+        return await self._side.last(blob(subject, name, _WHOLE)) is not None
 
-    async def get(self, subject: Subject, name: str) -> bytes | None:
+    async def get(self, subject: str, name: str) -> bytes | None:
         """Return what was stored under `name`, or None; raise LogCorrupt if a part is missing."""
-        stored = await self._side.last(blob(subject.name, name, _WHOLE))
+        stored = await self._side.last(blob(subject, name, _WHOLE))
         if stored is None:
             return None
         whole = msgspec.json.decode(stored.data, type=_Whole)
         chunks: list[bytes] = []
-        subjects = [blob(subject.name, name, number) for number in range(whole.chunks)]
+        subjects = [blob(subject, name, number) for number in range(whole.chunks)]
         for first in range(0, whole.chunks, _IN_FLIGHT):
             asked = subjects[first : first + _IN_FLIGHT]
             for part, chunk in zip(asked, await self._side.get(asked), strict=True):
@@ -105,18 +106,16 @@ class Blobs:
             raise self._corrupt(name, f"{len(data)} bytes instead of {whole.size}")
         return data
 
-    async def delete(self, of: Subject | Branch, name: str = "*") -> None:
+    async def delete(self, of: str, name: str = "*") -> None:
         """Remove a blob of a subject, or all of a subject or branch; fine if there is none."""
-        await self._side.purge(blob(of.name, name, "*"))
+        await self._side.purge(blob(of, name, "*"))
 
-    async def names(
-        self, of: Subject | Branch | None = None, *, partial: bool = False
-    ) -> list[BlobName]:
+    async def names(self, of: str | None = None, *, partial: bool = False) -> list[BlobName]:
         """Return the blobs of a subject or branch, or all, sorted.
 
         `partial`: also those that are stored only in part.
         """
-        below = self._namespace.everything() if of is None else of.name
+        below = self._namespace.everything() if of is None else of
         found = await self._side.subjects(blob(below, "*", "*" if partial else _WHOLE))
         split = (each.split(".", 3) for each in found)
         return sorted({BlobName(subject, name) for _, _, name, subject in split})

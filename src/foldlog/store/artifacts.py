@@ -138,15 +138,19 @@ class Artifacts:
             await self._store.remove_blob(view, blob)
             raise
         await self._remove_bytes(keys, gone)
-        held = (await self._store.read(artifacts.kind, *keys)).state.get(made.artifact_id)
-        if held is not None and held.id != id:  # somebody else was first
-            await self._store.remove_blob(view, blob)
-        elif held is not None:
-            # The session may have been cleared between the bytes and the record.
-            if await self._located(made.artifact_id) is None:
-                await self._locate(made.artifact_id, keys)
-            await self._store.keep_blob(view, blob, content)
-        return reference(held.saved if held is not None else made)
+
+        async def look_again() -> Saved:
+            held = (await self._store.read(artifacts.kind, *keys)).state.get(made.artifact_id)
+            if held is not None and held.id != id:  # somebody else was first
+                await self._store.remove_blob(view, blob)
+            elif held is not None:
+                # The session may have been cleared between the bytes and the record.
+                if await self._located(made.artifact_id) is None:
+                    await self._locate(made.artifact_id, keys)
+                await self._store.keep_blob(view, blob, content, ttl=ttl or None)
+            return held.saved if held is not None else made
+
+        return reference(await self._store.once_stored(look_again) or made)
 
     @_operation(writes=True)
     async def put_text(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import secrets
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from foldlog.envelope import Recorded
 from foldlog.errors import LogCorrupt, PastErased
 from foldlog.kind import Key, Kind
+from foldlog.log.blobs import BlobName
 from foldlog.log.forks import origin_of
 from foldlog.store.operation import operation
 from foldlog.store.primitives import Primitives
@@ -52,7 +56,7 @@ class LargeValues(Primitives):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: it was not stored.
         """
         name = f"{await digest(data)}-{secrets.token_hex(10)}"
-        await self.backend.blobs.put(self._subject(key), name, data, ttl=ttl)
+        await self.backend.blobs.put(self._subject(key).name, name, data, ttl=ttl)
         return name
 
     @operation()
@@ -78,7 +82,7 @@ class LargeValues(Primitives):
 
     async def _held_blob(self, subject: Subject | None, name: str) -> bytes | None:
         while subject is not None:
-            data = await self.backend.blobs.get(subject, name)
+            data = await self.backend.blobs.get(subject.name, name)
             if data is not None:
                 if await digest(data) != name.partition("-")[0]:
                     raise LogCorrupt(subject.name, 0, f"blob {name}: other bytes than were saved")
@@ -87,26 +91,32 @@ class LargeValues(Primitives):
         return None
 
     @operation(writes=True)
-    async def keep_blob(self, key: Key[Any], name: str, data: bytes) -> None:
+    async def keep_blob(
+        self, key: Key[Any], name: str, data: bytes, *, ttl: int | None = None
+    ) -> None:
         """See that a large value is there, now that its record is appended.
 
         Removing the view between `put_blob` and the append removes the value, too; this stores it
-        again then.
+        again then. Inside `store.atomic()` it waits until the block is stored.
 
         Args:
             key: the view: `kind(*keys)`.
             name: what `put_blob` returned.
             data: the bytes.
+            ttl: seconds, as for `put_blob`.
 
         Raises:
             InvalidId: a key is empty. ConfigurationError: the store does not know the kind.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: it may not be there.
         """
-        await self.backend.blobs.put(self._subject(key), name, data)
+        subject = self._subject(key).name
+        await self.once_stored(lambda: self.backend.blobs.put(subject, name, data, ttl=ttl))
 
     @operation(writes=True)
     async def remove_blob(self, key: Key[Any], name: str) -> None:
         """Remove a large value that no record of the view names any more. Fine if it is gone.
+
+        Inside `store.atomic()` it waits until the block is stored.
 
         Args:
             key: the view: `kind(*keys)`.
@@ -116,14 +126,15 @@ class LargeValues(Primitives):
             InvalidId: a key is empty. ConfigurationError: the store does not know the kind.
             LogUnavailable, ReadOnlyStore, StoreClosed: it may remain; removing again is safe.
         """
-        await self.backend.blobs.delete(self._subject(key), name)
+        subject = self._subject(key).name
+        await self.once_stored(lambda: self.backend.blobs.delete(subject, name))
 
     @operation(writes=True)
     async def sweep_blobs(self, *, older_than: float = LOOSE_SECONDS) -> int:
         """Remove the large values that no record names: what interrupted saves have left behind.
 
         It is for operators: it reads the views that have large values, but for those of kinds that
-        the store does not know.
+        the store does not know. The values of a view with a damaged record stay.
 
         Args:
             older_than: seconds since a value was stored. It must exceed the time between storing
@@ -133,26 +144,34 @@ class LargeValues(Primitives):
             How many values were removed.
 
         Raises:
-            LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: some may remain; sweep again.
+            LogUnavailable, ReadOnlyStore, StoreClosed: some may remain; sweep again.
         """
-        removed, named = 0, dict[str, set[str]]()
-        for each in await self.backend.blobs.names(partial=True):
-            subject = Subject(each.subject, int(each.subject.split(".", 3)[2]), ())
-            kind = self.kinds.get(subject.family)
-            if kind is None:
-                continue  # a program that knows the kind can tell what its records name
-            if each.subject not in named:
-                named[each.subject] = await self._named_in(kind, subject)
-            is_old = time.time() - await self.backend.blobs.stored_at(each) >= older_than
-            if each.name not in named[each.subject] and is_old:
-                await self.backend.blobs.delete(subject, each.name)
+        removed = 0
+        for each in await self.loose_blobs(await self.backend.blobs.names(partial=True)):
+            if time.time() - await self.backend.blobs.stored_at(each) >= older_than:
+                await self.backend.blobs.delete(*each)
                 removed += 1
         return removed
 
-    async def _named_in(self, kind: Kind[Any], subject: Subject) -> set[str]:
+    async def loose_blobs(self, stored: Iterable[BlobName]) -> list[BlobName]:
+        """Internal.
+
+        Return those of stored large values that no record names. What a kind that this program
+        does not know has, or a view with a damaged record, counts as named.
+        """
+        found = list[BlobName]()
+        for subject, blobs in itertools.groupby(stored, lambda each: each.subject):
+            _, _, shard, family, _ = subject.split(".", 4)
+            if (kind := self.kinds.get(family)) is not None:
+                with suppress(LogCorrupt):
+                    named = await self._named_in(kind, int(shard), subject)
+                    found += [each for each in blobs if each.name not in named]
+        return found
+
+    async def _named_in(self, kind: Kind[Any], shard: int, subject: str) -> set[str]:
         """The names of the large values that the records of a subject hold."""
         found = set[str]()
-        async for page in self.log.scan(subject.shard, only=[subject.name]):
+        async for page in self.log.scan(shard, only=[subject]):
             for stored in page:
                 for envelope in stored.record().envelopes:
                     found.update(blobs_in(kind, envelope))

@@ -190,7 +190,7 @@ async def clear(
     """
     attempts, heads, count = Attempts(DECIDE_SECONDS), list[int](), 0
     removed, blobs = where(store, area), store.backend.blobs
-    stored = await blobs.names(removed, partial=True) if area.kind.has_blobs else []
+    stored = await blobs.names(removed.name, partial=True) if area.kind.has_blobs else []
     while True:
         holdings = await read_holdings(store, area, on_envelope)
         if check is not None:
@@ -221,17 +221,17 @@ async def clear(
             for each in holdings:
                 await store.hot_views.forget(_subject(store, each), overwrite=overwrite)
         # Not all that are there: somebody may save anew by now.
-        named = [(_subject(store, each), name) for each in holdings for name in each.blobs]
+        named = [(_subject(store, each).name, name) for each in holdings for name in each.blobs]
         await side_by_side(named, lambda each: blobs.delete(*each))
     return holdings
 
 
 def _loose(
     store: LargeValues, stored: Sequence[BlobName], holdings: Sequence[Holding[Any]]
-) -> list[tuple[Subject, str]]:
+) -> list[BlobName]:
     """The large values that were there before the views were read, and that no record names."""
     named = {(_subject(store, each).name, name) for each in holdings for name in each.blobs}
-    return [(Subject(each.subject, 0, ()), each.name) for each in stored if each not in named]
+    return [each for each in stored if each not in named]
 
 
 def _subject(store: LargeValues, held: Holding[Any]) -> Subject:

@@ -55,7 +55,7 @@ class Copying(Records):
         Raises:
             LogUnavailable: it could not be read. LogCorrupt: it is not there whole.
         """
-        return await self.backend.blobs.get(self.subject(ref.kind, *ref.keys), ref.name)
+        return await self.backend.blobs.get(self.subject(ref.kind, *ref.keys).name, ref.name)
 
     @operation(writes=True)
     async def restore_blob(self, ref: BlobRef, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Copying(Records):
             raise PayloadError(ref.name, "the bytes are not those that the name tells")
         if not _FAMILY.fullmatch(ref.kind) or not ref.keys:
             raise PayloadError(ref.name, "it belongs to no view")
-        await self.backend.blobs.put(self.subject(ref.kind, *ref.keys), ref.name, data)
+        await self.backend.blobs.put(self.subject(ref.kind, *ref.keys).name, ref.name, data)
 
     @operation(writes=True)
     async def restore(

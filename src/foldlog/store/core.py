@@ -9,7 +9,15 @@ import asyncio
 import datetime as dt
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -48,6 +56,7 @@ from foldlog_projections.items import Items
 from foldlog_projections.registry import KINDS
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 DECIDE_SECONDS: Final = 10.0
 """How long a decision is made again because others write, unless the caller says otherwise."""
@@ -79,8 +88,8 @@ class Block:
 
     `before` is appended first and by itself: it may live on other shards. `expected` has the views
     that the block decided on, `is_decided` says that it decided anything. When the block has
-    ended, `after` is called if it is stored or will be, from the spool; `undo`, the last one
-    first, if it came to nothing; and neither if the outcome is unknown.
+    ended, `then` is awaited and `after` called if it is stored or will be, from the spool; `undo`,
+    the last one first, if it came to nothing; and none if the outcome is unknown.
 
     A task started inside inherits the block's context and may outlive it: what it saves after the
     end is no longer part of the block, which is not `open` then.
@@ -90,6 +99,7 @@ class Block:
     drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
     before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
     expected: dict[Subject, Expected] = field(default_factory=dict)
+    then: list[Callable[[], Awaitable[Any]]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
     is_decided: bool = False
@@ -437,6 +447,17 @@ class Core:
         self.hot_views.check()
         if self.backend.outbox is not None:
             await self.backend.outbox.settle()
+
+    async def once_stored(self, then: Callable[[], Awaitable[T]]) -> T | None:
+        """Internal.
+
+        Await a function now, and return its result; inside `atomic()`, once the block is stored.
+        """
+        block = open_block(self)
+        if block is None:
+            return await then()
+        block.then.append(then)
+        return None
 
     def after_stored(self, then: Callable[[], None]) -> None:
         """Internal.

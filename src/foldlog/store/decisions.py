@@ -14,6 +14,7 @@ from foldlog.errors import (
     AppendConflict,
     AppendUnknown,
     ConfigurationError,
+    FoldlogError,
     LogCorrupt,
     LogUnavailable,
     ReadOnlyStore,
@@ -173,6 +174,8 @@ class Decisions(Core):
                 await self._append_saves(block)
             else:
                 block.outcome = "stored"
+            if block.then and block.outcome == "stored":
+                await self._follow_up(block)
         finally:
             block.end()
 
@@ -301,6 +304,16 @@ class Decisions(Core):
                 with suppress(Spooled):  # so is what follows, which says so
                     await self.append_drafts(*block.before)
             await self.append_drafts(*block.drafts.items(), atomic=True)
+
+    @operation(nothing, writes=True, name="atomic")
+    async def _follow_up(self, block: Block) -> None:
+        """Await what waits for the block: the caller cannot tell how much of all is done."""
+        try:
+            for then in block.then:
+                await then()
+        except FoldlogError as error:
+            ids = [each.id for drafts in block.drafts.values() for each in drafts]
+            raise AppendUnknown(ids, f"what follows the block failed: {error}") from error
 
     @operation(writes=True, name="atomic")
     async def _append_decisions(self, block: Block) -> None:

@@ -173,7 +173,7 @@ class Erasure(Removal):
                     if any(envelope.type != CLEARED for envelope in record.envelopes)
                 }
             if area.kind.has_blobs:
-                names = await self.backend.blobs.names(where, partial=True)
+                names = await self.backend.blobs.names(where.name, partial=True)
                 readable |= {f"the bytes {each.name}" for each in names}
         for key in keys:
             folded = await self.read(key.kind, *key.keys, consistency="strong")

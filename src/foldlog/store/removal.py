@@ -221,11 +221,15 @@ class Removal(Ownership):
         # comes later may not be, and must not go without a tombstone: others may show it.
         heads = await log.heads()
         subjects = list(await log.subjects())
+        stored = await self.backend.blobs.names(partial=True)
+        # Saves under way store these again when their records are there.
+        loose = await self.loose_blobs(stored)
+        await side_by_side(loose, lambda each: self.backend.blobs.delete(*each))
         sessions = {subject.keys[0] for subject in subjects if self._is_of_session(subject)}
         markers = [log.namespace.subject(lineage.MARKER, session_id) for session_id in sessions]
         await bury_unread(self, dict.fromkeys([*subjects, *markers]))
-        for each in await self.backend.blobs.names():  # now that nothing names them
-            await self.backend.blobs.delete(Subject(each.subject, 0, ()), each.name)
+        named = {*stored} - {*loose}
+        await side_by_side(named, lambda each: self.backend.blobs.delete(*each))
         for shard, head in enumerate(heads):
             await log.purge(shard, before=head + 1)
         await self.hot_views.drop_snapshots()
