@@ -15,9 +15,9 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
     Segments with the same sequences, from `first` to `last`, are one *run*, cut by subject: each
     has what there was of its subjects, from `low` to `high`, and was not erased since. `digest` is
-    the SHA-256 of the file, `previous` that of the segment before it when it was written.
-    `crc` is that of its footer, `listed` that of the list of its subjects beside it; 0 for no list.
-    `raw_bytes` are the records' own, `latest` is the log's time of the run's newest, RFC 3339.
+    the SHA-256 of the file, `crc` is that of its footer, `listed` that of the list of its subjects
+    beside it. `raw_bytes` are the records' own, `latest` is the log's time of the run's newest,
+    RFC 3339.
     """
 
     name: str
@@ -28,11 +28,10 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
     latest: str
     digest: str
-    previous: str
     low: str
     high: str
     crc: int
-    listed: int = 0
+    listed: int
 
 
 class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):

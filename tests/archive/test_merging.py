@@ -11,9 +11,7 @@ from foldlog_projections.archive import Segment
 
 
 def segments_of(*sizes: int) -> list[Segment]:
-    return [
-        Segment(f"{n}", n, n, 1, 1, size, "", "", "", "", "", 0) for n, size in enumerate(sizes)
-    ]
+    return [Segment(f"{n}", n, n, 1, 1, size, "", "", "", "", 0, 0) for n, size in enumerate(sizes)]
 
 
 def test_what_is_merged() -> None:

@@ -6,14 +6,15 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.log.archive.erasing import Erasing
-from foldlog.log.archive.manifests import Manifest, Manifests
-from foldlog.log.archive.segments import Page, Segments
+from foldlog.log.archive.manifest import Manifest
+from foldlog.log.archive.manifests import Manifests
+from foldlog.log.archive.segments import Segments
 from foldlog.log.archive.selection import Selection
 from foldlog.log.port import Append, Log, Record, Stored
 from foldlog.log.relay import Relay
@@ -68,7 +69,7 @@ class ArchivedLog(Relay):
 
         async def ask(manifest: Manifest) -> Stored | None:
             end = manifest.until if upto is None else min(upto, manifest.until)
-            return await self.segments.last(manifest.segments, Selection(subject.name, upto=end))
+            return await self.segments.last(manifest, Selection(subject.name, upto=end))
 
         found = await self._ask(subject.shard, ask)
         return None if found is None else found.record()
@@ -77,21 +78,20 @@ class ArchivedLog(Relay):
         def below(_: int) -> AsyncGenerator[list[Stored]]:
             return self.below.lasts(branch)
 
-        return self._through(branch.shard, _selection(branch), below, _as_it_is, lasts=True)
+        which = _selection(branch)._replace(lasts=True)
+        return self._through(branch.shard, which, below, _as_it_is)
 
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:
-        is_meant = matching(only)
-
         async def below(since: int) -> AsyncGenerator[list[Stored]]:
             async with aclosing(self.below.scan(shard, after=since, only=only)) as pages:
                 async for page in pages:
                     if kept := [each for each in page if not self.is_manifest(each)]:
                         yield kept
 
-        which = Selection(after=after)
-        return self._through(shard, which, below, _as_it_is, is_meant=is_meant)
+        which = Selection(after=after, is_meant=matching(only))
+        return self._through(shard, which, below, _as_it_is)
 
     async def _unarchived(
         self, shard: int, pages: AsyncGenerator[list[Record]]
@@ -109,26 +109,19 @@ class ArchivedLog(Relay):
         which: Selection,
         below: Callable[[int], AsyncGenerator[list[T]]],
         convert: Callable[[Stored], T],
-        **options: Any,
     ) -> AsyncGenerator[list[T]]:
         """Yield pages of the archive, then of the log; and of what was archived meanwhile.
 
-        Args:
-            below: reads the log after a sequence.
-            options: see `Segments.page`.
+        `below` reads the log after a sequence.
         """
-        after, damaged, is_meant = which.after, list[LogCorrupt](), options.get("is_meant")
-        is_last = False
+        after, damaged, is_last = which.after, list[LogCorrupt](), False
         while True:
             # It is asked for once: a reader who appends would never come to its end.
             until = await self._until(shard, which._replace(after=after))
             while after < until:
                 asked = which._replace(after=after, upto=until)
-                page = await self._ask(shard, partial(self._page, asked, options))
-                after = page.upto
-                rows = page.rows
-                if is_meant is not None:
-                    rows = [each for each in rows if is_meant(each.subject)]
+                page = await self._ask(shard, partial(self.segments.page, which=asked))
+                after, rows = page.upto, page.rows
                 for start in range(0, len(rows), _PAGE):
                     yield [convert(each) for each in rows[start : start + _PAGE]]
                 damaged += page.damaged
@@ -147,9 +140,6 @@ class ArchivedLog(Relay):
                     after = max(after, found[-1].seq)
                 else:
                     is_last = True  # only what was archived meanwhile can be missing
-
-    async def _page(self, which: Selection, options: dict[str, Any], manifest: Manifest) -> Page:
-        return await self.segments.page(manifest.segments, which, **options)
 
     async def _until(self, shard: int, which: Selection) -> int:
         """The sequence up to which the archive is to be read.
@@ -173,11 +163,9 @@ class ArchivedLog(Relay):
         for number in range(self.namespace.shards) if shard is None else (shard,):
             prefix = self.namespace.wildcard(number, family).removesuffix(">")
             # What the log has still of archived sequences was counted.
-            which = Selection(prefix=prefix, upto=firsts[number] - 1)
-
-            async def ask(manifest: Manifest, which: Selection = which) -> dict[str, int]:
-                return await self.segments.counts(manifest.segments, which)
-
+            ask = partial(
+                self.segments.counts, which=Selection(prefix=prefix, upto=firsts[number] - 1)
+            )
             with suppress(LogCorrupt):  # of the manifest: reads of its subjects raise it
                 for name, count in (await self._ask(number, ask)).items():
                     if subject := self.namespace.parse(name) or await self._hashed(number, name):
@@ -201,12 +189,8 @@ class ArchivedLog(Relay):
 
     async def _hashed(self, shard: int, name: str) -> Subject | None:
         """A subject whose keys its records have; None if these cannot be read."""
-
-        async def ask(manifest: Manifest) -> Stored | None:
-            return await self.segments.last(manifest.segments, Selection(name))
-
         with suppress(LogCorrupt):
-            found = await self._ask(shard, ask)
+            found = await self._ask(shard, partial(self.segments.last, which=Selection(name)))
             if found is not None and (keys := found.record().envelopes[-1].keys):
                 return Subject(name, shard, tuple(keys))
         return None
@@ -216,11 +200,8 @@ class ArchivedLog(Relay):
         if found is not None:
             return found
 
-        async def ask(manifest: Manifest) -> Page:
-            which = Selection(after=seq - 1, upto=seq)
-            return await self.segments.page(manifest.segments, which)
-
-        page = await self._ask(shard, ask)
+        which = Selection(after=seq - 1, upto=seq)
+        page = await self._ask(shard, partial(self.segments.page, which=which))
         if not page.rows and page.damaged:
             raise page.damaged[0]
         return next(iter(page.rows), None)
@@ -231,7 +212,7 @@ class ArchivedLog(Relay):
         async def ask(manifest: Manifest) -> int:
             if found > manifest.until:
                 return found
-            return await self.segments.sequence_at(manifest.segments, time)
+            return await self.segments.sequence_at(manifest, time)
 
         return await self._ask(shard, ask)
 

@@ -17,7 +17,8 @@ import msgspec
 
 from foldlog.errors import ConfigurationError, FoldlogError
 from foldlog.log.archive.archived import ArchivedLog
-from foldlog.log.archive.manifests import LEASE, ArchiveHealth, Manifest, Superseded
+from foldlog.log.archive.manifest import LEASE, Manifest
+from foldlog.log.archive.manifests import ArchiveHealth, Superseded
 from foldlog.log.archive.segments import SegmentGone
 from foldlog.log.port import StreamInfo
 from foldlog_projections.archive import Segment
@@ -151,7 +152,7 @@ class Archiver:
     async def _sweep(self, shard: int) -> None:
         """Remove what was merged; and of an archiver that died, which may hold what was erased."""
         manifest = await self._log.manifests.current(shard, fresh=True)
-        await self._log.segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+        await self._log.segments.sweep(manifest)
 
     async def _pass(self, shard: int, manifest: Manifest, *, everything: bool) -> Archived:
         moved, log = Archived(), self._log
@@ -195,7 +196,7 @@ class Archiver:
 
     async def _archive(self, shard: int, manifest: Manifest, upto: int) -> Manifest:
         """Archive one segment's worth of what goes up to a sequence."""
-        log, first, began = self._log, manifest.until + 1, time.monotonic()
+        log, began = self._log, time.monotonic()
         last, size, packed = upto, 0, list[Any]()
         async with aclosing(log.below.scan(shard, after=manifest.until)) as pages:
             async for page in pages:
@@ -208,18 +209,14 @@ class Archiver:
                 if size >= self._limits.segment_bytes:
                     last = kept[-1].seq
                     break
-        previous = manifest.segments[-1].digest if manifest.segments else ""
-        into = manifest.says.folder, manifest.seq
-        made = await log.segments.keep(*into, packed, first, last, previous)
+        made = await log.segments.keep(manifest, packed, last)
         _tell("archived", shard, made, began)
         return await self._change(shard, manifest, (*manifest.segments, *made), last)
 
     async def _merge(self, shard: int, manifest: Manifest, run: range) -> Manifest:
         log, segments, began = self._log, manifest.segments, time.monotonic()
         old = segments[run.start : run.stop]
-        previous = segments[run.start - 1].digest if run.start else ""
-        into = manifest.says.folder, manifest.seq
-        made = await log.segments.merge(*into, old, previous)
+        made = await log.segments.merge(manifest, old)
         _tell(f"{len(old)} segments merged", shard, made, began)
         merged = (*segments[: run.start], *made, *segments[run.stop :])
         return await self._change(shard, manifest, merged, manifest.until)

@@ -10,7 +10,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from foldlog.errors import FoldlogError, LogCorrupt, LogUnavailable
-from foldlog.log.archive.manifests import ATTEMPTS, Manifest, Manifests, Superseded
+from foldlog.log.archive.manifest import Manifest
+from foldlog.log.archive.manifests import ATTEMPTS, Manifests, Superseded
 from foldlog.log.archive.segments import Segments
 from foldlog.log.archive.selection import Selection
 from foldlog_projections.archive import Segment
@@ -81,7 +82,7 @@ class Erasing:
                 manifest = await self._manifests.ask(shard, without)
             except Superseded:
                 continue
-            await self._segments.sweep(manifest.says.folder, manifest.seq, manifest.segments)
+            await self._segments.sweep(manifest)
             return
         raise LogUnavailable(f"the archive of shard {shard} changes all the time: erase again")
 
@@ -98,10 +99,8 @@ class Erasing:
             if not doomed:
                 kept.append(segment)
                 continue
-            previous = kept[-1].digest if kept else ""
-            into = manifest.says.folder, manifest.seq
             try:
-                kept += await self._segments.merge(*into, [segment], previous, without=doomed)
+                kept += await self._segments.merge(manifest, [segment], without=doomed)
             except LogCorrupt as error:
                 kept.append(segment)
                 for each in requests:

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from foldlog.errors import (
     LogRewound,
     LogUnavailable,
 )
+from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.places import IDENTITY
 from foldlog.log.archive.segments import SegmentGone, Segments
 from foldlog.log.port import Append, Log, StreamInfo
@@ -36,42 +37,12 @@ T = TypeVar("T")
 ATTEMPTS: Final = 8
 """How often a manifest may change during one read before that is an error."""
 
-LEASE: Final = 60.0
-"""Seconds for which an archiver holds a shard; each change of the manifest renews them."""
-
 _log: Final = logging.getLogger("foldlog.archive")
 _FILE: Final = "/[0-9]{16,}(?:-[0-9]{16,}){2}-[0-9a-f]{12}[.]parquet"
 """What follows a shard's folder in the name of a segment."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(ArchiveChanged).decode
-
-
-class Manifest(NamedTuple):
-    """What a shard's last manifest says, and the sequence at which it stands; 0 for none."""
-
-    seq: int = 0
-    says: ArchiveChanged = ArchiveChanged()
-
-    @property
-    def until(self) -> int:
-        """The sequence up to which the archive holds the log."""
-        return self.says.until
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """In the order of their sequences."""
-        return self.says.segments
-
-    @property
-    def holder(self) -> str:
-        """The archiver that holds the shard now, "" for none.
-
-        A lease that has more left than it had when it began is by a wrong clock, and counts for
-        nothing; clocks may differ by as much again.
-        """
-        left = self.says.held_until - time.time()
-        return self.says.holder if 0 < left <= 2 * LEASE else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +111,7 @@ class Manifests:
         found = await read_manifest(self._log, self._subjects[shard])
         await self._check(found.says)
         if found.seq != known.seq:
-            await self._segments.forget(found.says.folder, found.seq, found.segments)
+            await self._segments.forget(found)
         self._known[shard] = asked_at, found
         return found
 

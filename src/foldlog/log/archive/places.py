@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, TypeAlias
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 
@@ -30,63 +30,11 @@ _RETRIES: Final = {"max_retries": 3, "retry_timeout": dt.timedelta(seconds=30)}
 """Of one request to a bucket, unless the caller's options say otherwise."""
 
 
-class Place(Protocol):
-    """Files by name, `FOLDER/FILE`. Its methods block."""
-
-    @property
-    def here(self) -> Directory:
-        """The directory of this machine in which its files are, or copies of them; and drafts."""
-        ...
-
-    def put(self, name: str, draft: Path) -> None:
-        """Take a file out of a draft as `name`, whole or not at all, and for good on return.
-
-        Raises:
-            FileNotFoundError: somebody has removed the draft. LogUnavailable: it did not answer.
-        """
-        ...
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file, which the caller closes.
-
-        Raises:
-            FileNotFoundError: it is not there, or not any more. LogUnavailable: no answer.
-        """
-        ...
-
-    def delete(self, name: str) -> None:
-        """Remove a file, here and in its cache on this machine; fine if there is none.
-
-        Raises:
-            LogUnavailable: it did not answer.
-        """
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of the files and the drafts in a folder. Errors as `delete`."""
-        ...
-
-    def damage(self, name: str, size: int, digest: str) -> str:
-        """Return what is wrong with a file of that size and SHA-256; "" for nothing.
-
-        Errors as `delete`.
-        """
-        ...
-
-    def identity(self, new: str = "") -> str:
-        """Return the id of the archive that stands here; "" for none.
-
-        Args:
-            new: the id to give it where it has none. Of several that are given, one stays.
-
-        Raises:
-            LogUnavailable: it did not answer.
-        """
-        ...
-
-
 class Directory:
-    """A directory on this machine, or one that several share. Only its owner may read it."""
+    """Files by name, `FOLDER/FILE`, in a directory on this machine or one that several share.
+
+    Only its owner may read it. Its methods block.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root: Path = root.absolute()
@@ -96,6 +44,7 @@ class Directory:
 
     @property
     def here(self) -> Directory:
+        """The directory of this machine in which its files are, or copies of them; and drafts."""
         return self
 
     def _inside(self, name: str) -> Path:
@@ -106,6 +55,11 @@ class Directory:
         return path
 
     def put(self, name: str, draft: Path) -> None:
+        """Take a file out of a draft as `name`, whole or not at all, and for good on return.
+
+        Raises:
+            FileNotFoundError: somebody has removed the draft. LogUnavailable: it did not answer.
+        """
         target = self._inside(name)
         with _answering(name):
             _sync(draft)
@@ -123,9 +77,19 @@ class Directory:
         return draft
 
     def open(self, name: str) -> BufferedReader:
+        """Open a file, which the caller closes.
+
+        Raises:
+            FileNotFoundError: it is not there, or not any more. LogUnavailable: no answer.
+        """
         return self._inside(name).open("rb")
 
     def delete(self, name: str) -> None:
+        """Remove a file, here and in its cache on this machine; fine if there is none.
+
+        Raises:
+            LogUnavailable: it did not answer.
+        """
         folder, _, file = name.rpartition("/")
         path = self._inside(folder) / file
         # Who reads it meanwhile finds it gone, not damaged.
@@ -145,6 +109,7 @@ class Directory:
             _sync(path.parent)
 
     def names(self, folder: str) -> list[str]:
+        """Return the names of the files and the drafts in a folder. Errors as `delete`."""
         directory = self._inside(folder)
         with _answering(folder):
             if not directory.is_dir():
@@ -152,6 +117,10 @@ class Directory:
             return [f"{folder}/{each.name}" for each in directory.iterdir()]
 
     def damage(self, name: str, size: int, digest: str) -> str:
+        """Return what is wrong with a file of that size and SHA-256; "" for nothing.
+
+        Errors as `delete`.
+        """
         try:
             with _answering(name), self.open(name) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -162,6 +131,14 @@ class Directory:
         return "" if found == digest else "its content is not what was written"
 
     def identity(self, new: str = "") -> str:
+        """Return the id of the archive that stands here; "" for none.
+
+        Args:
+            new: the id to give it where it has none. Of several that are given, one stays.
+
+        Raises:
+            LogUnavailable: it did not answer.
+        """
         path = self._inside(IDENTITY)
         with _answering(IDENTITY):
             if new and not path.exists():
@@ -183,7 +160,9 @@ class Directory:
 
 
 class Bucket:
-    """Object storage by its URL: `s3://`, `gs://`, `az://`. What is read is cached as whole files.
+    """As a directory, but in object storage by its URL: `s3://`, `gs://`, `az://`.
+
+    What is read is cached as whole files.
 
     Args:
         url: the bucket, and a prefix in it.
@@ -312,6 +291,9 @@ class Bucket:
                 return
             left -= sizes[each].st_size
             each.unlink(missing_ok=True)  # not overwritten: somebody may be reading it
+
+
+Place: TypeAlias = Directory | Bucket
 
 
 def place_of(

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
+from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.places import Place
 from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
@@ -85,27 +86,13 @@ class Segments:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def page(
-        self,
-        segments: Sequence[Segment],
-        which: Selection,
-        *,
-        is_meant: Callable[[str], bool] | None = None,
-        lasts: bool = False,
-    ) -> Page:
+    async def page(self, manifest: Manifest, which: Selection) -> Page:
         """Return the first of some rows, as many as fit in memory.
 
         Of all subjects it returns what can be read, and which files cannot.
-
-        Args:
-            is_meant: with all subjects, those whose damage counts; None: each.
-            lasts: rows that others of their subject follow may be missing.
         """
-        if which.subject is None:
-            read = partial(self._read_window, segments, which, is_meant, lasts=lasts)
-        else:
-            read = partial(self._read_subject, segments, which)
-        return await _in_thread(segments, read)
+        read = self._read_window if which.subject is None else self._read_subject
+        return await _in_thread(manifest, partial(read, manifest.segments, which))
 
     def _read_subject(self, segments: Sequence[Segment], which: Selection) -> Page:
         rows, size = list[Stored](), 0
@@ -116,40 +103,34 @@ class Segments:
                 return Page(rows[-1].seq, rows)
         return Page(which.upto, rows)
 
-    def _read_window(
-        self,
-        segments: Sequence[Segment],
-        which: Selection,
-        is_meant: Callable[[str], bool] | None,
-        *,
-        lasts: bool,
-    ) -> Page:
+    def _read_window(self, segments: Sequence[Segment], which: Selection) -> Page:
         width = _width(segments, which)
         while True:
             window = which._replace(upto=min(which.after + width, which.upto))
             damaged = list[LogCorrupt]() if which.is_everything else None
             found, size = list[Any](), 0
-            for table in self._tables(segments, window, damaged=damaged, is_meant=is_meant):
-                found.append(self._parquet.keep_lasts(table) if lasts else table)
+            for table in self._tables(segments, window, damaged=damaged):
+                found.append(self._parquet.keep_lasts(table) if which.lasts else table)
                 size += found[-1].nbytes
                 if size > _WINDOW_BYTES and width > 1:
                     break
             else:
-                rows = [row for table in found for row in self._parquet.unpack(table)]
+                unpacked = (row for table in found for row in self._parquet.unpack(table))
+                rows = [row for row in unpacked if which.is_meant(row.subject)]
                 return Page(window.upto, sorted(rows, key=lambda row: row.seq), damaged or ())
             width //= 2
 
-    async def last(self, segments: Sequence[Segment], which: Selection) -> Stored | None:
+    async def last(self, manifest: Manifest, which: Selection) -> Stored | None:
         """Return the last of these rows of one subject, or None."""
 
         def read() -> Stored | None:
-            tables = self._tables(segments, which, newest_first=True)
+            tables = self._tables(manifest.segments, which, newest_first=True)
             ends = (table.slice(len(table) - 1) for table in tables)
             return next((each for table in ends for each in self._parquet.unpack(table)), None)
 
-        return await _in_thread(segments, read)
+        return await _in_thread(manifest, read)
 
-    async def counts(self, segments: Sequence[Segment], which: Selection) -> dict[str, int]:
+    async def counts(self, manifest: Manifest, which: Selection) -> dict[str, int]:
         """Return how many of these rows each subject has; but for files that are damaged whole.
 
         Of a damaged file it counts what its list has, whatever the sequences.
@@ -157,12 +138,12 @@ class Segments:
 
         def read() -> dict[str, int]:
             found = Counter[str]()
-            for segment in segments:
+            for segment in manifest.segments:
                 with suppress(LogCorrupt):  # which the reads of its subjects raise
                     found.update(self._count(segment, which))
             return dict(found)
 
-        return await _in_thread(segments, read)
+        return await _in_thread(manifest, read)
 
     async def holding(self, segment: Segment, doomed: Sequence[Selection]) -> list[Selection]:
         """Return those that a segment has rows of, or may have if it cannot be read."""
@@ -193,12 +174,12 @@ class Segments:
             return counts
         return dict(found)
 
-    async def sequence_at(self, segments: Sequence[Segment], time: dt.datetime) -> int:
+    async def sequence_at(self, manifest: Manifest, time: dt.datetime) -> int:
         """Return a sequence that ends what there was by that time."""
 
         def read() -> int:
             found, micros = 0, _micros(time)
-            for last, run in groupby(segments, key=lambda each: each.last):
+            for last, run in groupby(manifest.segments, key=lambda each: each.last):
                 files = list(run)
                 if _micros(dt.datetime.fromisoformat(files[0].latest)) > micros:
                     tables = self._tables(files, Selection(), ("time",))
@@ -207,7 +188,7 @@ class Segments:
                 found = last
             return found
 
-        return await _in_thread(segments, read)
+        return await _in_thread(manifest, read)
 
     async def damaged(self, segments: Sequence[Segment]) -> list[LogCorrupt]:
         """Look at each file, whole, or at its size in a bucket; return what is wrong, by file."""
@@ -226,7 +207,6 @@ class Segments:
         *,
         newest_first: bool = False,
         damaged: list[LogCorrupt] | None = None,
-        is_meant: Callable[[str], bool] | None = None,
     ) -> Iterator[Any]:
         """Yield rows of one segment after the other, as `parquet.read` does.
 
@@ -242,26 +222,19 @@ class Segments:
                         file, self._footer(segment), which, more, newest_first=newest_first
                     )
             except (LogCorrupt, SegmentGone) as error:
-                if not self._may_hold(segment, which, is_meant):
+                if not self._may_hold(segment, which):
                     continue
                 if damaged is None or isinstance(error, SegmentGone):
                     raise
                 damaged.append(error)
 
-    def _may_hold(
-        self, segment: Segment, which: Selection, is_meant: Callable[[str], bool] | None
-    ) -> bool:
+    def _may_hold(self, segment: Segment, which: Selection) -> bool:
         """Whether a file that cannot be read may have such rows, by the list of its subjects."""
         listed = self._list(segment)
-        if listed is None:
-            return True
-        subjects = self._parquet.count_listed(listed, which)
-        return any(map(is_meant, subjects)) if is_meant else bool(subjects)
+        return listed is None or any(map(which.is_meant, self._parquet.count_listed(listed, which)))
 
     def _list(self, segment: Segment) -> Any:
         """The list of a segment's subjects; None if there is none that can be read."""
-        if not segment.listed:
-            return None
         try:
             with self._place.open(list_name(segment.name)) as file:
                 return self._parquet.read_list(file, segment.listed)
@@ -297,30 +270,24 @@ class Segments:
         """Return rows in the form that `keep` takes."""
         return self._parquet.pack(rows)
 
-    async def keep(
-        self, folder: str, base: int, packed: Sequence[Any], first: int, last: int, previous: str
-    ) -> list[Segment]:
+    async def keep(self, manifest: Manifest, packed: Sequence[Any], last: int) -> list[Segment]:
         """Store rows as a run of segments, synced; none for no rows.
 
         Args:
-            folder: that of the shard's manifest.
-            base: the sequence of the manifest on which this is decided: see `sweep`.
+            manifest: the manifest on which this is decided: see `sweep`.
             packed: the rows.
-            first, last: the sequences that they are about.
-            previous: the digest of the segment before them.
+            last: they are about the sequences from the end of the archive up to this one.
 
         Raises:
             SegmentGone: the manifest has changed since. LogUnavailable: the place did not answer.
         """
         rows = self._parquet.sort(packed)
-        return await self._store(folder, base, rows, first, last, previous)
+        return await self._store(manifest, rows, manifest.until + 1, last)
 
     async def merge(
         self,
-        folder: str,
-        base: int,
+        manifest: Manifest,
         segments: Sequence[Segment],
-        previous: str,
         *,
         without: Sequence[Selection] = (),
     ) -> list[Segment]:
@@ -332,15 +299,14 @@ class Segments:
         runs = (list(run) for _, run in groupby(segments, key=lambda each: each.last))
         sources = [self._parquet.leave_out(self._tables(run, Selection()), without) for run in runs]
         rows = self._parquet.merge(sources)
-        span = segments[0].first, segments[-1].last
-        return await self._store(folder, base, rows, *span, previous)
+        return await self._store(manifest, rows, segments[0].first, segments[-1].last)
 
     async def _store(
-        self, folder: str, base: int, rows: Iterator[Any], first: int, last: int, previous: str
+        self, manifest: Manifest, rows: Iterator[Any], first: int, last: int
     ) -> list[Segment]:
         """Write in a thread, which has ended when this has."""
         ended = threading.Event()
-        work = partial(self._write, folder, base, rows, first, last, previous, ended)
+        work = partial(self._write, manifest, rows, first, last, ended)
         writing = asyncio.create_task(asyncio.to_thread(work))
         try:
             return await asyncio.shield(writing)
@@ -354,16 +320,14 @@ class Segments:
 
     def _write(
         self,
-        folder: str,
-        base: int,
+        manifest: Manifest,
         rows: Iterator[Any],
         first: int,
         last: int,
-        previous: str,
         ended: threading.Event,
     ) -> list[Segment]:
-        here, draft = self._place.here, f".{base:016d}-{secrets.token_hex(4)}"
-        run = list[Segment]()
+        here, folder, base = self._place.here, manifest.says.folder, f"{manifest.seq:016d}"
+        draft, run = f".{base}-{secrets.token_hex(4)}", list[Segment]()
         try:
             groups = stop_when(ended, self._parquet.group(rows))
             files = self._parquet.write(here.draft(folder, draft), groups)
@@ -371,7 +335,7 @@ class Segments:
             for each in stop_when(ended, files):
                 with each.path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
-                name = f"{folder}/{base:016d}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
+                name = f"{folder}/{base}-{first:016d}-{last:016d}-{digest[:12]}.parquet"
                 segment = Segment(
                     name=name,
                     first=first,
@@ -381,7 +345,6 @@ class Segments:
                     size_bytes=each.path.stat().st_size,
                     latest=latest,
                     digest=digest,
-                    previous=previous,
                     low=each.low,
                     high=each.high,
                     crc=each.crc,
@@ -390,7 +353,6 @@ class Segments:
                 self._place.put(name, each.path)
                 self._place.put(list_name(name), each.path.with_suffix(self._parquet.LIST))
                 run.append(segment)
-                previous = digest
         except FileNotFoundError as error:  # swept while it was written: the manifest is another
             raise SegmentGone(str(error)) from error
         except self._parquet.ERRORS as error:
@@ -399,37 +361,38 @@ class Segments:
             here.delete(f"{folder}/{draft}")
         return run
 
-    async def sweep(self, folder: str, base: int, named: Sequence[Segment]) -> None:
+    async def sweep(self, manifest: Manifest) -> None:
         """Overwrite and remove files and drafts that no manifest names, nor will.
 
-        A name says on which manifest its writer decided. One that is older than the newest, `base`,
-        can no longer be named.
+        A name says on which manifest its writer decided. One that is older than the newest can no
+        longer be named.
         """
-        await asyncio.to_thread(self._sweep, self._place, folder, base, named)
-        await self.forget(folder, base, named)
+        await asyncio.to_thread(self._sweep, self._place, manifest)
+        await self.forget(manifest)
 
-    async def forget(self, folder: str, base: int, named: Sequence[Segment]) -> None:
+    async def forget(self, manifest: Manifest) -> None:
         """Do so with copies on this machine of files that are elsewhere."""
         self._footer.cache_clear()
         if self._place.here is not self._place:
-            await asyncio.to_thread(self._sweep, self._place.here, folder, base, named)
+            await asyncio.to_thread(self._sweep, self._place.here, manifest)
 
-    def _sweep(self, place: Place, folder: str, base: int, named: Sequence[Segment]) -> None:
-        if not folder:  # nothing was archived yet
+    def _sweep(self, place: Place, manifest: Manifest) -> None:
+        if not manifest.says.folder:  # nothing was archived yet
             return
-        kept = {name for each in named for name in (each.name, list_name(each.name))}
+        kept = {name for s in manifest.segments for name in (s.name, list_name(s.name))}
         for _ in range(2):  # what became a file out of a draft meanwhile is listed again
-            for name in sorted(place.names(folder), key=lambda name: "/." not in name):
+            names = place.names(manifest.says.folder)
+            for name in sorted(names, key=lambda name: "/." not in name):
                 decided_on = name.rpartition("/")[2].lstrip(".").partition("-")[0]
                 copied = name.replace("/.", "/").rpartition(".")[0]  # if it is a copy under way
-                is_old = decided_on.isdigit() and int(decided_on) < base
+                is_old = decided_on.isdigit() and int(decided_on) < manifest.seq
                 if is_old and not {name, copied} & kept:
                     place.delete(name)
 
 
-async def _in_thread(segments: Sequence[Segment], work: Callable[[], T]) -> T:
+async def _in_thread(manifest: Manifest, work: Callable[[], T]) -> T:
     """Return what it returns; without segments it reads nothing, and needs no thread."""
-    return await asyncio.to_thread(work) if segments else work()
+    return await asyncio.to_thread(work) if manifest.segments else work()
 
 
 def list_name(segment: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from foldlog.subjects import matching
 from foldlog_projections.archive import Segment
 
 REST: Final = ("time", "data")
@@ -13,12 +15,18 @@ _MOST: Final = 2**63 - 1
 
 
 class Selection(NamedTuple):
-    """Rows of a subject, or of all subjects that begin so, with sequences in (after, upto]."""
+    """Rows of a subject, or of all subjects that begin so, with sequences in (after, upto].
+
+    Of all subjects, those that `is_meant` says. `lasts`: rows that others of their subject follow
+    may be missing.
+    """
 
     subject: str | None = None
     prefix: str | None = None
     after: int = 0
     upto: int = _MOST
+    is_meant: Callable[[str], bool] = matching(())
+    lasts: bool = False
 
     @property
     def low(self) -> str:
