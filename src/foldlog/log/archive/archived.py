@@ -50,10 +50,6 @@ class ArchivedLog(Relay):
     def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
     ) -> AsyncGenerator[list[Record]]:
-        if self.segments.place is None:
-            pages = self.below.read(subject, after=after, strong=strong)
-            return self._unarchived(subject.shard, pages)
-
         def below(since: int) -> AsyncGenerator[list[Record]]:
             return self.below.read(subject, after=since, strong=strong)
 
@@ -92,16 +88,6 @@ class ArchivedLog(Relay):
 
         which = Selection(after=after, is_meant=matching(only))
         return self._through(shard, which, below, _as_it_is)
-
-    async def _unarchived(
-        self, shard: int, pages: AsyncGenerator[list[Record]]
-    ) -> AsyncGenerator[list[Record]]:
-        """Yield pages of a log that has no archive, and fail as soon as it has one."""
-        async with aclosing(pages):
-            async for found in pages:
-                await self.manifests.current(shard)
-                yield found
-        await self.manifests.current(shard)
 
     async def _through(
         self,

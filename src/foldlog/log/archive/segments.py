@@ -25,11 +25,8 @@ from foldlog_projections.archive import Segment
 _FOOTERS: Final = 64
 """Footers in memory, of 1 MiB at most."""
 
-_PAGE_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of one subject that are read at once."""
-
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of many subjects that are read, and sorted, at once."""
+"""Bytes that are read, and sorted, at once."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -91,19 +88,9 @@ class Segments:
 
         Of all subjects it returns what can be read, and which files cannot.
         """
-        read = self._read_window if which.subject is None else self._read_subject
-        return await _in_thread(manifest, partial(read, manifest.segments, which))
+        return await _in_thread(manifest, partial(self._page, manifest.segments, which))
 
-    def _read_subject(self, segments: Sequence[Segment], which: Selection) -> Page:
-        rows, size = list[Stored](), 0
-        for table in self._tables(segments, which):
-            rows += self._parquet.unpack(table)
-            size += table.nbytes
-            if size >= _PAGE_BYTES:
-                return Page(rows[-1].seq, rows)
-        return Page(which.upto, rows)
-
-    def _read_window(self, segments: Sequence[Segment], which: Selection) -> Page:
+    def _page(self, segments: Sequence[Segment], which: Selection) -> Page:
         width = _width(segments, which)
         while True:
             window = which._replace(upto=min(which.after + width, which.upto))
@@ -403,7 +390,7 @@ def list_name(segment: str) -> str:
 def _width(segments: Sequence[Segment], which: Selection) -> int:
     """How many sequences are read at once: of all subjects, what is likely to fit in memory."""
     for segment in segments:
-        if segment.last > which.after:
+        if which.may_be_in(segment):
             width = segment.last - which.after
             if which.is_everything:
                 run = (each.raw_bytes for each in segments if each.last == segment.last)
