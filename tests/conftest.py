@@ -37,6 +37,13 @@ OpenStore = Callable[..., Awaitable[foldlog.Store]]
 
 
 @pytest.fixture(autouse=True)
+def tasks_are_watched(request: pytest.FixtureRequest) -> None:
+    """A test that awaits leaves no task behind; the others are spared the event loop."""
+    if pytest_asyncio.is_async_test(request.node):
+        request.getfixturevalue("no_leaked_tasks")
+
+
+@pytest.fixture
 async def no_leaked_tasks() -> AsyncIterator[None]:
     """No asyncio task outlives the test that caused it.
 
@@ -85,6 +92,11 @@ BACKENDS = ["archived"] if os.environ.get("FOLDLOG_TEST_ARCHIVED") else ["memory
 @pytest.fixture(params=[*BACKENDS, CONTAINER])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """One backend over data that no other test sees: the one that the parameter names."""
+    yield from backend_named(request, tmp_path)
+
+
+def backend_named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """Give what the parameter of a fixture names, over empty data."""
     match request.param:
         case "memory":
             yield MemoryBackend()

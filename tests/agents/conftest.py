@@ -37,7 +37,7 @@ class Secret(BaseModel):
 OpenManager = Callable[..., Awaitable[AgentStates[Run]]]
 
 
-@pytest.fixture(params=["memory", "log in memory", "log"])
+@pytest.fixture(params=["memory", "log in memory", pytest.param("log", marks=pytest.mark.long)])
 def log_backend(request: pytest.FixtureRequest) -> Backend | None:
     """Where a log is kept; None for state that is on none."""
     match request.param:

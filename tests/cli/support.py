@@ -96,11 +96,10 @@ class Cli:
         self.in_session(session_id, started)
 
 
-def run(*args: str | Path) -> Run:
+def run(*args: str | Path, **environment: str) -> Run:
     """Run a command in this process; an exception that it lets through is raised."""
-    result = CliRunner().invoke(
-        app, [str(arg) for arg in args], prog_name="foldlog", env=ENVIRONMENT
-    )
+    env = {**ENVIRONMENT, **environment}
+    result = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="foldlog", env=env)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Run(result.exit_code, result.stdout, result.stderr)

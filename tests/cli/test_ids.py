@@ -118,14 +118,18 @@ def test_a_watcher_may_wait_for_the_first_writer(cli: Cli) -> None:
 # --- the Tab key --------------------------------------------------------------------------------
 
 
+def asking(*words: str) -> dict[str, str]:
+    """What bash sets to ask for what the last word may be."""
+    return {
+        "_FOLDLOG_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["foldlog", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+
+
 def completed(*words: str, **environment: str) -> list[str]:
     """What bash is offered for the last word."""
-    result = run_process(
-        _FOLDLOG_COMPLETE="complete_bash",
-        COMP_WORDS=" ".join(["foldlog", *words]),
-        COMP_CWORD=str(len(words)),
-        **environment,
-    )
+    result = run_process(**asking(*words), **environment)
     assert result.stderr == ""
     return result.stdout.split()
 
@@ -147,11 +151,13 @@ def completed(*words: str, **environment: str) -> list[str]:
 def test_what_tab_offers(imported: Cli, words: list[str], offered: list[str]) -> None:
     path, namespace = (str(imported.place[name]) for name in ("path", "namespace"))
     place = ["--path", path, "--namespace", namespace]
-    assert completed(words[0], *place, *words[1:]) == offered
+    result = run(**asking(words[0], *place, *words[1:]))
+    assert (result.stdout.split(), result.stderr) == (offered, "")
 
 
 def test_tab_starts_and_makes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data"
+    assert completed("steer", "s", "t", "re") == ["redirect", "resume", "reject"]
     assert completed("tasks", "b", FOLDLOG_PATH=str(path)) == []
     assert not path.exists()
     with start("serve", "--path", path, "--json") as serve:
@@ -181,9 +187,8 @@ def test_help_is_in_groups_and_connection_options_come_last() -> None:
 @pytest.mark.parametrize("width", ["60", "80"])
 def test_times_are_not_wrapped(imported: Cli, width: str) -> None:
     for args in (["tasks", "night-shift-0"], ["sql", "select created_at, content from updates"]):
-        with imported.start(*args, COLUMNS=width) as shown:
-            stdout, _ = shown.communicate(timeout=60)
-        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z", stdout)
+        shown = run(*args, *imported.options, COLUMNS=width)
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z", shown.stdout)
 
 
 def test_show_lists_what_every_part_of_the_store_holds(cli: Cli) -> None:

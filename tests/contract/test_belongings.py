@@ -22,6 +22,7 @@ from foldlog.telemetry.stores import jetstream
 from foldlog_projections.scoped import OWN
 from tests.conftest import OpenStore
 from tests.support.build import binding, update
+from tests.support.in_memory_first import in_memory_first
 
 MEMORY = "acme:ann:trip"
 AGENT = Scope.agent("work", "writer")
@@ -309,11 +310,29 @@ async def damage(store: foldlog.Store, subject: Subject, *, whole: bool) -> None
         await log.connection.request(subject.name, b"garbage", timeout=5)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["envelope", "message"])
+whole = pytest.mark.parametrize("whole", [False, True], ids=["envelope", "message"])
+
+
+@whole
 @pytest.mark.parametrize("family", FAMILIES)
+@in_memory_first
 async def test_what_cannot_be_read_stops_neither_erasing_nor_listing(
     store: foldlog.Store, reopen: OpenStore, family: str, whole: bool
 ) -> None:
+    await check_damage(store, reopen, family, whole=whole)
+
+
+@whole
+async def test_nor_where_much_cannot_be_read(
+    store: foldlog.Store, reopen: OpenStore, whole: bool
+) -> None:
+    await check_damage(store, reopen, *FAMILIES, whole=whole)
+
+
+async def check_damage(
+    store: foldlog.Store, reopen: OpenStore, *families: str, whole: bool
+) -> None:
+    """A session with damage in these families is listed, and goes."""
     await fill(store)
     await store.save_update(update("u", "trip"))
     await store.save_event(foldlog.StoredEvent("session:trip", 1.0, "x", None, None, {}))
@@ -323,9 +342,10 @@ async def test_what_cannot_be_read_stops_neither_erasing_nor_listing(
         "events": ("session:trip",),
         "links": ("session:trip", OWN),
         "scoped": ("session:trip", "k"),
-    }.get(family, ("trip",))
-    subject = store.subject("scoped" if family == "links" else family, *keys)
-    await damage(store, subject, whole=whole)
+    }
+    for family in families:
+        name = "scoped" if family == "links" else family
+        await damage(store, store.subject(name, *keys.get(family, ("trip",))), whole=whole)
     cold = await reopen()
     assert await cold.sessions() == ["trip"]
     erased = await cold.erase_session("trip")

@@ -14,6 +14,7 @@ from foldlog.testing.values import EXACT_VALUES, HOSTILE_IDS, nested
 from tests.conftest import OpenStore
 from tests.support.build import binding, event, planner_event, steering, task, trajectory, update
 from tests.support.exact import same
+from tests.support.in_memory_first import in_memory_first
 from tests.support.stores import appended
 
 HOSTILE = list(HOSTILE_IDS)
@@ -271,6 +272,7 @@ PLACES: dict[str, Callable[[foldlog.Store, Any], Awaitable[None]]] = {
 }
 
 
+@in_memory_first
 async def test_what_cannot_be_held_is_refused_with_its_path(
     store: foldlog.Store, bad_value: Any
 ) -> None:

@@ -20,6 +20,7 @@ from tests.redaction.leaks import LEAKY, MASK, SECRET, Hook, masked, raw
 from tests.redaction.saves import CASES
 from tests.support.build import binding, event, planner_event, trajectory, update
 from tests.support.flaky import FlakyLog, files, spooling
+from tests.support.in_memory_first import in_memory_first
 from tests.support.stores import appended
 
 KINDS = {name: case.kinds for name, case in CASES.items()}
@@ -100,6 +101,7 @@ FAILING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", SAVES)
 @pytest.mark.parametrize("how", FAILING)
+@in_memory_first
 async def test_where_the_hook_fails_nothing_is_appended(
     reopen: OpenStore, backend: Any, how: str, name: str
 ) -> None:

@@ -46,7 +46,10 @@ def in_file() -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-@pytest.fixture(params=["memory", "embedded"])
+on_both = pytest.mark.parametrize("store", ["memory", "embedded"], indirect=True)
+
+
+@pytest.fixture(params=["memory", pytest.param("embedded", marks=pytest.mark.long)])
 async def store(
     request: pytest.FixtureRequest, embedded_path: Path
 ) -> AsyncIterator[foldlog.Store]:
@@ -83,6 +86,7 @@ def test_the_command_brings_it_in(tmp_path: Path) -> None:
     assert "of the fork" in run("updates", "fork", "--path", directory).stdout
 
 
+@on_both
 async def test_reads_answer_as_they_did(store: foldlog.Store) -> None:
     found, expected = await answers(store), dict(EXPECTATION["answers"])
     # What a writer saves that knows of the clearing takes effect now.
@@ -162,6 +166,7 @@ async def test_artifacts_of_executions_are_replaced_and_deleted(store: foldlog.S
     assert await results(store) == EXPECTATION["results"]
 
 
+@on_both
 async def test_an_erased_session_is_gone_and_others_keep_the_same_bytes(
     store: foldlog.Store,
 ) -> None:

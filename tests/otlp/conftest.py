@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import foldlog
+from tests.support.in_memory_first import backend as backend
 
 NEEDED = ("starlette", "uvicorn", "httpx", "opentelemetry.exporter")
 if not all(find_spec(name.partition(".")[0]) and find_spec(name) for name in NEEDED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.recovery.running import Steps
+from tests.support.in_memory_first import backend as backend
 
 
 @pytest.fixture

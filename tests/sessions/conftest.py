@@ -11,6 +11,7 @@ import pytest
 import foldlog
 from foldlog.sessions import Session
 from tests.conftest import OpenStore
+from tests.support.in_memory_first import backend as backend
 
 OpenSession = Callable[..., Awaitable[Session]]
 

@@ -1,0 +1,3 @@
+"""Scoped keys are a facade, and tried on its backends."""
+
+from tests.support.in_memory_first import backend as backend
