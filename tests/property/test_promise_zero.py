@@ -12,8 +12,8 @@ import pytest
 
 from tests.property.promise import check_run
 
-FEW = range(60)
-MANY = [range(start, start + 300) for start in range(60, 3_060, 300)]
+FEW = range(40)
+MANY = [range(start, start + 300) for start in range(40, 3_040, 300)]
 
 CASES = {
     *("effect", "repeat", "repeat of what is shared", "refused at once"),
