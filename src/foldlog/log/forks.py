@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, overload
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -95,7 +95,8 @@ class ForkedLog(Relay):
         fork = None if record is None else forked(subject, record)
         if record is None or fork is None or len(record.envelopes) > 1:
             return record
-        shared = await self.last(self._parent(subject, fork), upto=fork.seq)
+        parent = self.namespace.subject(subject.family, *fork.keys)
+        shared = await self.last(parent, upto=fork.seq)
         if shared is None:
             return record
         return replace(record, envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
@@ -108,12 +109,6 @@ class ForkedLog(Relay):
             on_record(replace(record, previous=None) if is_fork else record)
 
         return await self.below.follow(subject, on_any)
-
-    @overload
-    def _parent(self, subject: Subject, fork: Forked) -> Subject: ...
-
-    @overload
-    def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch: ...
 
     def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch:
         if isinstance(subject, Branch):  # each of its subjects was forked

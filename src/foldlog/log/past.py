@@ -27,6 +27,7 @@ class PastLog(Relay):
 
     def __init__(self, below: Log, resolve: Resolve) -> None:
         super().__init__(below)
+        self._counts_epochs = self
         self._looks = 0
         self._resolve = resolve
         self._moment: Moment | None = None

@@ -16,10 +16,9 @@ class Relay:
 
     def __init__(self, below: Log) -> None:
         self.below = below
-        # Each read from memory asks for the epoch: past those that only pass it on.
-        self._counts_epochs: Log = below
-        if isinstance(below, Relay) and type(below).epoch is Relay.epoch:
-            self._counts_epochs = below._counts_epochs
+        # Each read from memory asks for the epoch: past those that only pass it on. Who counts
+        # epochs of its own names itself.
+        self._counts_epochs: Log = below._counts_epochs if isinstance(below, Relay) else below
 
     @property
     def namespace(self) -> Namespace:

@@ -37,6 +37,7 @@ class StandbyLog(Relay):
 
     def __init__(self, namespace: Namespace, reason: FoldlogError) -> None:
         self.reason = reason
+        self._counts_epochs: Log = self
         self._backend: Backend | None = None
         self._namespace = namespace
         self._notify: list[Callable[[], None]] = []

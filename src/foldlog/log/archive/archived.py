@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
+from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.log.archive.erasing import Erasing
 from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.manifests import Manifests
@@ -24,7 +24,6 @@ from foldlog_projections import archive
 T = TypeVar("T", Record, Stored)
 
 _PAGE: Final = 1_000
-_ATTEMPTS: Final = 8
 
 
 class ArchivedLog(Relay):
@@ -164,14 +163,14 @@ class ArchivedLog(Relay):
         """What the log itself has of each subject, and the first sequence of each shard then."""
         if self.segments.place is None:
             return await self.below.subjects(family, shard), [0] * self.namespace.shards
-        for _ in range(_ATTEMPTS):
-            before = (await self.below.info()).streams
-            counts = await self.below.subjects(family, shard)
-            after = (await self.below.info()).streams
-            firsts = [each.first_seq or 2**62 for each in after]
-            if [each.first_seq or 2**62 for each in before] == firsts:
-                return counts, firsts  # nothing was purged between
-        raise LogUnavailable("the log is purged all the time: ask again")
+        firsts = await self._firsts()
+        counts = await self.below.subjects(family, shard)
+        if await self._firsts() != firsts:  # something was purged in between
+            return await self._counts_below(family, shard)
+        return counts, firsts
+
+    async def _firsts(self) -> list[int]:
+        return [each.first_seq or 2**62 for each in (await self.below.info()).streams]
 
     async def _hashed(self, shard: int, name: str) -> Subject | None:
         """A subject whose keys its records have; None if these cannot be read."""

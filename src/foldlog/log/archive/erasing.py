@@ -17,13 +17,12 @@ from foldlog.log.archive.selection import Selection
 from foldlog_projections.archive import Segment
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Request:
     """Rows that somebody waits to have erased, and why they could not be."""
 
     shard: int
     doomed: Selection
-    is_done: bool = False
     error: FoldlogError | None = None
 
 
@@ -49,28 +48,22 @@ class Erasing:
         request = _Request(shard, doomed)
         self._due.append(request)
         async with self._busy:
-            if not request.is_done:
-                await self._pass()
+            if request in self._due:
+                await self._pass(shard)
         if request.error is not None:
             try:
                 raise request.error
             finally:
                 request.error = None  # the error knows this frame
 
-    async def _pass(self) -> None:
-        due, self._due = self._due, []
+    async def _pass(self, shard: int) -> None:
+        requests = [each for each in self._due if each.shard == shard]
         try:
-            for shard in {each.shard for each in due}:
-                requests = [each for each in due if each.shard == shard]
-                try:
-                    await self._erase(shard, requests)
-                except FoldlogError as error:
-                    for each in requests:
-                        each.error = error
-                for each in requests:
-                    each.is_done = True
-        finally:
-            self._due += [each for each in due if not each.is_done]
+            await self._erase(shard, requests)
+        except FoldlogError as error:
+            for each in requests:
+                each.error = error
+        self._due = [each for each in self._due if each not in requests]
 
     async def _erase(self, shard: int, requests: Sequence[_Request]) -> None:
         for _ in range(ATTEMPTS):

@@ -133,7 +133,7 @@ class Manifests:
 
     async def _check(self, says: ArchiveChanged) -> None:
         log, place = self._log.namespace.stream(0), self._segments.place
-        if place is None and (says.archive or says.until):
+        if place is None and says.archive:
             raise ConfigurationError(
                 f"the log {log} has the archive {says.archive} at {says.place}, and would be read "
                 "short without it: give it as foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE"
@@ -155,13 +155,10 @@ class Manifests:
 
         Raises:
             Superseded: it is another one by now.
-            ConfigurationError: the archive has nothing of what the log has there.
             LogUnavailable: the archive did not answer. Errors as `change`.
         """
         if known.says.archive and known.says.folder:
             return known
-        if await self._segments.damaged(known.segments[-1:]):  # it was archived without an id
-            raise ConfigurationError(f"{known.segments[-1].name} is not in this archive")
         first = await self.current(0, fresh=True)
         if not first.says.archive:
             id = await self._segments.identity(secrets.token_hex(16))
@@ -172,7 +169,7 @@ class Manifests:
             known.says,
             archive=first.says.archive,
             place=first.says.place,
-            folder=known.says.folder or self._segments.new_folder(shard),
+            folder=self._segments.new_folder(shard),
         )
         return await self.change(shard, known, says)
 

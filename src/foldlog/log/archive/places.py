@@ -177,7 +177,9 @@ class Bucket:
             from obstore.exceptions import AlreadyExistsError, BaseError
             from obstore.store import from_url
         except ModuleNotFoundError as error:
-            raise _not_installed(error) from error
+            raise ConfigurationError(
+                f"{error.name} is not installed: pip install 'foldlog[archive]'"
+            ) from error
         self._failed, self._taken, self._url = BaseError, AlreadyExistsError, url
         try:
             self._store = from_url(url, **{"retry_config": _RETRIES, **options})
@@ -312,10 +314,6 @@ def place_of(
 
 def _no_bucket(error: FileNotFoundError) -> LogUnavailable:
     return LogUnavailable(f"the archive has no such bucket: {error}")
-
-
-def _not_installed(error: ModuleNotFoundError) -> ConfigurationError:
-    return ConfigurationError(f"{error.name} is not installed: pip install 'foldlog[archive]'")
 
 
 @contextmanager

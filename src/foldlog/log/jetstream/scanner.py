@@ -11,7 +11,6 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from functools import lru_cache
 from typing import Final
 
@@ -46,16 +45,9 @@ async def scan(
     client: StreamClient, everything: str, after: int, *, only: Sequence[str] = ()
 ) -> AsyncGenerator[list[Stored]]:
     """Yield `Log.scan`; `everything` matches all subjects of the stream."""
-    is_meant = matching(only)
-    if len(only) > _FILTERS:
-        async with aclosing(scan(client, everything, after)) as pages:
-            async for page in pages:
-                if kept := [each for each in page if is_meant(each.subject)]:
-                    yield kept
-        return
-    begun, found = after, 0
-    which = {"filter_subjects": list(only)} if only else {}
-    filters = only or [everything]
+    begun, found, is_meant = after, 0, matching(only)
+    filters = list(only) if 0 < len(only) <= _FILTERS else [everything]
+    which = {} if filters == [everything] else {"filter_subjects": filters}
     head = await _head(client, filters)
     reading: ConsumerRead | None = None
 
@@ -75,7 +67,10 @@ async def scan(
             if stored := await client.retry(next_page, asking.deadline):
                 after = stored[-1].seq
                 found += len(stored)
-                yield stored
+                if len(only) > _FILTERS:
+                    stored = [each for each in stored if is_meant(each.subject)]
+                if stored:
+                    yield stored
                 asking = client.asking()
                 continue
             # Purged meanwhile, or not known yet to the replica that reads.
