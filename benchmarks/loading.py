@@ -12,6 +12,7 @@ from benchmarks import workload
 from foldlog import AppendConflict, StateUpdate, Store, kinds
 from foldlog.envelope import Writer, pack
 from foldlog.kind import Key
+from foldlog.store.core import core_of
 from foldlog.store.updates import UPDATES
 
 Save = tuple[Key[Any], msgspec.Struct]
@@ -46,14 +47,15 @@ def as_saved(updates: Iterable[StateUpdate]) -> Iterator[Save]:
 
 async def load(store: Store, saves: Iterable[Save]) -> None:
     """Append a record for each save to the one shard of a log that nobody else saves to."""
-    [head] = await store.log.heads()
+    core = core_of(store)
+    [head] = await core.log.heads()
     writer, waiting = Writer(), iter(saves)
     while some := list(islice(waiting, _BATCH)):
-        drafted = [store.drafts("load", key, record) for key, record in some]
+        drafted = [core.drafts("load", key, record) for key, record in some]
         records = [(on, pack(writer.stamped(drafts, head, None))) for on, drafts in drafted]
         try:
-            await store.log.restore(0, records, after=head)
+            await core.log.restore(0, records, after=head)
         except AppendConflict:  # an archiver has written a manifest
-            [head] = await store.log.heads()
-            await store.log.restore(0, records, after=head)
+            [head] = await core.log.heads()
+            await core.log.restore(0, records, after=head)
         head += len(records)

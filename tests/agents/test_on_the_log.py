@@ -40,13 +40,13 @@ class Calls:
             self._count(store, monkeypatch, name)
 
     def _count(self, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        original = getattr(store.log, name)
+        original = getattr(store._core.log, name)
 
         def counted(*args: object, **kwargs: object) -> object:
             self.made.append(name)
             return original(*args, **kwargs)
 
-        monkeypatch.setattr(store.log, name, counted)
+        monkeypatch.setattr(store._core.log, name, counted)
 
 
 # --- what it costs ------------------------------------------------------------------------------
@@ -119,9 +119,9 @@ async def test_no_token_is_on_the_log(store: foldlog.Store) -> None:
     async with store.agents.turn("shop/1") as ctx:
         ctx.update("secret", Secret(password="open sesame"))
         token = ctx.share("secret")
-    for subject in await store.log.subjects():
+    for subject in await store._core.log.subjects():
         assert token not in subject.name
-        async with aclosing(store.log.read(subject)) as pages:
+        async with aclosing(store._core.log.read(subject)) as pages:
             async for records in pages:
                 for record in records:
                     assert all(token.encode() not in e.payload for e in record.envelopes)
@@ -151,7 +151,7 @@ async def test_a_manager_has_its_scopes_on_one_shard(reopen: OpenStore) -> None:
             ctx.update("own", Cart(total=number))
             ctx.update(token, Cart(total=number))
     assert len(await store.agents.scopes()) == 13
-    shards = {s.shard for s in await store.log.subjects() if s.family.startswith("agent")}
+    shards = {s.shard for s in await store._core.log.subjects() if s.family.startswith("agent")}
     assert len(shards) == 1
 
 
@@ -228,7 +228,7 @@ async def test_turns_inside_an_atomic_block_go_with_it(store: foldlog.Store) -> 
 @pytest.fixture
 async def contended(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Has the log refuse each append once as servers do that see a write in flight."""
-    original, refused = store.log.append, list[str]()
+    original, refused = store._core.log.append, list[str]()
 
     async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         subject = appends[0].subject.name
@@ -237,7 +237,7 @@ async def contended(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> li
             raise AppendConflict(subject, appends[0].expect or 0, None)
         return await original(appends, atomic=atomic)
 
-    monkeypatch.setattr(store.log, "append", append)
+    monkeypatch.setattr(store._core.log, "append", append)
     return refused
 
 
@@ -268,13 +268,13 @@ async def test_a_turn_whose_outcome_was_lost_is_settled_by_the_log(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(store, Cart(total=1))
-    original = store.log.append
+    original = store._core.log.append
 
     async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         await original(appends, atomic=atomic)
         raise AppendUnknown(["x"], "lost")
 
-    monkeypatch.setattr(store.log, "append", append)
+    monkeypatch.setattr(store._core.log, "append", append)
     await put(store, Cart(total=2))
     entry = await store.agents.get_agent_state("shop/1", "cart", Cart)
     assert entry is not None
@@ -288,13 +288,13 @@ async def test_after_a_cancelled_turn_a_read_asks_the_log(
     """Whether a push has come or not."""
     await put(store, Cart(total=1))
     assert await store.agents.get_agent_state("shop/1", "cart", Cart) is not None
-    original = store.log.append
+    original = store._core.log.append
 
     async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         await original(appends, atomic=atomic)
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(store.log, "append", append)
+    monkeypatch.setattr(store._core.log, "append", append)
     with pytest.raises(asyncio.CancelledError):
         await put(store, Cart(total=2))
     calls = Calls(store, monkeypatch)
@@ -332,7 +332,10 @@ async def test_a_watcher_waits_an_outage_out(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(store, Cart(total=1))
-    original, failures = store.log.read, [LogUnavailable("gone"), LogUnavailable("still gone")]
+    original, failures = (
+        store._core.log.read,
+        [LogUnavailable("gone"), LogUnavailable("still gone")],
+    )
 
     async def read(*args: Any, **options: Any) -> AsyncGenerator[Any]:
         async with aclosing(original(*args, **options)) as pages:
@@ -345,7 +348,7 @@ async def test_a_watcher_waits_an_outage_out(
         monkeypatch.setattr(ledger, "_RETRY_SECONDS", 0)
         assert (await anext(changes)).changes[0].after == {"items": [], "total": 1}
         await put(store, Cart(total=2))
-        monkeypatch.setattr(store.log, "read", read)
+        monkeypatch.setattr(store._core.log, "read", read)
         await put(store, Cart(total=3))
         totals = [(await anext(changes)).changes[0].after for _ in range(2)]
     assert [after and after["total"] for after in totals] == [2, 3]

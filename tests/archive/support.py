@@ -31,8 +31,8 @@ class Place:
         given: dict[str, Any] = {**self._archive, "archive_limits": LIMITS, **options}
         store = await foldlog.connect(path=self._embedded, namespace=self._namespace, **given)
         self._opened.append(store)
-        if isinstance(store.log, ArchivedLog):
-            store.log.manifests.believed = 0.0
+        if isinstance(store._core.log, ArchivedLog):
+            store._core.log.manifests.believed = 0.0
         return store
 
     async def close(self) -> None:
@@ -51,8 +51,8 @@ def copies_of(store: foldlog.Store) -> Path:
 
 
 def log_of(store: foldlog.Store) -> ArchivedLog:
-    assert isinstance(store.log, ArchivedLog)
-    return store.log
+    assert isinstance(store._core.log, ArchivedLog)
+    return store._core.log
 
 
 async def fill(store: foldlog.Store, sessions: int = 10, each: int = 20) -> None:

@@ -117,7 +117,7 @@ async def test_what_is_erased_is_in_no_segment(place: Place) -> None:
     before = place.files()
     erased = await store.erase_session("s3")
     assert (erased.removed["updates"], erased.readable) == (20, ())
-    name = store.subject("updates", "s3").name
+    name = store._core.subject("updates", "s3").name
     log = log_of(store)
     manifest = await log.manifests.current(0, fresh=True)
     assert await log.segments.counts(manifest, Selection(name)) == {}
@@ -258,14 +258,14 @@ async def test_a_run_is_cut_by_subject_and_read_as_one(
     low, middle, high = (await log_of(store).manifests.current(0, fresh=True)).segments
     assert (low.first, low.last, low.latest) == (high.first, high.last, high.latest)
     assert low.high == middle.low < middle.high == high.low
-    names = {f"s{s}": store.subject("updates", f"s{s}").name for s in range(3)}
+    names = {f"s{s}": store._core.subject("updates", f"s{s}").name for s in range(3)}
     first, second, third = sorted(names, key=names.__getitem__)
     everything = [f"u{n}" for n in range(1_500)]
     for session in names:
         assert await ids(await place.open(), session) == everything
     reader = await place.open()
-    assert sum([len(page) async for page in reader.log.scan(0)]) == 4_500
-    found = [each async for page in reader.log.scan(0, only=[names[second]]) for each in page]
+    assert sum([len(page) async for page in reader._core.log.scan(0)]) == 4_500
+    found = [each async for page in reader._core.log.scan(0, only=[names[second]]) for each in page]
     assert [each.subject for each in found] == [names[second]] * 1_500
     await reader.erase_session(second)
     manifest = await log_of(store).manifests.current(0, fresh=True)

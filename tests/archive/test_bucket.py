@@ -56,8 +56,8 @@ class Machines:
         given = self._given | {"archive_cache": self._caches / machine} | options
         store = await foldlog.connect(**given)
         self._opened.append(store)
-        assert isinstance(store.log, ArchivedLog)
-        store.log.manifests.believed = 0.0
+        assert isinstance(store._core.log, ArchivedLog)
+        store._core.log.manifests.believed = 0.0
         return store
 
     def cached(self, machine: str) -> list[Path]:
@@ -98,7 +98,7 @@ async def test_copies_on_another_machine_go_when_it_sees_that_they_were_replaced
     before = machines.cached("b")
     assert before
     await store.erase_session("secret")
-    await (await machines.open("b")).log.last(other.subject("updates", "s"))
+    await (await machines.open("b"))._core.log.last(other._core.subject("updates", "s"))
     assert await ids(other) == ["1", "2"]
     assert not set(before) & set(machines.cached("b"))
     assert all(b"secret" not in each.read_bytes() for each in machines.cached("b"))
@@ -122,9 +122,9 @@ async def test_what_the_cache_drops_is_whole_for_those_who_read_it(
     store = await machines.open()
     await save(store, "1")
     await store.archive(everything=True)
-    assert isinstance(store.log, ArchivedLog)
-    [segment] = (await store.log.manifests.current(0)).segments
-    bucket: Any = store.log.segments._place
+    assert isinstance(store._core.log, ArchivedLog)
+    [segment] = (await store._core.log.manifests.current(0)).segments
+    bucket: Any = store._core.log.segments._place
 
     def read() -> None:
         obstore.put(bucket._store, "folder/other.parquet", b"other")
@@ -221,8 +221,8 @@ async def test_a_network_that_fails_costs_no_record_and_the_next_pass_goes_on(
     for machine in ("c", "b"):
         assert await ids(await machines.open(machine)) == ["1", "2"]
         assert await ids(await machines.open(machine), "secret") == []
-    assert isinstance(store.log, ArchivedLog)
-    manifest = await store.log.manifests.current(0, fresh=True)
+    assert isinstance(store._core.log, ArchivedLog)
+    manifest = await store._core.log.manifests.current(0, fresh=True)
     objects = from_url(machines._given["archive"], **s3_options(s3.url))
     listed = {each["path"] for page in obstore.list(objects) for each in page}
     lists = {list_name(each.name) for each in manifest.segments}

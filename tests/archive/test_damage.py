@@ -154,18 +154,20 @@ async def test_a_file_without_its_list_costs_what_it_may_hold(place: Place, root
             await ids(store, session)
     with pytest.raises(foldlog.LogCorrupt, match=first.name):
         await store.delete(kinds.updates("hot"))
-    assert [page async for page in store.log.scan(0, after=first.last)]
+    assert [page async for page in store._core.log.scan(0, after=first.last)]
 
 
 async def test_one_that_cannot_be_erased_keeps_no_other_from_it(place: Place, root: Path) -> None:
     first, _ = await two_files(place)
     flip_footer(root / first.name)
     store = await place.open()
-    [head] = await store.log.heads()
-    subjects = [store.subject("updates", session) for session in ("old", "new")]
+    [head] = await store._core.log.heads()
+    subjects = [store._core.subject("updates", session) for session in ("old", "new")]
     erasing = log_of(store)._erasing
     async with erasing._busy:  # so that they share a pass
-        purges = [asyncio.create_task(store.log.purge(each, before=head + 1)) for each in subjects]
+        purges = [
+            asyncio.create_task(store._core.log.purge(each, before=head + 1)) for each in subjects
+        ]
         while len(erasing._due) < len(purges):  # noqa: ASYNC110 - only a count
             await asyncio.sleep(0)
     found = await asyncio.gather(*purges, return_exceptions=True)
@@ -205,7 +207,7 @@ async def test_a_scan_yields_all_that_can_be_read_of_a_run_and_goes_on_behind_it
     found, after, errors = list[int](), 0, list[foldlog.LogCorrupt]()
     while True:
         try:
-            async for page in reader.log.scan(0, after=after):
+            async for page in reader._core.log.scan(0, after=after):
                 found += [each.seq for each in page]
             break
         except foldlog.LogCorrupt as error:
@@ -221,7 +223,7 @@ async def test_a_scan_yields_all_that_can_be_read_of_a_run_and_goes_on_behind_it
 async def test_a_damaged_manifest_costs_its_shard_and_ends(place: Place) -> None:
     store = await place.open(shards=2)
     await fill(store)
-    subjects = {f"s{s}": store.subject("updates", f"s{s}") for s in range(10)}
+    subjects = {f"s{s}": store._core.subject("updates", f"s{s}") for s in range(10)}
     [lost, *_] = (name for name, subject in subjects.items() if subject.shard == 0)
     [kept, *_] = (name for name, subject in subjects.items() if subject.shard == 1)
     await store.archive(everything=True)

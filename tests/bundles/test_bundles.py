@@ -50,8 +50,8 @@ async def test_an_archived_log_gives_the_same_bundle(embedded_path: Path, tmp_pa
     place: dict[str, Any] = {"path": embedded_path, "namespace": fresh_namespace(), "shards": 2}
     place["archive"] = tmp_path / "archive"
     async with foldlog.connect(**place) as store:
-        assert isinstance(store.log, ArchivedLog)
-        store.log.manifests.believed = 0.0  # nobody else reads: purge at once
+        assert isinstance(store._core.log, ArchivedLog)
+        store._core.log.manifests.believed = 0.0  # nobody else reads: purge at once
         await write(store)
         until = await store.position()
         hot, cold = tmp_path / "hot", tmp_path / "cold"

@@ -18,16 +18,16 @@ from tests.support.build import update
 
 async def archive_one(data: Path, archive: Path) -> None:
     async with foldlog.connect(path=data, archive=archive) as store:
-        assert isinstance(store.log, ArchivedLog)
-        store.log.manifests.believed = 0.0
+        assert isinstance(store._core.log, ArchivedLog)
+        store._core.log.manifests.believed = 0.0
         await store.save_update(update("u", "trip"))
         await store.archive(everything=True)
 
 
 async def hold(data: Path, archive: Path) -> None:
     async with foldlog.connect(path=data, archive=archive) as store:
-        assert isinstance(store.log, ArchivedLog)
-        manifests = store.log.manifests
+        assert isinstance(store._core.log, ArchivedLog)
+        manifests = store._core.log.manifests
         known = await manifests.current(0, fresh=True)
         says = replace(known.says, holder="another", held_until=time.time() + 60)
         await manifests.change(0, known, says)

@@ -31,13 +31,13 @@ def on_server(store: foldlog.Store) -> JetStreamLog:
 
 async def blob_names(store: foldlog.Store) -> set[BlobName]:
     """Every blob of which something is stored, whether or not a record names it."""
-    parts = blob(store.log.namespace.everything(), "*", "*")
+    parts = blob(store._core.log.namespace.everything(), "*", "*")
     found = (each.split(".", 3) for each in await blobs_of(store)._side.subjects(parts))
     return {BlobName(subject, name) for _, _, name, subject in found}
 
 
 def blobs_of(store: foldlog.Store) -> Blobs:
-    return store.backend.blobs
+    return store._core.backend.blobs
 
 
 def in_trace(trace_id: str) -> ArtifactScope:

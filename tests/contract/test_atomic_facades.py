@@ -177,7 +177,7 @@ async def test_a_write_in_flight_that_comes_to_nothing_is_no_conflict(
     reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await reopen(kinds=[COUNTS])
-    original, refused = store.log.append, list[str]()
+    original, refused = store._core.log.append, list[str]()
 
     async def append(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         if not refused:
@@ -185,7 +185,7 @@ async def test_a_write_in_flight_that_comes_to_nothing_is_no_conflict(
             raise foldlog.AppendConflict(appends[0].subject.name, 0, None)
         return await original(appends, atomic=atomic)
 
-    monkeypatch.setattr(store.log, "append", append)
+    monkeypatch.setattr(store._core.log, "append", append)
     async with store.atomic():
         await of_kind(store)
     assert (len(refused), await kind_found(store)) == (1, [0, 1])

@@ -299,9 +299,9 @@ FAMILIES = (
 async def damage(store: foldlog.Store, subject: Subject, *, whole: bool) -> None:
     """Store a record whose envelope no fold takes, or a message that is no record at all."""
     if not whole:
-        await store.log.append([Append(subject, (draft("no.such", b"\xc1", id="damage"),))])
+        await store._core.log.append([Append(subject, (draft("no.such", b"\xc1", id="damage"),))])
         return
-    log: Any = jetstream(store) or store.log
+    log: Any = jetstream(store) or store._core.log
     if isinstance(log, MemoryLog):
         log._heads[subject.shard] += 1
         stored = Stored(subject.name, log._heads[subject.shard], "2026-01-01T00:00:00Z", b"garbage")
@@ -345,7 +345,7 @@ async def check_damage(
     }
     for family in families:
         name = "scoped" if family == "links" else family
-        await damage(store, store.subject(name, *keys.get(family, ("trip",))), whole=whole)
+        await damage(store, store._core.subject(name, *keys.get(family, ("trip",))), whole=whole)
     cold = await reopen()
     assert await cold.sessions() == ["trip"]
     erased = await cold.erase_session("trip")

@@ -239,7 +239,7 @@ async def test_a_block_says_that_what_follows_it_failed(
         else:
             await save()
         monkeypatch.undo()
-    assert degrading.calls.failures == {"atomic": 1}
+    assert degrading.degraded == {"atomic": 1}
     assert len(await films.view(FILMS("session"), consistency="strong")) == 2
 
 
@@ -255,7 +255,7 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
         if waiting:
             saved.append(await film(other, waiting.pop()))
 
-    bury, purge, put = clearing._bury, films.log.purge, blobs_of(other)._side.put
+    bury, purge, put = clearing._bury, films._core.log.purge, blobs_of(other)._side.put
 
     async def burying(*args: Any, **options: Any) -> None:
         if moment == "tombstone":
@@ -275,7 +275,7 @@ async def test_what_is_saved_while_its_view_is_removed_has_its_bytes_or_is_remov
         return stored
 
     monkeypatch.setattr(clearing, "_bury", burying)
-    monkeypatch.setattr(films.log, "purge", purging)
+    monkeypatch.setattr(films._core.log, "purge", purging)
     monkeypatch.setattr(blobs_of(other)._side, "put", putting)
     if moment == "uploading":
         saved.append(await film(other, "session"))
@@ -322,7 +322,7 @@ async def test_a_sweep_and_a_clearing_of_all_pass_over_what_is_damaged(
 ) -> None:
     await film(films, "session")
     await films.put_blob(FILMS("lost"), b"lost")
-    await damage(films, films.subject(FILMS, "session"), whole=whole)
+    await damage(films, films._core.subject(FILMS, "session"), whole=whole)
     assert await films.sweep_blobs(older_than=0) == 1
     assert len(await blob_names(films)) == 1
     await films.clear()
@@ -336,7 +336,7 @@ async def test_a_sweep_removes_what_no_record_names(
     kept = await film(films, "session")
     await films.put_blob(FILMS("session"), b"lost")
     await films.put_blob(FILMS("nobody"), b"lost, too")
-    cut_short = blob(films.subject(FILMS, "session").name, f"{'0' * 64}-cut", 0)
+    cut_short = blob(films._core.subject(FILMS, "session").name, f"{'0' * 64}-cut", 0)
     await blobs_of(films)._side.put([(cut_short, b"the first part")])
     await films.fork("session", into="fork")
     assert await films.sweep_blobs() == 0  # their records may still come
@@ -354,7 +354,7 @@ async def test_the_bytes_of_a_value_that_was_never_written_are_swept(
     await store.scoped.write(SCOPE, "kept", LARGE)
     kept = await blob_names(store)
     if moment == "before the bytes":
-        monkeypatch.setattr(store.backend.blobs, "put", died)
+        monkeypatch.setattr(store._core.backend.blobs, "put", died)
     else:
         monkeypatch.setattr(store.scoped._keys, "append", died)
     await cut_short(store.scoped.write(SCOPE, "lost", "y" * 300_000))
@@ -389,7 +389,7 @@ async def test_a_refused_upload_leaves_nothing(
     async def refuse(*args: Any, **options: Any) -> None:
         raise foldlog.AppendFailed("it is full")
 
-    monkeypatch.setattr(store.backend.blobs, "put", refuse)
+    monkeypatch.setattr(store._core.backend.blobs, "put", refuse)
     with pytest.raises(foldlog.AppendFailed):
         await store.artifact_store.put_bytes(DATA)
     monkeypatch.undo()

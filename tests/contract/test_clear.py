@@ -107,14 +107,14 @@ class Sent:
     """What a store sends to its log, to be sent once more as a transport does without an ack."""
 
     def __init__(self, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._append = append = store.log.append
+        self._append = append = store._core.log.append
         self._sent: list[tuple[Sequence[Append], bool]] = []
 
         async def appending(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
             self._sent.append((appends, atomic))
             return await append(appends, atomic=atomic)
 
-        monkeypatch.setattr(store.log, "append", appending)
+        monkeypatch.setattr(store._core.log, "append", appending)
 
     async def again(self) -> None:
         """Send all of it once more."""
@@ -284,7 +284,7 @@ async def test_clear_asks_once_a_shard_however_much_there_is(
 ) -> None:
     store = await reopen(shards=2)
     asked: list[int] = []
-    purge = store.log.purge
+    purge = store._core.log.purge
 
     async def counted(which: object, **bounds: object) -> None:
         assert isinstance(which, int), f"{which} is purged alone"
@@ -292,11 +292,11 @@ async def test_clear_asks_once_a_shard_however_much_there_is(
         await purge(which, **bounds)
 
     await asyncio.gather(*(store.save_update(update("secret", f"{n}")) for n in range(50)))
-    monkeypatch.setattr(store.log, "purge", counted)
+    monkeypatch.setattr(store._core.log, "purge", counted)
     await store.clear()
     assert asked == [0, 1]
-    for subject in await store.log.subjects():
-        async for records in store.log.read(subject):
+    for subject in await store._core.log.subjects():
+        async for records in store._core.log.read(subject):
             assert [e.type for record in records for e in record.envelopes] == [CLEARED]
     assert await store.sessions() == []
 
@@ -306,7 +306,7 @@ async def test_what_is_saved_while_everything_is_cleared_is_there_for_all_or_for
 ) -> None:
     other = await reopen()
     await store.save_update(update("old", "known"))
-    listed = store.log.subjects
+    listed = store._core.log.subjects
 
     async def meanwhile(family: str | None = None, shard: int | None = None) -> dict[Subject, int]:
         found = await listed(family, shard)
@@ -315,7 +315,7 @@ async def test_what_is_saved_while_everything_is_cleared_is_there_for_all_or_for
             await other.save_update(update("late", "new"))
         return found
 
-    monkeypatch.setattr(store.log, "subjects", meanwhile)
+    monkeypatch.setattr(store._core.log, "subjects", meanwhile)
     await store.clear()
     monkeypatch.undo()
     for reader in (store, other, await reopen()):

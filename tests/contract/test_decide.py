@@ -68,7 +68,7 @@ async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
     )
     store, other = [await reopen(kinds=[COUNTS, once]) for _ in range(2)]
     await store.append(once("a"), Once(1))
-    append = store.append_atomically
+    append = store._core.append_at_once
 
     def decide(ones: list[Once], made: list[Made]) -> dict[foldlog.Key[Any], Any]:
         return {once("a"): [Once(1)], COUNTS("a"): [Made(len(ones))]}
@@ -78,7 +78,7 @@ async def test_a_repeat_proves_that_nobody_has_written_to_its_view(
         await other.append(once("a"), Once(2))
         return await append(appends)
 
-    monkeypatch.setattr(store, "append_atomically", late)
+    monkeypatch.setattr(store._core, "append_at_once", late)
     await store.decide([once("a"), COUNTS("a")], decide)
     assert await other.view(COUNTS("a"), consistency="strong") == [Made(2)]
 

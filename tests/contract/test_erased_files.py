@@ -99,7 +99,7 @@ async def _returned(result: str) -> str:
 
 async def fill_until_snapshots(store: foldlog.Store, text: str) -> None:
     """Puts a text into a view of many keys, until its snapshot was replaced."""
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
     for start in range(0, 4 * DUE_ENVELOPES, DUE_ENVELOPES // 2):
         ids = range(start, start + DUE_ENVELOPES // 2)

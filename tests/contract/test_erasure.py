@@ -22,8 +22,8 @@ SECRET = "4929 1234 5678 9012 belongs to nobody"
 async def raw(store: foldlog.Store) -> dict[str, list[Recorded]]:
     """All that the log holds, by subject."""
     found: dict[str, list[Recorded]] = {}
-    for subject in await store.log.subjects():
-        async for page in store.log.read(subject):
+    for subject in await store._core.log.subjects():
+        async for page in store._core.log.read(subject):
             found.setdefault(subject.name, []).extend(
                 envelope for record in page for envelope in record.envelopes
             )
@@ -62,7 +62,7 @@ async def test_what_was_removed_is_told_and_nothing_of_it_is_left(
 
     left = await raw(store)
     assert types(left) == {CLEARED}
-    [marker] = await store.log.subjects("cleared")
+    [marker] = await store._core.log.subjects("cleared")
     assert [e.seq for e in left[marker.name]] == [erased.generation]
     assert SECRET.encode() not in b"".join(e.payload for held in left.values() for e in held)
     for reader in (store, await reopen()):
@@ -76,7 +76,7 @@ async def test_where_an_artifact_was_is_forgotten_too(store: foldlog.Store) -> N
     gone = await store.artifact_store.put_bytes(b"secret", scope=scope)
     stays = await store.artifact_store.put_bytes(b"secret", scope=other)
     await store.erase_session("session")
-    assert [s.keys for s in await store.log.subjects("artifact")] == [(stays.id,)]
+    assert [s.keys for s in await store._core.log.subjects("artifact")] == [(stays.id,)]
     assert await store.artifact_store.get(gone.id) is None
     assert await store.artifact_store.get(stays.id) == b"secret"
     again = await store.artifact_store.put_bytes(b"new", scope=scope)
@@ -147,9 +147,9 @@ async def test_what_is_not_gone_is_named(
 ) -> None:
     """The proof finds what a clearing that does less would leave behind."""
     await fill(store, "session")
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
-    subject = store.subject("updates", "session")
+    subject = store._core.subject("updates", "session")
     await snapshots.store.put(subject, 0, b"a snapshot")
 
     async def nothing(*args: object, **kwargs: object) -> None:
@@ -157,13 +157,13 @@ async def test_what_is_not_gone_is_named(
 
     match broken:
         case "records":
-            monkeypatch.setattr(store.log, "purge", nothing)
+            monkeypatch.setattr(store._core.log, "purge", nothing)
             expected = "updates.session at sequence"
         case "snapshots":
             monkeypatch.setattr(snapshots.store, "purge", nothing)
             expected = "the snapshot of"
         case _:
-            monkeypatch.setattr(store.backend.blobs, "delete", nothing)
+            monkeypatch.setattr(store._core.backend.blobs, "delete", nothing)
             expected = "the bytes"
     erased = await store.erase_session("session")
     assert any(expected in named for named in erased.readable), erased.readable

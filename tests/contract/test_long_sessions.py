@@ -48,13 +48,13 @@ def numbers(updates: list[StateUpdate]) -> list[int]:
 
 
 async def covered(store: foldlog.Store) -> bool:
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
     return await snapshots.store.get(subject(store), "updates") is not None
 
 
 def subject(store: foldlog.Store) -> Subject:
-    return store.log.namespace.subject("updates", "s")
+    return store._core.log.namespace.subject("updates", "s")
 
 
 async def test_a_long_session_is_the_same_when_it_is_opened_again(reopen: OpenStore) -> None:

@@ -82,7 +82,7 @@ async def folder(store: foldlog.Store, session_id: str) -> dict[str, str]:
 
 
 async def large_values(store: foldlog.Store) -> int:
-    return len(await store.backend.blobs.names())
+    return len(await store._core.backend.blobs.names())
 
 
 @pytest.fixture

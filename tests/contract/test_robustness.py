@@ -246,12 +246,12 @@ async def test_a_purge_that_was_cut_short_is_made_good_by_clearing_again(
     await store.save_update(update("u", content="secret"))
     await store.save_trajectory("trace", "session", trajectory("secret"))
     await store.save_event(event("trace", payload={"k": "secret"}))
-    monkeypatch.setattr(store.log, "purge", cut_short)
+    monkeypatch.setattr(store._core.log, "purge", cut_short)
     with pytest.raises(LogUnavailable):
         await store.clear_session("session")
     monkeypatch.undo()
     await store.clear_session("session")
-    for subject in await store.log.subjects():
+    for subject in await store._core.log.subjects():
         async for item in stored(store, subject):
             assert b"secret" not in item.payload
 
@@ -259,7 +259,7 @@ async def test_a_purge_that_was_cut_short_is_made_good_by_clearing_again(
 async def test_a_trace_saved_while_its_session_is_cleared_goes_too(
     store: foldlog.Store, reopen: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, purge, saved = await reopen(), store.log.purge, list[str]()
+    other, purge, saved = await reopen(), store._core.log.purge, list[str]()
     await store.save_trajectory("first", "session", trajectory())
     await store.save_event(event("first"))
 
@@ -270,7 +270,7 @@ async def test_a_trace_saved_while_its_session_is_cleared_goes_too(
             await other.save_event(event("second"))
             await other.save_trajectory("second", "session", trajectory())
 
-    monkeypatch.setattr(store.log, "purge", meanwhile)
+    monkeypatch.setattr(store._core.log, "purge", meanwhile)
     await store.clear_session("session")
     for reader in (store, other, await reopen()):
         assert await reader.list_traces("session", consistency="strong") == []
@@ -288,14 +288,14 @@ async def test_a_pause_is_consumed_once_though_its_view_is_made_anew_meanwhile(
     assert await store.load_planner_state("token") is None
     await store.save_planner_state("token", {"n": 1})
     reached, go = asyncio.Event(), asyncio.Event()
-    append = store.log.append
+    append = store._core.log.append
 
     async def slow(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         reached.set()
         await go.wait()
         return await append(appends, atomic=atomic)
 
-    monkeypatch.setattr(store.log, "append", slow)
+    monkeypatch.setattr(store._core.log, "append", slow)
     first = asyncio.create_task(store.load_planner_state("token"))
     await reached.wait()
     monkeypatch.undo()
@@ -335,10 +335,10 @@ async def test_a_payload_newer_than_this_program_is_named_not_guessed_at(
 ) -> None:
     for family, (save, _) in NEWER.items():
         await save(store)
-        (subject,) = await store.log.subjects(family)
+        (subject,) = await store._core.log.subjects(family)
         (known,) = [item async for item in stored(store, subject)]
         newer = draft(known.type, known.payload, id="newer", v=known.v + 1)
-        await store.log.append([Append(subject, (newer,))])
+        await store._core.log.append([Append(subject, (newer,))])
     again = await reopen()
     for _, load in NEWER.values():
         with pytest.raises(LogCorrupt, match="version 2 is newer"):
@@ -408,7 +408,7 @@ async def test_a_closed_store_refuses_everything(store: foldlog.Store) -> None:
 
 async def stored(store: foldlog.Store, subject: Subject) -> AsyncIterator[Recorded]:
     """Every envelope that the log holds for the subject."""
-    async for page in store.log.read(subject):
+    async for page in store._core.log.read(subject):
         for record in page:
             for item in record.envelopes:
                 yield item

@@ -38,7 +38,7 @@ async def write(store: foldlog.Store) -> str:
     await store.erase_session("gone")
     then = await store.position()
     await store.save_update(update("u4", "a"))
-    kind, subject = foldlog.kinds.updates, store.log.namespace.subject
+    kind, subject = foldlog.kinds.updates, store._core.log.namespace.subject
     names = (f"fork{n}" for n in itertools.count())
     home = subject(kind.family, "a").shard
     fork = next(name for name in names if subject(kind.family, name).shard == home)

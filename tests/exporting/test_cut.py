@@ -25,7 +25,7 @@ __all__ = ["fresh"]
 async def killed(action: str, path: Path, store: foldlog.Store, file: Path, place: str) -> None:
     """Run a worker that kills itself at a place, as `write+3`: after the third call."""
     name, number = place[:-1], place[-1]
-    args = (action, str(path), store.log.namespace.name, str(file), name, number)
+    args = (action, str(path), store._core.log.namespace.name, str(file), name, number)
     module = ("-m", "tests.exporting.worker")
     process = await asyncio.create_subprocess_exec(sys.executable, *module, *args)
     assert await process.wait() == -signal.SIGKILL, place

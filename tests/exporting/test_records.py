@@ -21,11 +21,11 @@ async def read(store: foldlog.Store, **options: Any) -> list[LogRecord]:
 
 
 async def scanned(store: foldlog.Store) -> set[tuple[int, int, str, bytes]]:
-    shards = range(store.log.namespace.shards)
+    shards = range(store._core.log.namespace.shards)
     return {
         (shard, each.seq, each.time, each.data)
         for shard in shards
-        async for page in store.log.scan(shard)
+        async for page in store._core.log.scan(shard)
         for each in page
     }
 
@@ -37,7 +37,7 @@ async def test_every_record_comes_once_and_in_order(reopen: OpenStore, shards: i
     found = await read(store)
     assert {(e.shard, e.seq, e.time, e.data) for e in found} == await scanned(store)
     assert [(e.shard, e.seq) for e in found] == sorted({(e.shard, e.seq) for e in found})
-    subject = store.log.namespace.subject
+    subject = store._core.log.namespace.subject
     for each in found:
         assert subject(each.kind, *each.keys).shard == each.shard
         assert each.envelopes[-1].seq == each.seq

@@ -18,6 +18,7 @@ import foldlog
 from foldlog import ConfigurationError, ImportFailed, LogRecord, PayloadError
 from foldlog.exporting import check, export, export_lines, restore
 from foldlog.scoped import Scope
+from foldlog.store import copying
 from foldlog.store.blobs import BlobRef
 from tests.exporting.history import LONG, write
 from tests.support.build import update
@@ -51,7 +52,7 @@ def timeless(found: list[LogRecord]) -> list[tuple[Any, ...]]:
 
 
 async def blobs(store: foldlog.Store) -> dict[BlobRef, bytes | None]:
-    return {ref: await store.blob(ref) for ref in await store.blob_refs()}
+    return {ref: await copying.blob(store, ref) for ref in await copying.blob_refs(store)}
 
 
 def without_times(path: Path) -> list[str]:
@@ -114,7 +115,7 @@ async def test_the_file_can_be_read_and_says_it_all(fresh: Open, tmp_path: Path)
     header, *lines, end = map(json.loads, file.read_text().splitlines())
     assert header == {
         "foldlog_export": 2,
-        "namespace": store.log.namespace.name,
+        "namespace": store._core.log.namespace.name,
         "shards": 1,
         "session_id": None,
         "after": None,
@@ -180,10 +181,10 @@ async def test_a_session_that_was_brought_back_alone_can_be_erased(
     await write(store)
     await export(store, tmp_path / "b.jsonl", session_id="b")
     await restore(copy, tmp_path / "b.jsonl")
-    assert len(await copy.backend.blobs.names()) == 2
+    assert len(await copy._core.backend.blobs.names()) == 2
     erased = await copy.erase_session("b")
     assert (erased.blobs, erased.readable) == (2, ())
-    assert await copy.backend.blobs.names() == []
+    assert await copy._core.backend.blobs.names() == []
 
 
 async def test_a_log_in_an_archive_is_exported_whole(
@@ -209,7 +210,7 @@ async def test_what_cannot_be_brought_is_refused_before_anything_is_written(
         await store.save_update(update("u", f"s{n}"))
     await export(store, file)
     used = await fresh(shards=2)
-    subject = used.log.namespace.subject
+    subject = used._core.log.namespace.subject
     other = next(f"{n}" for n in range(99) if subject("updates", f"{n}").shard == 1)
     await used.save_update(update("u", other))
     with pytest.raises(ConfigurationError, match="is not empty"):
@@ -268,7 +269,7 @@ async def test_a_file_that_was_cut_or_altered_is_refused(
 
 async def test_places_that_a_log_cannot_have_are_refused(fresh: Open) -> None:
     store = await fresh(shards=2)
-    shard = store.log.namespace.subject("updates", "s").shard
+    shard = store._core.log.namespace.subject("updates", "s").shard
     good = LogRecord(shard, 2, "", "updates", ("s",), b"x")
 
     def but(**fields: Any) -> LogRecord:
@@ -278,9 +279,9 @@ async def test_places_that_a_log_cannot_have_are_refused(fresh: Open) -> None:
     wrong = [but(kind="up.>"), but(kind="archive"), but(keys=()), but(seq=0), but(shard=1 - shard)]
     for each in wrong:
         with pytest.raises(PayloadError):
-            await store.restore(shard, [each])
+            await copying.restore_records(store, shard, [each])
     with pytest.raises(PayloadError):
-        await store.restore(shard, [good, good])
+        await copying.restore_records(store, shard, [good, good])
     digest = hashlib.sha256(b"x").hexdigest()
     for ref in (
         *(BlobRef("scoped", ("s", "k"), name) for name in ("x", "*", f"{'0' * 64}-1", digest)),
@@ -288,8 +289,8 @@ async def test_places_that_a_log_cannot_have_are_refused(fresh: Open) -> None:
         BlobRef("scoped", (), f"{digest}-1"),
     ):
         with pytest.raises(PayloadError):
-            await store.restore_blob(ref, b"x")
-    assert await store.log.heads() == [0, 0]
-    assert await store.restore(shard, [good], until=5) == 5
-    await store.end_restore()
+            await copying.restore_blob(store, ref, b"x")
+    assert await store._core.log.heads() == [0, 0]
+    assert await copying.restore_records(store, shard, [good], until=5) == 5
+    await copying.end_restore(store)
     assert [each.seq for each in await read(store)] == [2]

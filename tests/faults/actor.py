@@ -99,13 +99,13 @@ class Actor:
     async def swap(self, subject: str, token: str, expect: int) -> int:
         """Append if the subject ends at `expect`; return what it was found or made to end at."""
         family, key = subject.split("/")
-        where = self.store.log.namespace.subject(family, key)
+        where = self.store._core.log.namespace.subject(family, key)
         append = Append(where, (draft("swapped", b"\xc0", id=token),), expect)
         op: Swap
         with self._recorded(
             Swap(client=self._client, subject=subject, token=token, expect=expect)
         ) as op:
-            (op.seq,) = await self.store.log.append([append], atomic=True)
+            (op.seq,) = await self.store._core.log.append([append], atomic=True)
         return op.seq or op.actual or expect
 
     # --- reads ----------------------------------------------------------------------------------

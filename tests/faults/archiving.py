@@ -145,11 +145,11 @@ def _say(what: object) -> None:
 
 
 async def _stepwise(store: foldlog.Store, nth: int, planted: str) -> None:
-    assert isinstance(store.log, ArchivedLog)
+    assert isinstance(store._core.log, ArchivedLog)
     if planted:
         PLANTED[planted]()
     steps = Steps(nth)
-    steps.on_log(store.log.below)
+    steps.on_log(store._core.log.below)
     steps.on_disk()
     await store.archive(everything=True)
     await store.save_update(update(LATE, "s0"))

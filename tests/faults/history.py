@@ -198,7 +198,7 @@ def token_of(family: str, envelope: Recorded) -> str:
 async def log_of(store: Store) -> dict[str, list[Entry]]:
     """What the log holds, read anew, record by record."""
     log: dict[str, list[Entry]] = {}
-    for subject in await store.log.subjects():
+    for subject in await store._core.log.subjects():
         if subject.family in _INDICES:
             continue
         newest: dict[tuple[str, str], int] = {}
@@ -230,7 +230,7 @@ def replaced(token: str) -> str:
 
 
 async def _envelopes(store: Store, subject: Any) -> AsyncIterator[Recorded]:
-    async for records in store.log.read(subject):
+    async for records in store._core.log.read(subject):
         for record in records:
             for envelope in record.envelopes:
                 yield envelope

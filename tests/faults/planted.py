@@ -180,25 +180,25 @@ def a_log_that_ignores_expectations() -> AbstractContextManager[Any]:
 
 @planted("resumed")
 def a_resume_without_compare_and_set() -> AbstractContextManager[Any]:
-    async def append(self: Core, appends: Sequence[Append]) -> list[int]:
+    async def append(self: Core, appends: Sequence[Append], **how: Any) -> list[int]:
         return await self.forked_log.append(
             [msgspec.structs.replace(each, expect=None) for each in appends]
         )
 
-    return patch.object(Core, "append_atomically", append)
+    return patch.object(Core, "append_at_once", append)
 
 
 @planted("resumed")
 def a_resume_that_tells_nobody() -> AbstractContextManager[Any]:
-    compare, due = Core.append_atomically, _every(3)
+    compare, due = Core.append_at_once, _every(3)
 
-    async def append(self: Core, appends: Sequence[Append]) -> list[int]:
-        seqs = await compare(self, appends)
+    async def append(self: Core, appends: Sequence[Append], **how: Any) -> list[int]:
+        seqs = await compare(self, appends, **how)
         if due():
             raise AppendConflict(appends[0].subject.name, appends[0].expect or 0, seqs[0])
         return seqs
 
-    return patch.object(Core, "append_atomically", append)
+    return patch.object(Core, "append_at_once", append)
 
 
 @planted("resumed")

@@ -185,7 +185,7 @@ async def test_a_server_that_comes_back_is_found(server: LocalServer) -> None:
 async def noticed(store: foldlog.Store) -> None:
     """Wait until the store has noticed that its connection is gone."""
     gone = asyncio.Event()
-    store.log.on_epoch(gone.set)
+    store._core.log.on_epoch(gone.set)
     async with asyncio.timeout(PATIENCE):
         await gone.wait()
 

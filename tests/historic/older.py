@@ -282,9 +282,9 @@ async def append_late(store: foldlog.Store, update_id: str) -> None:
         "content": {"late": True},
         "created_at": MOMENT.isoformat(),
     }
-    subject = store.log.namespace.subject("updates", CLEARED)
+    subject = store._core.log.namespace.subject("updates", CLEARED)
     late = draft("update.saved", codec.encode(payload), id=update_id)
-    await store.log.append([Append(subject, (late,))])
+    await store._core.log.append([Append(subject, (late,))])
 
 
 # --- reading --------------------------------------------------------------------------------------

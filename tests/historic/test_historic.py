@@ -201,7 +201,7 @@ async def test_absent_pages_are_brought_up_to_date_as_well(registry: foldlog.Upc
         await store.rebuild("updates")
         [latest] = await store.list_updates("s", limit=1)
         assert latest.content == {"text": "step 1499"}
-        view = store.hot_views.peek(updates, subject)
+        view = store._core.hot_views.peek(updates, subject)
         assert view is not None
         assert view.folded.state.absent > 5
         everything = await store.list_updates("s", limit=2000)

@@ -67,8 +67,8 @@ async def store(
 async def names_of_blobs(store: foldlog.Store) -> set[tuple[str, tuple[str, ...]]]:
     """The kinds and keys of the views that have large values."""
     found = set[tuple[str, tuple[str, ...]]]()
-    for each in await store.backend.blobs.names():
-        subject = store.log.namespace.parse(each.subject)
+    for each in await store._core.backend.blobs.names():
+        subject = store._core.log.namespace.parse(each.subject)
         assert subject is not None
         found.add((subject.family, subject.keys))
     return found

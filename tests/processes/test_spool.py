@@ -71,8 +71,8 @@ async def reopened(server: LocalServer, tmp_path: Path, **options: Any) -> foldl
 
 async def logged(store: foldlog.Store) -> list[str]:
     """The ids on the log as a fold takes them: each where it stands first."""
-    subject = store.log.namespace.subject("updates", "session")
-    pages = [page async for page in store.log.read(subject)]
+    subject = store._core.log.namespace.subject("updates", "session")
+    pages = [page async for page in store._core.log.read(subject)]
     ids = (e.id for page in pages for record in page for e in record.envelopes)
     return list(dict.fromkeys(ids))
 

@@ -65,8 +65,8 @@ async def test_what_it_was_told_is_on_the_log_once_and_in_order(tmp_path: Path, 
         async with asyncio.timeout(PATIENCE):
             await tracer.communicate()
         async with foldlog.connect(server.url, spool=tmp_path / "spool") as store:
-            subject = store.log.namespace.subject("updates", "session")
-            pages = [page async for page in store.log.read(subject)]
+            subject = store._core.log.namespace.subject("updates", "session")
+            pages = [page async for page in store._core.log.read(subject)]
             ids = (e.id for page in pages for record in page for e in record.envelopes)
             found = list(dict.fromkeys(ids))  # as every fold takes them
             # What it was killed before it could say may be there, too.

@@ -68,8 +68,8 @@ async def watched(store: foldlog.Store, count: int) -> list[str]:
 
 async def logged(store: foldlog.Store) -> list[str]:
     """The ids on the log as a fold takes them: each where it stands first."""
-    subject = store.log.namespace.subject("updates", "session")
-    pages = [page async for page in store.log.read(subject)]
+    subject = store._core.log.namespace.subject("updates", "session")
+    pages = [page async for page in store._core.log.read(subject)]
     ids = (e.id for page in pages for record in page for e in record.envelopes)
     return list(dict.fromkeys(ids))
 
@@ -114,7 +114,7 @@ async def test_once_its_server_is_there_it_is_complete(
         assert (await store.archive(everything=True)).records > 0
         assert len((await store.health()).archive) == 1
         assert "foldlog archive" in {task.get_name() for task in asyncio.all_tasks()}
-        assert store.hot_views.snapshots is not None
+        assert store._core.hot_views.snapshots is not None
         assert await store.verify()
     assert "foldlog archive" not in {task.get_name() for task in asyncio.all_tasks()}
     async with opening(server.url, tmp_path, archive=archive, on_error="raise") as store:

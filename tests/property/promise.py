@@ -415,7 +415,7 @@ class World:
     async def _removed(self, process: Process, places: list[Place]) -> None:
         """Note where views begin anew, and that only this process knows."""
         for place in places:
-            subject = process.store.log.namespace.subject(
+            subject = process.store._core.log.namespace.subject(
                 SHAPES[place.shape].key(place.session).kind.family,
                 *SHAPES[place.shape].key(place.session).keys,
             )

@@ -44,7 +44,7 @@ def test_payloads_come_back_exactly(saved: list[dict[str, Any]]) -> None:
         async with foldlog.memory_store() as store:
             for n, payload in enumerate(saved):
                 await store.save_event(event(ts=float(n), payload=payload))
-            reader = foldlog.memory_store(log=store.log)
+            reader = foldlog.memory_store(log=store._core.log)
             history = await reader.load_history("trace")
             await reader.close()
             return [stored.payload for stored in history]

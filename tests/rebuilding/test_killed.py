@@ -22,9 +22,9 @@ SIZE = 20_000  # a page of a scan holds some five sessions
 async def filled(store: foldlog.Store) -> None:
     """Sessions one after the other."""
     for session in range(SESSIONS):
-        subject = store.subject("updates", f"s{session}")
+        subject = store._core.subject("updates", f"s{session}")
         drafts = tuple(saved(session, n) for n in range(EACH))
-        await store.log.append([Append(subject, drafts)])
+        await store._core.log.append([Append(subject, drafts)])
 
 
 def saved(session: int, n: int) -> Draft:

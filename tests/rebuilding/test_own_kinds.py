@@ -86,7 +86,7 @@ async def test_ones_own_views_are_rebuilt_verified_and_compared(costs: Any) -> N
         assert report.projections["tool_costs"] == report.projections["events"] == 1
         assert report.differing == ()
         await store.view("tool_costs", "trace")
-        view = store.hot_views.peek(costs, store.subject(events, "trace"))
+        view = store._core.hot_views.peek(costs, store._core.subject(events, "trace"))
         assert view is not None
         view.folded.state["tool-0"][1] = 7
         [difference] = (await store.verify("tool_costs")).differing
@@ -164,7 +164,7 @@ async def test_one_that_the_store_was_not_opened_with_sees_the_stores_own_writes
         await store.save_event(call(3))
         assert await store.view(costs("trace")) == {"tool-1": [2, 2]}
         assert store.peek(costs("trace"), dict) == {"tool-1": [2, 2]}
-        view = store.hot_views.peek(costs, store.subject(events, "trace"))
+        view = store._core.hot_views.peek(costs, store._core.subject(events, "trace"))
         assert view is not None
         view.folded.state["tool-1"][1] = 7
         [difference] = (await store.verify()).differing
@@ -235,9 +235,9 @@ async def test_one_whose_states_cannot_be_kept_or_restored_is_folded_from_the_lo
     async with foldlog.memory_store(log=log, kinds=[kind_of(Costs())]) as store:
         assert await store.view("tool_costs", "trace") == state
     async with foldlog.memory_store(log=log, kinds=[kind_of(KeptCosts())]) as store:
-        snapshots = store.hot_views.snapshots
+        snapshots = store._core.hot_views.snapshots
         assert snapshots is not None
-        subject = store.subject(events, "trace")
+        subject = store._core.subject(events, "trace")
         assert await snapshots.load(kind_of(KeptCosts()), subject) is None
         monkeypatch.setattr(KeptCosts, "keep", staticmethod(fails))
         report = await store.rebuild()

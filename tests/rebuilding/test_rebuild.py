@@ -60,7 +60,7 @@ async def save_updates(
 
 
 async def wait_for_snapshots(store: foldlog.Store) -> None:
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
     if snapshots._writer is not None:
         snapshots._hurry.set()
@@ -86,7 +86,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
 ) -> None:
     await save_updates(store, 5)
     await store.list_updates("s")
-    view = store.hot_views.peek(updates, store.subject(updates, "s"))
+    view = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
     assert view is not None
     page = view.folded.state.page(0)
     page[3] = msgspec.structs.replace(page[3], payload=b"\x80")
@@ -103,7 +103,7 @@ async def test_what_is_in_memory_and_wrong_is_named_with_its_first_difference(
 async def test_a_save_that_is_missing_from_memory_is_named(store: foldlog.Store) -> None:
     await save_updates(store, 3)
     await store.list_updates("s")
-    view = store.hot_views.peek(updates, store.subject(updates, "s"))
+    view = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
     assert view is not None
     del view.folded.seen["s-00002"]
     [difference] = (await store.verify()).differing
@@ -117,11 +117,11 @@ async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
     """Its bytes are in order, and what they say is not so: only the log can tell."""
     await save_updates(store, LONG)
     await store.list_updates("s")
-    view = store.hot_views.peek(updates, store.subject(updates, "s"))
+    view = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
     assert view is not None
     view.folded.state.places["task-1"][0] = 2
     await wait_for_snapshots(store)
-    await store.hot_views.drop()
+    await store._core.hot_views.drop()
     report = await store.verify()
     [difference] = report.differing
     assert "state.places.task-1" in difference.first
@@ -135,19 +135,19 @@ async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store)
     await save_updates(store, 1, "forked")
     await store.list_updates("forked")
     await wait_for_snapshots(store)
-    await store.hot_views.drop()
+    await store._core.hot_views.drop()
     assert (await store.verify("updates")).is_good
     await store.list_updates("forked")
-    view = store.hot_views.peek(updates, store.subject(updates, "forked"))
+    view = store._core.hot_views.peek(updates, store._core.subject(updates, "forked"))
     assert view is not None
     await store.list_updates("forked", limit=LONG)  # with its pages in memory
     view.folded.state.places["task-1"][0] = 2
     view.unsaved = LONG
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
     snapshots.offer(view)
     await wait_for_snapshots(store)
-    await store.hot_views.drop()
+    await store._core.hot_views.drop()
     [difference] = (await store.verify("updates")).differing
     assert difference.view == "updates/forked"
     assert "state.places.task-1" in difference.first
@@ -159,7 +159,7 @@ async def test_records_that_are_wrong_are_named_and_put_right(store: foldlog.Sto
         await store.save_task(task(f"t{n}"))
     records = all_records(tasks)
     await store.items(tasks("s"))
-    view = store.hot_views.peek(records, store.subject(tasks, "s"))
+    view = store._core.hot_views.peek(records, store._core.subject(tasks, "s"))
     assert view is not None
     page = view.folded.state.page(0)
     assert page is not None
@@ -179,11 +179,11 @@ async def test_a_snapshot_of_records_that_is_wrong_is_named_and_replaced(
     for n in range(LONG):
         await store.save_task(task(f"t{n % 3}"))
     await store.items(tasks("s"), limit=1)
-    view = store.hot_views.peek(all_records(tasks), store.subject(tasks, "s"))
+    view = store._core.hot_views.peek(all_records(tasks), store._core.subject(tasks, "s"))
     assert view is not None
     view.folded.state.marks[1] += 1
     await wait_for_snapshots(store)
-    await store.hot_views.drop()
+    await store._core.hot_views.drop()
     [difference] = (await store.verify()).differing
     assert difference.view == "records/s"
     assert "state.marks[1]" in difference.first
@@ -196,7 +196,7 @@ async def test_a_page_of_a_long_sequence_that_is_wrong_is_named_by_its_envelope(
 ) -> None:
     await save_updates(store, 300)
     await store.list_updates("s", limit=300)
-    view = store.hot_views.peek(updates, store.subject(updates, "s"))
+    view = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
     assert view is not None
     page = view.folded.state.page(1)
     assert page is not None
@@ -218,7 +218,7 @@ async def test_a_backup_that_is_put_back_is_accepted_for_records_too() -> None:
         for n in range(4):
             await store.save_task(task(f"t{n}"))
         assert len(await store.items(tasks("s"))) == len(await store.list_tasks("s")) == 4
-        del log._stored[store.subject(tasks, "s")][-2:]
+        del log._stored[store._core.subject(tasks, "s")][-2:]
         log._heads[0] -= 2
         log.losses += 1
         for read in (store.items(tasks("s"), consistency="strong"), store.list_tasks("s")):
@@ -234,13 +234,13 @@ async def test_what_was_wrong_in_memory_is_never_kept(
     store: foldlog.Store, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snapshots fall due between the switch and the moment in which memory is let go of."""
-    snapshots = store.hot_views.snapshots
+    snapshots = store._core.hot_views.snapshots
     assert snapshots is not None
     views = []
     for session in ("turn has come", "waits"):
         await save_updates(store, LONG, session)
         await store.list_updates(session)
-        views.append(store.hot_views.peek(updates, store.subject(updates, session)))
+        views.append(store._core.hot_views.peek(updates, store._core.subject(updates, session)))
     await wait_for_snapshots(store)
 
     async def accept() -> None:
@@ -291,15 +291,15 @@ async def test_a_rebuild_writes_the_snapshots_that_are_due(
 ) -> None:
     await save_updates(store, LONG)
     await store.list_updates("s")
-    await store.hot_views.drop()
-    await store.hot_views.drop_snapshots()
+    await store._core.hot_views.drop()
+    await store._core.hot_views.drop_snapshots()
     await store.rebuild()
     written = dict(log.snapshots._side.stored)
     assert {name.split(".")[5] for name in written} == {"updates"}
     async with foldlog.memory_store(log=log) as other:
-        snapshots = other.hot_views.snapshots
+        snapshots = other._core.hot_views.snapshots
         assert snapshots is not None
-        restored = await snapshots.load(updates, store.subject(updates, "s"))
+        restored = await snapshots.load(updates, store._core.subject(updates, "s"))
         assert restored is not None
         assert len(await other.list_updates("s", limit=LONG + 1)) == LONG
         await other.rebuild()
@@ -314,13 +314,13 @@ async def test_what_cannot_be_read_stays_as_it_is_and_the_rest_is_rebuilt(
     await store.list_updates("s")
     await store.list_tasks("s")
     await wait_for_snapshots(store)
-    subject = store.subject(tasks, "s")
+    subject = store._core.subject(tasks, "s")
     damaged = Stored(subject.name, log._heads[0] + 1, "2026-01-01T00:00:00Z", b"no record")
     log._stored[subject].append(damaged)
     with pytest.raises(foldlog.LogCorrupt):
         await store.rebuild()
-    assert store.hot_views.peek(tasks, subject)
-    assert store.hot_views.peek(updates, store.subject(updates, "s")) is None
+    assert store._core.hot_views.peek(tasks, subject)
+    assert store._core.hot_views.peek(updates, store._core.subject(updates, "s")) is None
     assert len(await store.list_updates("s", limit=LONG + 1)) == LONG
 
 
@@ -344,9 +344,9 @@ async def test_a_rebuild_by_another_version_replaces_its_snapshots(
     async with foldlog.memory_store(log=log) as newer:
         # What another version has stored is none that this one serves.
         assert (await newer.rebuild("tasks")).differing == ()
-        snapshots = newer.hot_views.snapshots
+        snapshots = newer._core.hot_views.snapshots
         assert snapshots is not None
-        restored = await snapshots.load(tasks, store.subject(tasks, "s"))
+        restored = await snapshots.load(tasks, store._core.subject(tasks, "s"))
         assert restored is not None
         assert "t3" not in restored.folded.state
         assert len(await newer.list_tasks("s")) == 6
@@ -358,14 +358,14 @@ async def test_a_watcher_sees_neither_gap_nor_repeat_across_a_rebuild(
     await save_updates(store, 10)
     async with aclosing(store.watch_updates("s")) as watched:
         first = [(await anext(watched)).content["n"] for _ in range(6)]
-        view = store.hot_views.peek(updates, store.subject(updates, "s"))
+        view = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
         assert view is not None
         stale = view.folded
         await store.rebuild()
         await save_updates(store, 2, first=10)
         rest = [(await anext(watched)).content["n"] for _ in range(6)]
         assert first + rest == list(range(12))
-        again = store.hot_views.peek(updates, store.subject(updates, "s"))
+        again = store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
         assert again is not None
         assert again.folded is not stale
 
@@ -420,7 +420,7 @@ async def test_verifying_changes_nothing(store: foldlog.Store, log: MemoryLog) -
     assert report.projections["updates"] == 1
     assert report.envelopes >= LONG
     assert (dict(log.snapshots._side.stored), dict(log._stored)) == before
-    assert store.hot_views.peek(updates, store.subject(updates, "s"))
+    assert store._core.hot_views.peek(updates, store._core.subject(updates, "s"))
 
 
 async def test_what_cannot_be_read_is_reported_with_its_position(
@@ -428,7 +428,7 @@ async def test_what_cannot_be_read_is_reported_with_its_position(
 ) -> None:
     await save_updates(store, 3)
     await store.save_memory_state("key", {"n": 1})
-    subject = store.subject(updates, "s")
+    subject = store._core.subject(updates, "s")
     stored = log._stored[subject][0]
     log._stored[subject][0] = msgspec.structs.replace(stored, data=b"\xff")
     report = await store.verify()
@@ -451,7 +451,7 @@ async def test_records_that_are_counted_and_not_given_are_reported(
     monkeypatch.setattr(log, "subjects", more)
     [finding] = (await store.verify("updates")).findings
     assert finding.reason == "1 of 4 records cannot be read"
-    assert finding.where == store.subject(updates, "s").name
+    assert finding.where == store._core.subject(updates, "s").name
 
 
 async def test_an_unknown_projection_is_refused(store: foldlog.Store) -> None:

@@ -65,7 +65,7 @@ async def test_a_log_that_lost_records_is_accepted_though_views_of_it_are_hot(
         await save_updates(store, LONG)
         await store.list_updates("s")
         await wait_for_snapshots(store)
-        del log._stored[store.subject(updates, "s")][-3:]
+        del log._stored[store._core.subject(updates, "s")][-3:]
         loss = foldlog.LogCorrupt(log.namespace.stream(0), LONG, "3 records are missing")
         losses = [loss]
 
@@ -87,5 +87,5 @@ async def test_a_log_that_lost_records_is_accepted_though_views_of_it_are_hot(
         monkeypatch.setattr(log, "read", guarded)
         assert [each.reason for each in (await store.verify()).findings] == [loss.reason]
         await store.rebuild()
-        await store.hot_views.drop_snapshots()  # a new incarnation has none of the old
+        await store._core.hot_views.drop_snapshots()  # a new incarnation has none of the old
         assert len(await store.list_updates("s", limit=LONG)) == LONG - 3

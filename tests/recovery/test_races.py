@@ -67,13 +67,13 @@ async def test_a_state_that_is_saved_while_it_is_deleted_is_listed(
     """Else nobody would find it, and what it refers to would be garbage."""
     await store.recovery.save_state(snapshot("s"))
     await store.recovery.artifacts.save_artifact("a", b"x")
-    forget = store.hot_views.forget
+    forget = store._core.hot_views.forget
 
     async def purged_and_saved(*args: Any, **options: Any) -> None:
         await forget(*args, **options)
         await other.recovery.save_state(snapshot("s", event("new"), artifact_refs={"a": "a"}))
 
-    store.hot_views.forget = purged_and_saved  # type: ignore[method-assign]
+    store._core.hot_views.forget = purged_and_saved  # type: ignore[method-assign]
     assert await store.recovery.delete_state("s") is True
     assert history(await loaded(store, "s")) == [("new", "completed")]
     assert [found.state_id for found in await store.recovery.list_states()] == ["s"]

@@ -258,9 +258,9 @@ async def test_a_state_of_any_size_is_saved_at_once(
 async def test_a_save_that_was_torn_has_no_effect(store: foldlog.Store) -> None:
     """A server that loses power while it stores a batch may keep the first pieces of it."""
     await store.recovery.save_state(snapshot("s", storage={"n": 1}))
-    subject = store.log.namespace.subject("states", "s")
+    subject = store._core.log.namespace.subject("states", "s")
     torn = dump(Saved([0, {"torn": True}], "a save", partial=True))
-    await store.log.append([Append(subject, (draft("state.saved", torn, id="torn"),))])
+    await store._core.log.append([Append(subject, (draft("state.saved", torn, id="torn"),))])
     assert await store.recovery.load_state("s") == snapshot("s", storage={"n": 1})
     for n in (2, 3):
         await store.recovery.save_state(snapshot("s", storage={"n": n}))
@@ -303,6 +303,8 @@ async def test_another_librarys_snapshot_is_taken_for_its_shape(store: foldlog.S
 
 async def test_a_state_that_is_no_snapshot_is_corrupt(store: foldlog.Store) -> None:
     broken = draft("state.saved", dump(Saved([0, {"state_id": 1}])), id="x")
-    await store.log.append([Append(store.log.namespace.subject("states", "s"), (broken,))])
+    await store._core.log.append(
+        [Append(store._core.log.namespace.subject("states", "s"), (broken,))]
+    )
     with pytest.raises(foldlog.LogCorrupt):
         await store.recovery.load_state("s")

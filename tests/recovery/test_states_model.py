@@ -62,7 +62,7 @@ async def _compare(calls: list[tuple[str, Any]]) -> None:
                 assert await store.recovery.delete_state(given_) is (given_ in model)
                 model.pop(given_, None)
             case _:
-                store = foldlog.memory_store(log=store.log)  # type: ignore[arg-type]
+                store = foldlog.memory_store(log=store._core.log)  # type: ignore[arg-type]
         for state_id in ("a", "b", "c"):
             assert await store.recovery.load_state(state_id) == model.get(state_id)
         for status in StateStatus:

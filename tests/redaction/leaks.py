@@ -92,8 +92,8 @@ class Handed(MemoryLog):
 async def raw(store: foldlog.Store) -> bytes:
     """All records of a store's log as they are stored, and the names of their subjects."""
     found = []
-    for shard in range(store.log.namespace.shards):
-        async for page in store.log.scan(shard):
+    for shard in range(store._core.log.namespace.shards):
+        async for page in store._core.log.scan(shard):
             for stored in page:
                 found += [stored.subject.encode(), stored.data]
     return b"\n".join(found)

@@ -60,8 +60,8 @@ async def test_a_session_that_is_cleared_takes_its_scope_along(
         assert await scoped.read_hinted(ONE, key, StoreOptions()) is None
         assert await scoped.history(ONE, key) == []
     assert await scoped.read(OTHER, "a") == "kept"
-    if hasattr(store.log, "blobs"):
-        assert await store.log.blobs.names() == []
+    if hasattr(store._core.log, "blobs"):
+        assert await store._core.log.blobs.names() == []
     if report is not None:
         assert report.removed["scoped"] == 5
         assert report.readable == ()
@@ -200,12 +200,12 @@ async def test_a_write_that_may_be_stored_has_the_next_read_ask_the_log(
     await store.scoped.write(ONE, "a", 1)
     await store.scoped.list(ONE)
     unsettled: list[str] = []
-    monkeypatch.setattr(store.hot_views, "unsettled", lambda s: unsettled.append(s.family))
+    monkeypatch.setattr(store._core.hot_views, "unsettled", lambda s: unsettled.append(s.family))
 
     async def unknown(*args: Any, **options: Any) -> Any:
         raise AppendUnknown([], "the answer was lost")
 
-    monkeypatch.setattr(type(store.forked_log), "append", unknown)
+    monkeypatch.setattr(type(store._core.forked_log), "append", unknown)
     with pytest.raises(AppendUnknown):
         await store.scoped.write(ONE, "b", 2)
     assert unsettled == ["scoped"]

@@ -20,7 +20,7 @@ VALUES = {f"k{n}": {"number": n} for n in range(60)} | {"x" * 300: 1, "a.*": 2, 
 
 async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
     """The types of what the log holds of each subject of a scope, by name."""
-    log = store.log
+    log = store._core.log
     found: dict[str, list[str]] = {}
     for subject in await log.subjects("scoped"):
         if subject.keys[0] == scope.subject_key:
@@ -32,7 +32,7 @@ async def stored(store: foldlog.Store, scope: Scope) -> dict[str, list[str]]:
 
 def counted(store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The purges of the log from now on."""
-    kind, asked = type(store.log), list[str]()
+    kind, asked = type(store._core.log), list[str]()
     below = kind.purge
 
     async def purge(self: Any, which: Any, **bounds: Any) -> None:
@@ -53,10 +53,11 @@ async def test_a_scope_goes_in_one_purge_however_many_keys_it_has(
     await store.scoped.clear(ONE)
     assert asked == ["Branch"]
     assert await stored(store, ONE) == {
-        store.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"] for key in VALUES
+        store._core.subject("scoped", ONE.subject_key, key).name: ["subject.cleared"]
+        for key in VALUES
     }
     assert await store.scoped.list(ONE) == []
-    assert store.hot_views._hot.bytes < 20_000  # no key was folded to be cleared
+    assert store._core.hot_views._hot.bytes < 20_000  # no key was folded to be cleared
 
 
 async def test_scopes_that_are_called_alike_stay(store: foldlog.Store) -> None:
@@ -97,7 +98,7 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
         raise LogUnavailable("cut short")
 
     if cut_at.startswith("purge"):
-        kind = type(store.log)
+        kind = type(store._core.log)
         below = kind.purge
         monkeypatch.setattr(kind, "purge", cut)
     else:
@@ -114,8 +115,8 @@ async def test_a_clearing_that_was_cut_short_is_made_good_by_another(
     await again.clear(ONE)
     assert await again.list(ONE) == []
     assert {*map(tuple, (await stored(store, ONE)).values())} == {("subject.cleared",)}
-    if hasattr(store.log, "blobs"):
-        assert await store.log.blobs.names() == []
+    if hasattr(store._core.log, "blobs"):
+        assert await store._core.log.blobs.names() == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -152,7 +153,7 @@ async def test_no_key_goes_without_a_tombstone(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.scoped.write_many(ONE, {"a": 1, "b": 2})
-    kind = type(store.log)
+    kind = type(store._core.log)
     purge, bury, interfering = kind.purge, clearing._bury, [{"c": 3, "a": 2}]
 
     async def interfered(*args: Any, **options: Any) -> None:
@@ -228,7 +229,7 @@ async def test_a_scope_that_another_clears_twice_is_not_taken_for_a_restored_log
         elif how == "write":
             await other.scoped.write(ONE, "a", 2)
             await other.scoped.delete(ONE, "a")
-        held = await other.read(key.kind, *key.keys, consistency="strong")
+        held = await other._core.read(key.kind, *key.keys, consistency="strong")
         assert (held.state is None) == (how in ("delete", "read"))
         for each in (one, other.scoped):
             found = await each.read(ONE, "a", consistency="strong")

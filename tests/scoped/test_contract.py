@@ -185,7 +185,7 @@ async def test_a_transient_value_is_for_hinted_reads_until_it_is_cleared(
 async def test_a_transient_value_never_reaches_the_log(store: foldlog.Store) -> None:
     await store.scoped.write_hinted(ONE, "scratch", "secret", TRANSIENT)
     await store.scoped.apply([Effect.WriteMemory(ONE, "other", "secret", TRANSIENT)])
-    [stream] = (await store.log.info()).streams
+    [stream] = (await store._core.log.info()).streams
     assert stream.messages == 0
     assert await store.scoped.read_hinted(ONE, "other", StoreOptions()) == "secret"
 
@@ -327,8 +327,8 @@ async def test_of_many_values_none_is_written_if_one_cannot_be(store: foldlog.St
         await scoped.write_many(ONE, {"a": "x" * 300_000} | dict.fromkeys(map(str, range(1001))))
     assert await scoped.list(ONE) == []
     assert await scoped.read(ONE, "a") is None
-    if hasattr(store.log, "blobs"):
-        assert await store.log.blobs.names() == []  # what was spilled for it is gone, too
+    if hasattr(store._core.log, "blobs"):
+        assert await store._core.log.blobs.names() == []  # what was spilled for it is gone, too
 
 
 async def test_effects_are_applied_in_order_and_together(scoped: ScopedStore) -> None:

@@ -19,6 +19,7 @@ from foldlog.scoped import (
     ScopedStore,
     StoreOptions,
     VersionConflict,
+    keys as scoped_keys,
 )
 from foldlog.scoped.cache import Cache
 from foldlog.subjects import Namespace, Subject
@@ -63,7 +64,8 @@ async def test_ending_a_session_spares_what_is_rewritten_meanwhile(
 ) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": 1, "b": 1}, OF_SESSION)
-    owner, name = (store, "append_atomically" if "deleted" in moment else "decide_drafts")
+    owner: Any = store._core if "deleted" in moment else scoped_keys
+    name = "append_at_once" if "deleted" in moment else "decide_drafts"
     going_on = getattr(owner, name)
 
     async def late(*args: Any, **options: Any) -> Any:

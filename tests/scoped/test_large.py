@@ -56,7 +56,7 @@ async def test_keys_are_listed_read_and_walked_without_values(
     assert await store.scoped.traverse(BIG, "k:000001", None, 3) == []
     assert await store.scoped.read(BIG, "k:000002") == value(2)
     assert asked == ["k:077777", "k:000002"]
-    assert store.hot_views._hot.bytes < KEYS  # the last record of its changes alone
+    assert store._core.hot_views._hot.bytes < KEYS  # the last record of its changes alone
     assert store.scoped._keys.cache.bytes < 3000
 
 

@@ -125,7 +125,7 @@ async def _compare(calls: list[tuple[Any, ...]]) -> None:
             for each in model.values():
                 each.pass_time(clock.now)
             if call[0] == "other process":
-                opened.append(foldlog.memory_store(log=log_store.log))  # type: ignore[arg-type]
+                opened.append(foldlog.memory_store(log=log_store._core.log))  # type: ignore[arg-type]
                 scoped = opened[-1].scoped
                 for each in model.values():
                     each.transient.clear()

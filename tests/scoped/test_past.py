@@ -199,8 +199,8 @@ async def test_a_scope_that_is_cleared_leaves_nothing(store: foldlog.Store) -> N
     assert await scoped.traverse(ONE, "a", None, 3) == []
     assert await scoped.search(ONE, "x word", 5) == []
     assert await scoped.read(OTHER, "a") == "kept"
-    if hasattr(store.log, "blobs"):
-        assert await store.log.blobs.names() == []
+    if hasattr(store._core.log, "blobs"):
+        assert await store._core.log.blobs.names() == []
     await scoped.write(ONE, "a", "again")
     assert await scoped.list(ONE) == ["a"]
     assert len(await scoped.history(ONE, "a")) == 1
@@ -211,8 +211,8 @@ async def test_a_store_that_is_cleared_has_no_scopes(store: foldlog.Store) -> No
     await store.clear()
     assert await store.scoped.list(ONE) == []
     assert await store.scoped.read(ONE, "a") is None
-    if hasattr(store.log, "blobs"):
-        assert await store.log.blobs.names() == []
+    if hasattr(store._core.log, "blobs"):
+        assert await store._core.log.blobs.names() == []
 
 
 async def test_a_rebuild_finds_views_as_they_were_served(store: foldlog.Store) -> None:

@@ -172,9 +172,9 @@ async def test_a_crafted_payload_is_a_value_or_corrupt(name: str) -> None:
             "traces": ("trace.saved", store.list_traces),
         }
         for family, (type, read) in reads.items():
-            subject = store.subject(family, "key")
+            subject = store._core.subject(family, "key")
             made = draft(type, CRAFTED[name], id="crafted")
-            await store.log.append([Append(subject, (made,))])
+            await store._core.log.append([Append(subject, (made,))])
             try:
                 await read("key")
             except foldlog.LogCorrupt:

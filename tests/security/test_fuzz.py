@@ -204,7 +204,7 @@ async def test_a_connection_survives_odd_pushes_and_records(store: foldlog.Store
     generator = random.Random(SEED)
     await store.save_update(update("u"))
     assert len(await store.list_updates("session")) == 1
-    name = store.subject("updates", "session").name
+    name = store._core.subject("updates", "session").name
     client = log.connection._client
     for _ in range(1_000):
         headers = {"Nats-Last-Sequence": str(generator.randrange(-5, 99))}
@@ -216,7 +216,7 @@ async def test_a_connection_survives_odd_pushes_and_records(store: foldlog.Store
     await store.save_update(update("v"))
     assert len(await store.list_updates("session")) == 2
 
-    other = store.subject("updates", "other").name
+    other = store._core.subject("updates", "other").name
     await log.connection.request(other, generator.randbytes(99), timeout=PATIENCE)  # until stored
     with pytest.raises(foldlog.LogCorrupt):
         await store.list_updates("other", consistency="strong")

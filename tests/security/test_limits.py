@@ -105,9 +105,9 @@ async def test_a_value_that_holds_itself_is_refused(store: foldlog.Store) -> Non
 async def test_a_record_is_closed_at_its_size(store: foldlog.Store) -> None:
     content = "x" * (RECORD_BYTES // 3)
     await store.save_events([event(ts=float(n), payload={"x": content}) for n in range(9)])
-    subject = store.subject("events", "trace")
+    subject = store._core.subject("events", "trace")
     sizes = []
-    async for page in store.log.read(subject):
+    async for page in store._core.log.read(subject):
         sizes += [sum(len(e.payload) for e in record.envelopes) for record in page]
     assert len(sizes) > 1
     assert max(sizes) <= RECORD_BYTES

@@ -307,7 +307,7 @@ async def test_a_task_ends_and_its_patch_is_merged_in_one_moment(
     assert len(session.context.llm_context["background_results"]) == 1
     subjects = {"tasks", "session", "updates"}
     seqs = {
-        (await store.log.last(store.log.namespace.subject(family, "s"))).seq  # type: ignore[union-attr]
+        (await store._core.log.last(store._core.log.namespace.subject(family, "s"))).seq  # type: ignore[union-attr]
         for family in subjects
     }
     assert max(seqs) - min(seqs) == len(subjects) - 1  # nothing stands between them

@@ -74,7 +74,7 @@ async def serve(worker: LongLivedWorker, queue: JobQueue) -> Counter[str]:
 
 async def acknowledged(session: Session, event_id: str) -> None:
     """Wait until somebody has taken an event: the log pushes what is appended."""
-    log, taken = session._store.forked_log, asyncio.Event()
+    log, taken = session._store._core.forked_log, asyncio.Event()
     subject = log.namespace.subject("session", session.session_id)
     unfollow = await log.follow(subject, lambda _: taken.set())
     async with asyncio.timeout(20):

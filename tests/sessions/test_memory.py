@@ -84,13 +84,13 @@ async def test_a_memory_is_taken_up_as_the_log_has_it(
     """Not as pushes have told so far, or a worker would save over what another one did."""
     session = await store.session("s")
     await kept(session, "truncation")
-    last, asked = store.log.last, list[Any]()
+    last, asked = store._core.log.last, list[Any]()
 
     async def noted(*args: Any, **options: Any) -> Any:
         asked.append(options["strong"])
         return await last(*args, **options)
 
-    monkeypatch.setattr(store.log, "last", noted)
+    monkeypatch.setattr(store._core.log, "last", noted)
     memory = await session.memory(config("truncation"), key="k")
     assert messages(memory.state.turns) == ["q3", "q4"]
     assert asked == [True]

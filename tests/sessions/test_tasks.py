@@ -244,13 +244,13 @@ async def test_a_call_whose_outcome_was_lost_is_settled_by_the_log(
 ) -> None:
     session = await store.session("s")
     await running(session)
-    append = store.log.append
+    append = store._core.log.append
 
     async def lost(*args: Any, **options: Any) -> Any:
         await append(*args, **options)
         raise foldlog.AppendUnknown(["x"], "")
 
-    monkeypatch.setattr(store.log, "append", lost)
+    monkeypatch.setattr(store._core.log, "append", lost)
     reported = await session.report("task", 1)
     assert (await store.list_updates("s"))[-1].update_id == reported.update_id
 
@@ -261,7 +261,7 @@ async def test_after_a_cancelled_call_a_read_asks_the_log(
     session = await store.session("s")
     await running(session)
     assert len(await store.list_updates("s")) == 2
-    append, read, asked = store.log.append, store.log.read, list[Any]()
+    append, read, asked = store._core.log.append, store._core.log.read, list[Any]()
 
     async def lost(*args: Any, **options: Any) -> Any:
         await append(*args, **options)
@@ -271,10 +271,10 @@ async def test_after_a_cancelled_call_a_read_asks_the_log(
         asked.append(args)
         return read(*args, **options)
 
-    monkeypatch.setattr(store.log, "append", lost)
+    monkeypatch.setattr(store._core.log, "append", lost)
     with pytest.raises(asyncio.CancelledError):
         await session.report("task", 1)
-    monkeypatch.setattr(store.log, "read", noted)
+    monkeypatch.setattr(store._core.log, "read", noted)
     assert len(await store.list_updates("s")) == 3
     assert asked
 

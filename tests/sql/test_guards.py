@@ -214,7 +214,7 @@ async def test_memory_is_bounded(store: foldlog.Store, query: str) -> None:
 async def test_what_of_the_log_has_to_be_remembered_is_bounded(store: foldlog.Store) -> None:
     for n in range(2):
         await store.save_update(update(f"b{n}", content={"text": "x" * 600_000}))
-    source = sources_of(store.kinds)["updates"]
+    source = sources_of(store._core.kinds)["updates"]
     with pytest.raises(SqlOutOfMemory, match="more than 1,000 bytes"):
         async for _ in load(store, [source], await store.position(), 1000):
             pass

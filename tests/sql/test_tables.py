@@ -49,8 +49,10 @@ async def test_the_demo_is_counted_as_the_store_lists_it(
 ) -> None:
     options: Any = {"path": embedded_path, "namespace": fresh_namespace(), "archive": tmp_path}
     async with foldlog.connect(shards=2, **options) as store:
-        assert isinstance(store.log, ArchivedLog)
-        store.log.believed = 0.0  # else each purge waits until nobody believes an older manifest
+        assert isinstance(store._core.log, ArchivedLog)
+        store._core.log.believed = (
+            0.0  # else each purge waits until nobody believes an older manifest
+        )
         await import_conversations(store, [demo_transcript()])
         sessions = await store.sessions()
         await store.save_steering(steering("e1", sessions[0]))
@@ -129,10 +131,10 @@ async def test_a_row_is_there_once_and_what_was_cleared_is_not(store: foldlog.St
         await store.save_update(update(f"u{n}", "kept"))
         await store.save_update(update(f"u{n}", "gone"))
     [again, *_] = await store.items(kept)
-    subject, drafts = store.drafts("save_update", kept, again.record)
-    await store.forked_log.append([Append(subject, tuple(drafts))])
-    subject = store.subject(gone.kind, *gone.keys)
-    await store.forked_log.append([Append(subject, (tombstone(id="gone"),))])
+    subject, drafts = store._core.drafts("save_update", kept, again.record)
+    await store._core.forked_log.append([Append(subject, tuple(drafts))])
+    subject = store._core.subject(gone.kind, *gone.keys)
+    await store._core.forked_log.append([Append(subject, (tombstone(id="gone"),))])
     await store.save_update(update("after", "gone"))
     found = await column(store, "select session_id || ' ' || update_id from updates order by all")
     assert found == ["gone after", "kept u0", "kept u1", "kept u2"]

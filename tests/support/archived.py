@@ -52,7 +52,7 @@ class EagerBackend:
         memory: Any = self._memory.log
         opened = foldlog.memory_store(log=memory, **options)
         backend = opened.backend._replace(log=Kept(self._log))
-        return foldlog.Store(backend, opened._options)
+        return foldlog.Store(backend, opened._core.options)
 
     async def close(self) -> None:
         """Let go of the archive."""

@@ -42,7 +42,7 @@ class MemoryBackend:
     async def open(self, **options: Any) -> foldlog.Store:
         options.setdefault("namespace", self._namespace)
         store = foldlog.memory_store(log=self._log, **options)
-        self._log = store.log
+        self._log = store._core.log
         return store
 
 

@@ -250,7 +250,7 @@ async def test_a_view_that_lacks_what_it_has_heard_of_lags(
 ) -> None:
     collected.instrument(store)
     await store.list_updates("session")
-    [view] = store.hot_views.of(store.subject("updates", "session"))
+    [view] = store._core.hot_views.of(store._core.subject("updates", "session"))
     assert view is not None
     view.acked(view.applied + 7)
     assert collected.value("foldlog.view.lag") == 7
@@ -338,7 +338,7 @@ async def test_health_tells_how_far_replicas_are_behind(
         stream = StreamInfo("S", 0, 1, 1, 1, 1, 1, 3, "a", {"b": 0, "c": 12})
         return LogInfo("", "", 0, 0, 0.0, (stream,))
 
-    monkeypatch.setattr(store.log, "info", info)
+    monkeypatch.setattr(store._core.log, "info", info)
     collected.instrument(store)
     assert (await store.health()).streams[0].peers_lag["c"] == 12
     assert collected.value("foldlog.replica.lag", stream="S", peer="b") == 0
@@ -386,7 +386,7 @@ async def test_a_store_that_is_not_measured_has_nothing_in_front_of_its_methods(
     async with foldlog.memory_store() as store:
         for name, method in vars(store).items():
             assert not hasattr(method, "__wrapped__"), name
-        assert "_read" not in vars(store.hot_views)
+        assert "_read" not in vars(store._core.hot_views)
 
 
 def test_opentelemetry_is_loaded_only_by_who_measures() -> None:

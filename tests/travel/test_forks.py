@@ -12,6 +12,7 @@ import foldlog
 from foldlog.log.memory import MemoryLog
 from foldlog.log.port import Append
 from foldlog.scoped import Scope
+from foldlog.store.ownership import session_kinds
 from tests.conftest import OpenStore
 from tests.support.build import event, steering, task, trajectory, update
 from tests.support.stores import EmbeddedBackend, appended
@@ -120,7 +121,7 @@ async def test_a_fork_is_one_append_however_much_it_shares(store: foldlog.Store)
         fork = await store.fork(session)
         sizes.append(await appended(store) - before)
         assert len(await ids(store, fork)) == count
-    assert sizes[0] == sizes[1] <= len(store.session_kinds) + 2
+    assert sizes[0] == sizes[1] <= len(session_kinds(store._core)) + 2
 
 
 async def test_forks_from_inside_a_record_and_from_an_event(store: foldlog.Store) -> None:
@@ -529,9 +530,10 @@ async def test_with_several_shards_a_fork_is_on_its_origins(embedded_path: Path)
                 assert await ids(store, fork) == ["u1"]
                 assert len(await store.load_history(f"session:{fork}")) == 2
             shards = {
-                store.log.namespace.subject("updates", f"x-{n}").shard: f"x-{n}" for n in range(40)
+                store._core.log.namespace.subject("updates", f"x-{n}").shard: f"x-{n}"
+                for n in range(40)
             }
-            home = store.log.namespace.subject("updates", "session-0").shard
+            home = store._core.log.namespace.subject("updates", "session-0").shard
             [elsewhere, *_] = [name for shard, name in shards.items() if shard != home]
             with pytest.raises(foldlog.ConfigurationError) as refused:
                 await store.fork("session-0", into=elsewhere)

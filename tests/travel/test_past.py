@@ -59,8 +59,8 @@ async def test_a_position_is_a_moment_also_by_its_text(store: foldlog.Store) -> 
 async def test_a_time_means_all_that_was_stored_until_then(store: foldlog.Store) -> None:
     await saved(store, "u1", "u2", "u3")
     times = []
-    for shard in range(store.log.namespace.shards):
-        async for page in store.log.scan(shard):
+    for shard in range(store._core.log.namespace.shards):
+        async for page in store._core.log.scan(shard):
             times += [dt.datetime.fromisoformat(stored.time) for stored in page]
     assert len(times) == 3
     for count, time in enumerate(times, 1):

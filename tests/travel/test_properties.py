@@ -40,22 +40,22 @@ async def every_position_is_a_fold_of_the_prefix(store: foldlog.Store, steps: li
     history = History(store)
     for step in steps:
         await history.take(step)
-    oracle = await Oracle.of(store.log)
+    oracle = await Oracle.of(store._core.log)
     for seq, index in oracle.places:
         past = store.at(LogPosition((Reach(seq, index),)))
         for name, envelopes in oracle.envelopes.items():
             family = name.split(".")[3]
             if family not in FAMILIES:
                 continue
-            subject = store.log.namespace.parse(name)
+            subject = store._core.log.namespace.parse(name)
             assert subject is not None
-            reading = past.hot_views.read(FAMILIES[family], subject, "session")
+            reading = past._core.hot_views.read(FAMILIES[family], subject, "session")
             first = envelopes[0]
             if first.type == CLEARED and (first.seq, first.index) > (seq, index):
                 with pytest.raises(foldlog.PastErased):
                     await reading
             else:
-                expected = oracle.folded(store.log, name, (seq, index))
+                expected = oracle.folded(store._core.log, name, (seq, index))
                 assert await reading == expected, (seq, index, name)
 
 
@@ -81,9 +81,9 @@ async def _held(store: foldlog.Store) -> list[Any]:
     """Every record that is not the fork's own, but for who is forked from whom, and where
     artifacts are."""
     found = []
-    async for page in store.log.scan(0):
+    async for page in store._core.log.scan(0):
         for stored in page:
-            subject = store.log.namespace.parse(stored.subject)
+            subject = store._core.log.namespace.parse(stored.subject)
             assert subject is not None
             is_forks = any(
                 key in ("fork", "session:fork") or key.startswith("fork/") for key in subject.keys

@@ -26,8 +26,8 @@ async def save_in_a_block(store: foldlog.Store, *keys: str) -> list[str]:
     async with store.atomic():
         for key in keys:
             await store.save_memory_state(key, {"key": key})
-        store.after_stored(lambda: called.append("stored"))
-        store.unless_stored(lambda: called.append("not stored"))
+        store._core.after_stored(lambda: called.append("stored"))
+        store._core.unless_stored(lambda: called.append("not stored"))
     return called
 
 
@@ -39,7 +39,7 @@ async def test_what_waits_for_a_block_learns_that_it_was_not_stored() -> None:
 
 async def test_a_block_on_several_shards_is_refused_also_there() -> None:
     async with foldlog.memory_store(shards=8, on_error="degrade") as store:
-        shards = {store.subject("memory", key).shard: key for key in map(str, range(50))}
+        shards = {store._core.subject("memory", key).shard: key for key in map(str, range(50))}
         one, other = itertools.islice(shards.values(), 2)
         with pytest.raises(ConfigurationError):
             await save_in_a_block(store, one, other)

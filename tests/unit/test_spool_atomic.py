@@ -18,8 +18,8 @@ async def block(store: foldlog.Store, *sessions: str, size: int = 1) -> list[str
         async with store.atomic():
             for session in sessions:
                 await store.save_update(update("a", session, content={"x": "x" * size}))
-            store.after_stored(lambda: called.append("stored"))
-            store.unless_stored(lambda: called.append("undone"))
+            store._core.after_stored(lambda: called.append("stored"))
+            store._core.unless_stored(lambda: called.append("undone"))
     except foldlog.ConfigurationError as error:
         called.append(type(error).__name__)
     return called

@@ -185,7 +185,7 @@ async def test_asking_why_keeps_nothing_of_who_asked(tmp_path: Path, coming: Com
         depths = list[int]()
         for _ in range(3):
             with pytest.raises(LogUnavailable) as why:
-                await store.log.info()
+                await store._core.log.info()
             depths.append(len(list(traceback.walk_tb(why.value.__traceback__))))
     assert len(set(depths)) == 1
 

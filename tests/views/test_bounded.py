@@ -25,23 +25,23 @@ async def test_a_view_forgets_the_processes_that_wrote_to_it_long_ago(
             await store.save_task(task(priority=number))
         advance_clock(HOUR)
     async with foldlog.memory_store(log=log) as store:
-        folded = await store.read(tasks.kind, "session", consistency="strong")
+        folded = await store._core.read(tasks.kind, "session", consistency="strong")
         assert [each.priority for each in await store.list_tasks("session")] == [PROCESSES - 1]
         assert len(folded.newest) <= FEW
 
 
 async def test_pauses_that_were_resumed_leave_nothing_on_the_list_of_what_waits() -> None:
     async with foldlog.memory_store() as store:
-        key = store.log.namespace.key_on(0, waiting.kind.name)
+        key = store._core.log.namespace.key_on(0, waiting.kind.name)
         sizes = []
         for start in range(0, PAUSES, PAUSES // 2):
             for number in range(start, start + PAUSES // 2):
                 await store.save_planner_state(f"token-{number}", {"number": number})
                 assert await store.load_planner_state(f"token-{number}") == {"number": number}
             assert await store.waiting() == []
-            folded = await store.read(waiting.kind, key, consistency="strong")
+            folded = await store._core.read(waiting.kind, key, consistency="strong")
             assert not folded.state
-            view = store.hot_views.peek(waiting.kind, store.subject(waiting.kind, key))
+            view = store._core.hot_views.peek(waiting.kind, store._core.subject(waiting.kind, key))
             assert view is not None
             sizes.append(view.estimate())
         assert len(folded.seen) <= FEW

@@ -28,16 +28,16 @@ async def turns() -> None:
 async def test_only_a_current_view_spares_an_append() -> None:
     log = Log()
     store = memory_store(log=log)
-    views, subject_ = store.hot_views, subject()
+    views, subject_ = store._core.hot_views, subject()
     payload = msgspec.msgpack.encode({"task_id": "t", "content": b"x"})
     one = (subject_, [draft("x", payload, id="1")])
     where = await save(log, "1")
     await read(views)
-    await store.append_drafts(one)
+    await store._core.append_drafts(one)
     assert log._heads[0] == where
     log.missed += 1  # another store may have cleared it meanwhile
     assert views.current(subject()) is None
-    await store.append_drafts(one)
+    await store._core.append_drafts(one)
     assert log._heads[0] == where + 1
     await read(views)
     assert views.current(subject()) is not None

@@ -26,8 +26,8 @@ class Late:
     def __init__(self, store: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
         self.held: list[tuple[Sequence[Append], bool]] = []
-        self._log = store.log
-        self._append = store.log.append
+        self._log = store._core.log
+        self._append = store._core.log.append
         self._monkeypatch = monkeypatch
 
     async def save(self, save: Awaitable[Any]) -> None:
@@ -215,13 +215,13 @@ async def test_what_is_stored_twice_counts_where_it_stands_first(
 ) -> None:
     """The same draft, by a second delivery."""
     stored: list[Append] = []
-    append = store.log.append
+    append = store._core.log.append
 
     async def noted(appends: Sequence[Append], *, atomic: bool = False) -> list[int]:
         stored.extend(appends)
         return await append(appends, atomic=atomic)
 
-    store.log.append = noted  # type: ignore[method-assign]
+    store._core.log.append = noted  # type: ignore[method-assign]
     for n in (1, 2):
         await store.save_memory_state("k", {"n": n})
     await append([stored[where]])
@@ -235,10 +235,10 @@ async def test_what_no_writer_has_signed_is_known_by_its_id(
 ) -> None:
     hot = await reopen()
     await hot.load_memory_state("k")
-    subject: Subject = store.log.namespace.subject("memory", "k")
+    subject: Subject = store._core.log.namespace.subject("memory", "k")
     drafts = {id: saved(n, id) for n, id in enumerate("ab")}
     for id in "aba":
-        await store.log.append([Append(subject, (drafts[id],))])
+        await store._core.log.append([Append(subject, (drafts[id],))])
     for each in (store, hot, await reopen()):
         assert await load_memory(each) == 1
         assert (await each.verify()).is_good

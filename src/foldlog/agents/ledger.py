@@ -14,6 +14,9 @@ import msgspec
 from foldlog.envelope import CLEARED, Draft, Recorded
 from foldlog.errors import AppendConflict, LogCorrupt, LogUnavailable
 from foldlog.kind import Key
+from foldlog.store.belonging import add_belongings
+from foldlog.store.core import core_of
+from foldlog.store.decisions import decide_drafts
 from foldlog.store.operation import Calls
 from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided
@@ -72,19 +75,20 @@ class Ledger:
     """
 
     def __init__(self, journal: BaseStore, name: str, session_id: str | None = None) -> None:
-        self.calls: Calls = journal.calls
         self._journal = journal
+        self._core = core_of(journal)
+        self.calls: Calls = self._core.calls
         self._name = name
         self._session_id = session_id
 
     @property
     def redaction(self) -> Redaction:
         """The store's `redact=`, for states and labels."""
-        return self._journal.redaction
+        return self._core.redaction
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
         """Return a scope as of now. Raises LogUnavailable, LogCorrupt."""
-        folded, head = await self._journal.read_at(
+        folded, head = await self._core.read_at(
             agentstates.kind, self._name, scope, consistency=consistency
         )
         # The entries never change, but which they are does.
@@ -101,7 +105,7 @@ class Ledger:
             AppendUnknown: it may have been.
         """
         states = {self._key(write.scope): self._drafts(write, label) for write in writes}
-        await self._journal.add_belongings(self._session_id, *states)
+        await add_belongings(self._core, self._session_id, *states)
         index: dict[Key[Any], list[Draft]] = {
             self._share(digest): [encode(agentshares.kind, shared)] for digest, shared in shares
         }
@@ -112,11 +116,11 @@ class Ledger:
         def decision(*all_at: At) -> dict[Key[Any], Decided]:
             for write, at in zip(writes, all_at, strict=True):
                 if at.head != write.expected:
-                    subject = self._journal.subject(agentstates.kind, self._name, write.scope)
+                    subject = self._core.subject(agentstates.kind, self._name, write.scope)
                     raise AppendConflict(subject.name, write.expected, at.head)
             return {key: Decided(drafts) for key, drafts in (states | index).items()}
 
-        stored = await self._journal.decide_drafts(list(states), decision)
+        stored = await decide_drafts(self._core, list(states), decision)
         return {write.scope: stored[self._key(write.scope)].seq for write in writes}
 
     async def remove(self, scope: str) -> None:
@@ -131,13 +135,13 @@ class Ledger:
         if not found or isinstance(found[0].record, Revoked):
             return None
         shared: Shared = found[0].record
-        scope = await self._journal.read(
+        scope = await self._core.read(
             agentstates.kind, self._name, shared.scope, consistency="strong"
         )
-        shard = self._journal.subject(agentstates.kind, self._name, shared.scope).shard
+        shard = self._core.subject(agentstates.kind, self._name, shared.scope).shard
         if found[0].position.shards[shard].seq < scope.cleared_at:
             return None  # what it opened was deleted
-        has_expired = shared.ttl and found[0].recorded_at + shared.ttl <= self._journal.now()
+        has_expired = shared.ttl and found[0].recorded_at + shared.ttl <= self._core.now()
         return None if has_expired else shared
 
     async def revoke(self, digest: str) -> None:
@@ -146,8 +150,8 @@ class Ledger:
 
     async def moment(self) -> int:
         """Return the version of this moment: each turn is at or before it, or after, as a whole."""
-        shard = self._journal.subject(agentlist.kind, self._name).shard
-        return (await self._journal.forked_log.heads())[shard]
+        shard = self._core.subject(agentlist.kind, self._name).shard
+        return (await self._core.forked_log.heads())[shard]
 
     async def scopes(self) -> list[str]:
         """Return the scopes that have had state, in the order of their first turns."""
@@ -162,7 +166,7 @@ class Ledger:
 
     async def watch(self, scope: str, since: int | None) -> AsyncGenerator[Commit]:
         """Yield the turns after a version, then each new one; None: only new ones."""
-        subject = self._journal.subject(agentstates.kind, self._name, scope)
+        subject = self._core.subject(agentstates.kind, self._name, scope)
         folded, reached = start(agentstates.kind), 0
         async with aclosing(self._journal.advances(self._key(scope))) as heads:
             async for head in heads:
@@ -182,8 +186,8 @@ class Ledger:
         self, folded: Folded[AgentState], scope: str, after: int
     ) -> AsyncGenerator[tuple[int, Commit | None]]:
         """Fold what follows `after`; yield each sequence, with the turn that ends there."""
-        subject = self._journal.subject(agentstates.kind, self._name, scope)
-        async with aclosing(self._journal.forked_log.read(subject, after=after)) as pages:
+        subject = self._core.subject(agentstates.kind, self._name, scope)
+        async with aclosing(self._core.forked_log.read(subject, after=after)) as pages:
             async for records in pages:
                 for record in records:
                     for envelope in record.envelopes:

@@ -47,7 +47,7 @@ class AgentStates(Generic[R]):
     """
 
     def __init__(self, ledger: Ledger, runtime_state_type: type[R]) -> None:
-        self.calls: Calls = ledger.calls
+        self._calls: Calls = ledger.calls
         self._ledger = ledger
         self._runtime_state_type = runtime_state_type
 

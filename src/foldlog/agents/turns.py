@@ -48,7 +48,7 @@ class TurnStateContext:
         label: str = "",
     ) -> None:
         self.scope = scope
-        self.calls: Calls = ledger.calls
+        self._calls: Calls = ledger.calls
         self._ledger = ledger
         self._consistency = consistency
         self._expected = expected

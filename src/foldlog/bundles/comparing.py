@@ -21,6 +21,7 @@ from foldlog.errors import LogRewound, PastErased, PayloadError, UnknownMoment
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store import LogRecord
+from foldlog.store.core import core_of
 
 THE_LOG = "the log"
 
@@ -66,7 +67,7 @@ async def verify_bundle_with_log(
 
 
 async def _compare(store: Store, path: Path, manifest: Manifest) -> AsyncGenerator[BundleFinding]:
-    namespace, until = store.log.namespace.name, LogPosition.parse(manifest.position)
+    namespace, until = core_of(store).namespace.name, LogPosition.parse(manifest.position)
     if manifest.namespace != namespace:
         reason = f"it is of namespace {namespace!r:.80}, the bundle of {manifest.namespace!r:.80}"
         yield BundleFinding(THE_LOG, reason)

@@ -21,6 +21,8 @@ from foldlog.errors import BundleRefused
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store.blobs import BlobRef
+from foldlog.store.copying import blob, blob_refs
+from foldlog.store.core import core_of
 
 
 class Bundle(NamedTuple):
@@ -70,7 +72,7 @@ async def write_bundle(
     """
     target, position = Path(path), await store.position() if until is None else until
     past = store.at(position)  # what belongs to a session may change, so as of then
-    tally = Tally(store.log.namespace.name, session_id, str(position))
+    tally = Tally(core_of(store).namespace.name, session_id, str(position))
     with _replacing(target) as file:
         try:
             writing = Writing(file)
@@ -79,7 +81,7 @@ async def write_bundle(
                     async for record in found:
                         entry.write(tally.add(record).encode())
                         tally.open(record)
-            refs = await past.blob_refs(session_id=session_id, until=position)
+            refs = await blob_refs(past, session_id=session_id, until=position)
             named = [ref for ref in refs if tally.names(_sha256(ref))]
             included = await _write_artifacts(store, named, writing)
             manifest = tally.manifest(included)
@@ -103,7 +105,7 @@ async def _write_artifacts(store: Store, refs: Sequence[BlobRef], writing: Writi
     included = set[str]()
     for ref in sorted(refs, key=_sha256):
         sha256 = _sha256(ref)
-        if sha256 not in included and (data := await store.blob(ref)) is not None:
+        if sha256 not in included and (data := await blob(store, ref)) is not None:
             with writing.entry(ARTIFACTS + sha256) as entry:
                 await asyncio.to_thread(entry.write, data)
             included.add(sha256)

@@ -13,6 +13,8 @@ from foldlog.cli.difference import Described
 from foldlog.differences import fields_of
 from foldlog.errors import PastErased
 from foldlog.jsonable import compact, jsonable
+from foldlog.store.core import core_of
+from foldlog.store.ownership import lineage_of, views_of
 
 if TYPE_CHECKING:
     from foldlog.kind import Key, Kind
@@ -49,7 +51,7 @@ async def everything(store: Store) -> dict[str, Described]:
         if "gone" not in described[name]:
             claimed.update(await _views_of(store, name))
     rest: list[Key[Any]] = []
-    for kind in store.kinds.values():
+    for kind in core_of(store).kinds.values():
         if kind.of is None and kind.owner != "session" and not _leads(store, kind):
             found = await store.keys(kind)
             rest += [key for key in found if key not in claimed and key.keys[-1] != WHOLE]
@@ -65,7 +67,7 @@ def _leads(store: Store, kind: Kind[Any]) -> bool:
     """Whether a kind only leads to others: a list of theirs, or one of foldlog's that owns them."""
     from foldlog_projections.registry import KINDS
 
-    lists = (each.list for known in store.kinds.values() for each in known.listed)
+    lists = (each.list for known in core_of(store).kinds.values() for each in known.listed)
     return (kind.owns is not None and kind in KINDS) or kind in lists
 
 
@@ -73,12 +75,12 @@ async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
     """The session's views. What a fork shares of memory stands under the fork's own keys."""
     from foldlog_projections import memory
 
-    origins, origin = set[str](), (await store.lineage_of(session_id)).shared
+    origins, origin = set[str](), (await lineage_of(core_of(store), session_id)).shared
     while origin is not None:
         origins.add(origin.session_id)
-        origin = (await store.lineage_of(origin.session_id)).shared
+        origin = (await lineage_of(core_of(store), origin.session_id)).shared
     views: dict[Key[Any], None] = {}
-    for key in await store.views_of(session_id):
+    for key in await views_of(core_of(store), session_id):
         if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
             key = memory.kind(memory.key_in(key.keys[0], session_id))
         if not _leads(store, key.kind):

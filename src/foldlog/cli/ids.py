@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from foldlog.errors import FoldlogError
+from foldlog.store.core import core_of
 
 if TYPE_CHECKING:
     from foldlog.models import StoredEvent
@@ -107,7 +108,7 @@ def own_trace(session_id: str) -> str:
 
 async def trace_ids(store: Store) -> list[str]:
     """Return all traces that have events."""
-    return [key.keys[0] for key in await store.keys(store.kinds["events"])]
+    return [key.keys[0] for key in await store.keys(core_of(store).kinds["events"])]
 
 
 async def task_ids(store: Store, session_id: str) -> list[str]:

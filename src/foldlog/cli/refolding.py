@@ -11,6 +11,7 @@ from foldlog.cli import completing
 from foldlog.cli.ids import UnknownId
 from foldlog.cli.output import console, printable, table
 from foldlog.cli.progress import Advance
+from foldlog.store.core import core_of
 
 if TYPE_CHECKING:
     from foldlog.opening import Store
@@ -28,8 +29,10 @@ Projection = Annotated[
 
 def check_projection(store: Store, name: str | None) -> None:
     """Raise UnknownId if the store has no projection of that name."""
-    if name is not None and name not in store.kinds:
-        raise UnknownId("projection", name, store.kinds, f"there are {', '.join(store.kinds)}")
+    if name is not None and name not in core_of(store).kinds:
+        raise UnknownId(
+            "projection", name, core_of(store).kinds, f"there are {', '.join(core_of(store).kinds)}"
+        )
 
 
 def advancing(advance: Advance) -> Callable[[RebuildProgress], None]:

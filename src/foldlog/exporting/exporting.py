@@ -17,6 +17,8 @@ from foldlog.exporting.part import Part, Progress
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
 from foldlog.store import LogRecord
+from foldlog.store.copying import blob, blob_refs
+from foldlog.store.core import core_of
 from foldlog.store.forks import When
 
 _RECORDS: Final = 500
@@ -116,7 +118,7 @@ async def export_records(
     part = await asyncio.to_thread(Part, path)
     try:
         asked = {
-            "namespace": store.log.namespace.name,
+            "namespace": core_of(store).namespace.name,
             "session_id": session_id,
             "since": None if since is None else str(since),
             "until": None if until is None else str(until),
@@ -177,7 +179,7 @@ async def _header(
 ) -> Header:
     after = None if since is None else str(await store.at(since).position())
     ends = await (store if until is None else store.at(until)).position()
-    namespace = store.log.namespace
+    namespace = core_of(store).namespace
     return Header(FORMAT, namespace.name, namespace.shards, session_id, after, str(ends))
 
 
@@ -214,10 +216,10 @@ async def _contents(
     yield some
     if not blobs:
         return
-    which = await store.blob_refs(session_id=header.session_id, after=after, until=until)
+    which = await blob_refs(store, session_id=header.session_id, after=after, until=until)
     for ref in which:
         is_new = progress.blob is None or ref > progress.blob
-        if is_new and (data := await store.blob(ref)) is not None:
+        if is_new and (data := await blob(store, ref)) is not None:
             yield BlobLine(ref.name, data, ref.kind, ref.keys)
 
 

@@ -19,7 +19,8 @@ from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store import LogRecord
 from foldlog.store.blobs import BlobRef, blobs_in
-from foldlog.store.copying import FILLER
+from foldlog.store.copying import FILLER, end_restore, restore_blob, restore_records
+from foldlog.store.core import core_of
 
 _RECORDS: Final = 1_000
 _BYTES: Final = 4 * 1024 * 1024
@@ -86,7 +87,7 @@ async def restore(
     if len(heads) != header.shards:
         reason = f"{path} is of {header.shards} shard(s), the namespace has {len(heads)}"
         raise ConfigurationError(f"{reason}: connect with shards={header.shards}")
-    await store.restore(0, [])  # refuses what would refuse everything
+    await restore_records(store, 0, [])  # refuses what would refuse everything
     checked = await _checked(store, path, heads)
     ends = [reach.seq for reach in LogPosition.parse(header.until).shards]
     done = present = 0
@@ -95,20 +96,20 @@ async def restore(
     while (some := await asyncio.to_thread(next, batches, None)) is not None:
         if isinstance(some, BlobLine):
             for ref in [some.ref] if some.kind else named.get(_content(some.blob), ()):
-                await store.restore_blob(ref, some.data)
+                await restore_blob(store, ref, some.data)
             done += 1
         else:
             if header.foldlog_export == 1:
                 _note_contents(store, some, named)
             shard = some[0].shard
             new = [each for each in some if each.seq > heads[shard]]
-            await store.restore(shard, new)
+            await restore_records(store, shard, new)
             done, present = done + len(some), present + len(some) - len(new)
         if on_progress is not None:
             on_progress(RestoreProgress(done, checked.records + checked.blobs))
     for shard, end in enumerate(ends):
-        await store.restore(shard, [], until=end)
-    await store.end_restore()
+        await restore_records(store, shard, [], until=end)
+    await end_restore(store)
     return Restored(checked.records - present, present, checked.blobs)
 
 
@@ -117,7 +118,7 @@ def _note_contents(
 ) -> None:
     """Note which views name a content, by its SHA-256: in format 1 only their records say it."""
     for record in records:
-        kind = store.kinds.get(record.kind)
+        kind = core_of(store).kinds.get(record.kind)
         if kind is not None and kind.has_blobs:
             with suppress(LogCorrupt, msgspec.MsgspecError):  # it comes as it is, without bytes
                 for envelope in record.envelopes:
@@ -148,8 +149,9 @@ async def _checked(store: Store, path: Path, heads: list[int]) -> Checked:
                     _feed(own, record)
     is_part = all(head <= end for head, end in zip(heads, ends, strict=True))
     if not is_part or own.digest() != theirs.digest():
+        name = core_of(store).namespace.name
         raise ConfigurationError(
-            f"the namespace {store.log.namespace.name!r:.80} is not empty, or its log is not new: "
+            f"the namespace {name!r:.80} is not empty, or its log is not new: "
             f"restore {path} into another one"
         )
     return checked

@@ -15,6 +15,7 @@ from foldlog.blocking import BlockingStore
 from foldlog.blocking.bridge import StoreThread
 from foldlog.errors import ConfigurationError
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 
 T = TypeVar("T")
 Use = Callable[[Store], Coroutine[Any, Any, T]]
@@ -61,7 +62,7 @@ class _OnLoop:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._loop = store.backend.loop or _running()
+        self._loop = core_of(store).backend.loop or _running()
 
     async def acall(self, use: Use[T], *, until_closed: bool = False) -> T:
         running = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ from typing import Any
 from foldlog import kinds
 from foldlog.kind import Key
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 
 
 def token_beside(store: Store, key: Key[Any], name: str) -> str:
@@ -15,10 +16,12 @@ def token_beside(store: Store, key: Key[Any], name: str) -> str:
 
     It is `name` itself, if that falls there: always, where there is one shard.
     """
-    shard = store.subject(key.kind.family, *key.keys).shard
+    shard = core_of(store).subject(key.kind.family, *key.keys).shard
     numbered = (f"{name}~{number}" for number in itertools.count(1))
     tokens = itertools.chain([name], numbered)
-    return next(each for each in tokens if store.subject(kinds.pauses, each).shard == shard)
+    return next(
+        each for each in tokens if core_of(store).subject(kinds.pauses, each).shard == shard
+    )
 
 
 async def begin_waiting(

@@ -13,7 +13,7 @@ from foldlog.log.port import Log, LogInfo
 from foldlog.log.relay import Relay
 from foldlog.log.side import Side
 from foldlog.opening.store import Store
-from foldlog.store.core import Backend
+from foldlog.store.core import Backend, core_of
 from foldlog.store.failures import log_failure
 from foldlog.store.store import complete
 from foldlog.subjects import Namespace
@@ -143,8 +143,8 @@ async def _reach(store: Store, log: StandbyLog, connect: Connect) -> None:
             noted = _difference(log.reason)
             _note(store, log.reason)
     complete(store, backend)
-    if store.backend.outbox is not None:
-        await store.backend.outbox.recover()
+    if (outbox := core_of(store).backend.outbox) is not None:
+        await outbox.recover()
 
 
 def _difference(reason: FoldlogError) -> str:

@@ -21,7 +21,7 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
-from foldlog.store.waiting import Inbox, Source
+from foldlog.store.waiting import Source
 from foldlog_projections import scoped, stateartifacts, states
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade,
     from foldlog.sql import SqlResult
 
 
-class Store(Inbox, BaseStore):
+class Store(BaseStore):
     """Agent state over one log: the StateStore of PenguiFlow's specification 2.11, and more.
 
     Made by `foldlog.connect` or `foldlog.memory_store`; lives until `close` or the end of its
@@ -66,10 +66,10 @@ class Store(Inbox, BaseStore):
         """Keys in scopes, with search, links and lifetimes: `await store.scoped.write(...)`."""
         from foldlog.scoped.store import open_scoped
 
-        server = self.backend.server
+        server = self._core.backend.server
         found = open_scoped(
             self,
-            max_bytes=self._options.max_hot_bytes,
+            max_bytes=self._core.options.max_hot_bytes,
             directory=server.path if server is not None else None,
         )
         self.on_close(found.close)
@@ -220,13 +220,12 @@ class Store(Inbox, BaseStore):
             >>> await store.at(before).load_memory_state("acme:ann:trip")
             {'n': 1}
         """
-        self.hot_views.check()
-        return Past(self.backend, self._options, when)
+        self._core.hot_views.check()
+        return Past(self._core.backend, self._core.options, when)
 
-    def waiting_source(self, kind: WaitingKind) -> Source:
-        """Internal: return where things of a kind wait."""
+    def _source(self, kind: WaitingKind) -> Source:
         if kind is WaitingKind.PAUSE:
-            return PauseSource(self)
+            return PauseSource(self._core)
         if kind is WaitingKind.QUESTION:
             from foldlog.recovery.questions import Questions
 
@@ -248,7 +247,7 @@ class Store(Inbox, BaseStore):
     async def _after_removal(self, area: Area | None) -> None:
         if area is not None and area.kind is not scoped.kind:
             return
-        if "scoped" in vars(self) or self.backend.server is not None:
+        if "scoped" in vars(self) or self._core.backend.server is not None:
             from foldlog.scoped import Scope
 
             scope = None if area is None else Scope.from_subject_key(area.keys[0])

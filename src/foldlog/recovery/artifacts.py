@@ -14,9 +14,11 @@ from foldlog.recovery import codecs
 from foldlog.recovery.codecs import Encoded
 from foldlog.recovery.snapshots import artifacts_of
 from foldlog.recovery.writing import listed_states, read_state
-from foldlog.store.blobs import LOOSE_SECONDS, LargeValues, digest
+from foldlog.store.blobs import LOOSE_SECONDS, digest
 from foldlog.store.clearing import clear
-from foldlog.store.operation import Calls, operation
+from foldlog.store.core import Capability, core_of
+from foldlog.store.operation import operation
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import stateartifacts
 from foldlog_projections.stateartifacts import Named
@@ -43,15 +45,15 @@ class Garbage(NamedTuple):
 _operation: Final = functools.partial(operation, prefix="recovery.artifacts.")
 
 
-class ArtifactBackend:
+class ArtifactBackend(Capability):
     """Artifacts by id, made by `store.recovery.artifacts`. Lives as long as its store.
 
     Bytes, text and plain data come back exactly; other objects need `with_codec`. Inside
     `store.atomic()` an artifact is named with the block; its bytes are stored at once.
     """
 
-    def __init__(self, store: LargeValues, codec: str | None = None) -> None:
-        self.calls: Calls = store.calls
+    def __init__(self, store: BaseStore, codec: str | None = None) -> None:
+        super().__init__(core_of(store))
         self._store = store
         self._codec = codec
 
@@ -159,7 +161,7 @@ class ArtifactBackend:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        [held] = await clear(self._store, stateartifacts.kind(artifact_id))
+        [held] = await clear(self._core, stateartifacts.kind(artifact_id))
         return held.folded.state is not None
 
     async def artifacts_of(self, state_id: str) -> list[str]:
@@ -266,7 +268,7 @@ class ArtifactBackend:
 
     def _encoded(self, method: str, artifact: Any, artifact_id: str | None = None) -> Encoded:
         about = {"artifact_id": artifact_id, "codec": self._codec}
-        redacted = self._store.redaction.value(
+        redacted = self._core.redaction.value(
             f"ArtifactBackend.{method}", stateartifacts.NAMED, about, artifact=artifact
         )
         return codecs.encode(redacted, self._codec)

@@ -29,9 +29,11 @@ from foldlog.recovery.snapshots import event_of, listing, restored, saving, valu
 from foldlog.recovery.stepping import Stepping
 from foldlog.recovery.tenure import Tenure
 from foldlog.recovery.writing import Writing, listed_states, read_state, write_state
+from foldlog.store.belonging import add_belongings
 from foldlog.store.clearing import clear
-from foldlog.store.operation import Calls, operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.core import Capability, core_of
+from foldlog.store.operation import operation
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import states
 from foldlog_projections.states import State
@@ -43,7 +45,7 @@ _AT_ONCE: Final = 64
 _operation: Final = functools.partial(operation, prefix="recovery.")
 
 
-class StateBackend:
+class StateBackend(Capability):
     """Executions and their snapshots, made by `store.recovery`. Lives as long as its store.
 
     Every call raises also where the store degrades: a checkpoint that only seems to exist is worse
@@ -52,10 +54,10 @@ class StateBackend:
     """
 
     def __init__(
-        self, store: Ownership, artifacts: ArtifactBackend, migrations: Migrations | None = None
+        self, store: BaseStore, artifacts: ArtifactBackend, migrations: Migrations | None = None
     ) -> None:
+        super().__init__(core_of(store))
         self.artifacts = artifacts
-        self.calls: Calls = store.calls
         self._store = store
         self._questions = Questions(store)
         self._migrations = migrations
@@ -230,7 +232,7 @@ class StateBackend:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        [held] = await clear(self._store, states.kind(state_id))
+        [held] = await clear(self._core, states.kind(state_id))
         return held.folded.state.value is not None
 
     def execution(
@@ -328,14 +330,14 @@ class StateBackend:
     async def _save(
         self, snapshot: StateSnapshot, method: str, session_id: str | None, *, existing: bool
     ) -> bool:
-        value = valued(snapshot, self._store.redaction, method)
+        value = valued(snapshot, self._core.redaction, method)
 
         def decide(state: State, head: int) -> Writing | None:
             if existing and state.value is None:
                 return None
             return Writing(saving(state, value), listing(state, value))
 
-        await self._store.add_belongings(session_id, states.kind(value["state_id"]))
+        await add_belongings(self._core, session_id, states.kind(value["state_id"]))
         return await write_state(self._store, value["state_id"], decide)
 
     async def _written(self, state_ids: Sequence[str]) -> dict[str, tuple[float, int]]:
@@ -352,6 +354,6 @@ class StateBackend:
     async def _last(self, state_id: str) -> Record | None:
         """The last record of a state; None if it is gone, or of the past and removed since."""
         try:
-            return await self._store.forked_log.last(self._store.subject(states.kind, state_id))
+            return await self._core.forked_log.last(self._core.subject(states.kind, state_id))
         except PastErased:
             return None

@@ -13,8 +13,9 @@ from foldlog.errors import AlreadyAnswered, NotWaiting
 from foldlog.models import Answered, Waiting, WaitingKind
 from foldlog.recovery.results import PLAIN_DATA, StepRedaction
 from foldlog.recovery.writing import Writing, read_state, write_state
+from foldlog.store.core import core_of
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import Primitives
+from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, began, ended, text_in
 from foldlog.values import as_plain
 from foldlog_projections import states
@@ -27,7 +28,7 @@ Agrees = Callable[[Step | None], bool]
 class Questions:
     """Where questions wait: a `Source` of the list of all that waits for a person."""
 
-    def __init__(self, store: Primitives) -> None:
+    def __init__(self, store: BaseStore) -> None:
         self._store = store
 
     async def look(self, ref: Ref) -> Waiting | None:
@@ -65,7 +66,7 @@ class Questions:
 
     async def settle(self, state_id: str, address: str, value: Any, agrees: Agrees) -> bool:
         """Answer the question if `agrees` says so; return whether it was answered."""
-        redaction = StepRedaction(self._store.redaction, state_id)
+        redaction = StepRedaction(core_of(self._store).redaction, state_id)
         given = as_plain(value, "value")
         data = redaction.data("StateBackend.answer", states.DONE, address, result=given)
         result = msgspec.Raw(codec.encode(data, "value"))

@@ -19,8 +19,10 @@ from foldlog.recovery.questions import begun
 from foldlog.recovery.results import StepRedaction
 from foldlog.recovery.snapshots import Value, listing, native, now, restored, saving, valued
 from foldlog.recovery.writing import Writing, read_state, write_state
-from foldlog.store.ownership import Ownership
+from foldlog.store.belonging import add_belongings
+from foldlog.store.core import core_of
 from foldlog.store.payloads import encode
+from foldlog.store.store import BaseStore
 from foldlog_projections import states
 from foldlog_projections.states import Owned, Rewound, State, Step
 
@@ -35,7 +37,7 @@ class Tenure:
 
     def __init__(
         self,
-        store: Ownership,
+        store: BaseStore,
         state_id: str,
         owner: str,
         metadata: StateMetadata | None,
@@ -44,10 +46,11 @@ class Tenure:
         session_id: str | None,
     ) -> None:
         self.state_id: Final = state_id
-        self.redaction: Final = StepRedaction(store.redaction, state_id)
+        self.redaction: Final = StepRedaction(core_of(store).redaction, state_id)
         self._migrations = migrations
         self.snapshot: StateSnapshot = self._new()
         self._store = store
+        self._core = core_of(store)
         self._session_id = session_id
         self._owner = owner
         self._metadata = metadata
@@ -106,7 +109,7 @@ class Tenure:
             value = self._value(StateStatus.RUNNING)
             return Writing([*drafts, *saving(state, value)], listing(state, value))
 
-        await self._store.add_belongings(self._session_id, states.kind(self.state_id))
+        await add_belongings(self._core, self._session_id, states.kind(self.state_id))
         await write_state(self._store, self.state_id, take_over, in_atomic="refuse")
 
     async def look(self) -> None:
@@ -208,7 +211,7 @@ class Tenure:
     def _value(self, status: StateStatus) -> dict[str, Any]:
         self.snapshot.status = status
         self.snapshot.updated_at = now()
-        value = valued(self.snapshot, self._store.redaction, _CHECKPOINT)
+        value = valued(self.snapshot, self._core.redaction, _CHECKPOINT)
         storage = value["execution_state"].get("storage")
         if not isinstance(storage, dict) or not isinstance(storage.get("data"), dict):
             raise RedactionFailed(states.SAVED, _CHECKPOINT, "storage has to stay a mapping")

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from foldlog.envelope import Draft
 from foldlog.kind import Key
-from foldlog.store.decisions import InAtomic
+from foldlog.store.core import Core, core_of
+from foldlog.store.decisions import InAtomic, decide_drafts
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import At, Decided, Primitives
+from foldlog.store.primitives import At, Decided
+from foldlog.store.store import BaseStore
 from foldlog.store.waiting import list_key
 from foldlog_projections import statelist, states
 from foldlog_projections.statelist import Listed
@@ -33,19 +35,19 @@ the state and keeps nothing of it.
 """
 
 
-async def read_state(store: Primitives, state_id: str) -> State:
+async def read_state(store: BaseStore, state_id: str) -> State:
     """Return a state as of now. Use it before the next await; never change it."""
-    return (await store.read(states.kind, state_id, consistency="strong")).state
+    return (await core_of(store).read(states.kind, state_id, consistency="strong")).state
 
 
 async def write_state(
-    store: Primitives, state_id: str, decide: Decide, *, in_atomic: InAtomic = "stage"
+    store: BaseStore, state_id: str, decide: Decide, *, in_atomic: InAtomic = "stage"
 ) -> bool:
     """Append what `decide` says, and return whether it said anything. Errors as `Store.decide`.
 
     State and lists change in the same moment; `in_atomic` says when, inside `store.atomic()`.
     """
-    key = states.kind(state_id)
+    key, core = states.kind(state_id), core_of(store)
 
     def decision(at: At) -> dict[Key[Any], Decided]:
         writing = decide(at.folded.state, at.head)
@@ -53,23 +55,24 @@ async def write_state(
             return {}
         decided: dict[Key[Any], Decided] = {key: Decided(writing.drafts)}
         if writing.listed is not None or writing.waiting:
-            shard = store.subject(states.kind, state_id).shard
+            shard = core.subject(states.kind, state_id).shard
             if writing.listed is not None:
                 listed = encode(statelist.kind, writing.listed)
-                decided[_list_on(store, shard)] = Decided([listed])
-            decided[list_key(store, shard)] = Decided(writing.waiting)
+                decided[_list_on(core, shard)] = Decided([listed])
+            decided[list_key(core, shard)] = Decided(writing.waiting)
         return decided
 
-    return bool(await store.decide_drafts([key], decision, in_atomic=in_atomic))
+    return bool(await decide_drafts(core, [key], decision, in_atomic=in_atomic))
 
 
-async def listed_states(store: Primitives) -> list[Listed]:
+async def listed_states(store: BaseStore) -> list[Listed]:
     """Return all states with what they are found by, as of now."""
-    lists = [_list_on(store, shard) for shard in range(store.forked_log.namespace.shards)]
+    core = core_of(store)
+    lists = [_list_on(core, shard) for shard in range(core.namespace.shards)]
     states_by_id = await store.views(lists, consistency="strong")
     return [listed for each in states_by_id for listed in each.values()]
 
 
-def _list_on(store: Primitives, shard: int) -> Key[Any]:
+def _list_on(core: Core, shard: int) -> Key[Any]:
     """The list on `shard`: a state and its entry are one append, on one shard."""
-    return statelist.kind(store.forked_log.namespace.key_on(shard, statelist.kind.name))
+    return statelist.kind(core.namespace.key_on(shard, statelist.kind.name))

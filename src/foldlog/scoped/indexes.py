@@ -25,7 +25,8 @@ from foldlog.log.port import Unfollow
 from foldlog.scoped.errors import SearchFailed
 from foldlog.scoped.index import Index, Known, Synced, remove, wipe
 from foldlog.scoped.scope import Scope, checked_scope
-from foldlog.store.primitives import Primitives
+from foldlog.store.core import core_of
+from foldlog.store.store import BaseStore
 from foldlog.subjects import Branch, Subject
 from foldlog.views import Consistency, views
 from foldlog_projections import scoped
@@ -92,8 +93,9 @@ class Indexes:
             searches has none.
     """
 
-    def __init__(self, store: Primitives, place: Path | None) -> None:
+    def __init__(self, store: BaseStore, place: Path | None) -> None:
         self._store = store
+        self._core = core_of(store)
         self._place = place
         self._open: OrderedDict[Scope, _Opened] = OrderedDict()
         # A lock is there as long as somebody holds it or waits for it.
@@ -101,7 +103,7 @@ class Indexes:
         self._written: Counter[Scope] = Counter()
         self._keeping_up: set[asyncio.Task[None]] = set()
         self._closed = False
-        store.hot_views.on_append.append(self._appended)
+        self._core.hot_views.on_append.append(self._appended)
 
     def is_open(self, scope: Scope) -> bool:
         """Whether a scope's index is at hand."""
@@ -115,7 +117,7 @@ class Indexes:
         None also where that does not answer reads of that consistency as it is: ask.
         """
         opened = self._open.get(checked_scope(scope))
-        if opened is None or not opened.is_current(consistency, self._store.forked_log.epoch):
+        if opened is None or not opened.is_current(consistency, self._core.forked_log.epoch):
             return None
         if not opened.index.lock.acquire(blocking=False):
             return None
@@ -124,7 +126,7 @@ class Indexes:
             if known.at != opened.reached:
                 return None
             self._open.move_to_end(scope)
-            return look(known, self._store.now())
+            return look(known, self._core.now())
         finally:
             opened.index.lock.release()
 
@@ -142,7 +144,7 @@ class Indexes:
         async def asked() -> T:
             async with self.turn(scope):
                 index = await self.current(scope, consistency)
-                now = self._store.now()
+                now = self._core.now()
                 return await on(index, seen_at_once(function), now, *args, **kwargs)
 
         return await self.mended(scope, asked)
@@ -178,7 +180,7 @@ class Indexes:
         if self._closed and scope not in self._open:
             raise StoreClosed
         views.check_consistency(consistency)
-        log = self._store.forked_log
+        log = self._core.forked_log
         branch = log.namespace.branch(scoped.kind.name, scope.subject_key)
         opened = self._open.get(scope)
         if opened is not None and is_kept and opened.index.path is None and self._place:
@@ -190,7 +192,7 @@ class Indexes:
         if opened.unfollow is None:
             hear = opened.hear
             opened.unfollow = await log.follow(branch, lambda record: hear(record.seq))
-        is_past = self._store.past is not None and opened.is_proven(log.epoch)
+        is_past = self._core.past is not None and opened.is_proven(log.epoch)
         if not (is_past or opened.is_current(consistency, log.epoch)):
             heard, at, epoch = opened.heard, time.monotonic(), log.epoch
             opened.reached = await self._read_on(branch, opened, strong=consistency != "eventual")
@@ -233,7 +235,7 @@ class Indexes:
             if self._open[scope].index.path is not None:
                 self.written(scope, _LARGE)
         if not self._closed:
-            self._store.hot_views.on_append.remove(self._appended)
+            self._core.hot_views.on_append.remove(self._appended)
         self._closed = True
         if self._keeping_up:
             _, late = await asyncio.wait(self._keeping_up, timeout=_CLOSING_SECONDS)
@@ -246,7 +248,7 @@ class Indexes:
 
     async def _read_on(self, branch: Branch, opened: _Opened, *, strong: bool) -> Synced:
         """Read the log from where an index ends to its head, as of now."""
-        log, index, is_proven = self._store.forked_log, opened.index, opened.is_proven
+        log, index, is_proven = self._core.forked_log, opened.index, opened.is_proven
         while True:
             since = await on(index, Index.synced)
             if since.seq and not is_proven(log.epoch) and not await self._proves(since, branch):
@@ -263,7 +265,7 @@ class Indexes:
 
     async def _proves(self, synced: Synced, branch: Branch) -> bool:
         """Whether the log holds the change at which an index ends."""
-        stored = await self._store.forked_log.stored(branch.shard, synced.seq)
+        stored = await self._core.forked_log.stored(branch.shard, synced.seq)
         if stored is None:
             return False
         return any(each.id == synced.id for each in stored.record().envelopes)

@@ -36,8 +36,11 @@ from foldlog.scoped.cache import Cache
 from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.store.belonging import add_belongings
+from foldlog.store.core import Core, core_of
+from foldlog.store.decisions import append_directly, decide_drafts
 from foldlog.store.primitives import At, Decided
-from foldlog.store.removal import Removal
+from foldlog.store.store import BaseStore
 from foldlog.subjects import Branch, Subject
 from foldlog.views.latest import Latest, read_latest
 from foldlog_projections import scoped
@@ -57,46 +60,47 @@ Moment = Position | LogPosition | dt.datetime
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: Removal, cache: Cache) -> None:
+    def __init__(self, journal: BaseStore, cache: Cache) -> None:
         self.journal = journal
+        self.core: Core = core_of(journal)
         self.cache = cache
 
     def subject(self, scope: Scope, key: str) -> Subject:
         """Where a key stands. Raises InvalidId: it is empty, or NUL; PayloadError: no Scope."""
-        subject = self.journal.subject(scoped.kind, checked_scope(scope).subject_key, key)
+        subject = self.core.subject(scoped.kind, checked_scope(scope).subject_key, key)
         if key == OWN:
             raise InvalidId("key", key, "it stands for the scope itself")
         return subject
 
     def own(self, scope: Scope) -> Subject:
         """Where a scope's links stand."""
-        return self.journal.subject(scoped.kind, scope.subject_key, OWN)
+        return self.core.subject(scoped.kind, scope.subject_key, OWN)
 
     def branch(self, scope: Scope) -> Branch:
         """All subjects of a scope."""
-        return self.journal.forked_log.namespace.branch(scoped.kind.name, scope.subject_key)
+        return self.core.forked_log.namespace.branch(scoped.kind.name, scope.subject_key)
 
     def changes(self, scope: Scope, after: int = 0) -> AsyncGenerator[list[Record]]:
         """Yield pages of a scope's changes after a sequence. Errors as `Log.read`."""
-        return self.journal.forked_log.read(self.branch(scope), after=after)
+        return self.core.forked_log.read(self.branch(scope), after=after)
 
     async def last(
         self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
     ) -> Held | None:
         """Return a key's last envelope, as of now or of a place."""
         subject = self.subject(scope, key)
-        latest = await read_latest(self.journal.forked_log, scoped.kind, subject, upto=upto)
+        latest = await read_latest(self.core.forked_log, scoped.kind, subject, upto=upto)
         return _read(latest)
 
     def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
         """Yield the last messages of a scope's keys, in pages: a hint, see `Log.lasts`."""
-        return self.journal.forked_log.lasts(self.branch(scope))
+        return self.core.forked_log.lasts(self.branch(scope))
 
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
         found: list[Held] = []
         folded = start(scoped.kind)
-        async with aclosing(self.journal.forked_log.read(self.subject(scope, key))) as pages:
+        async with aclosing(self.core.forked_log.read(self.subject(scope, key))) as pages:
             async for page in pages:
                 for envelope in chain.from_iterable(record.envelopes for record in page):
                     if not step(scoped.kind, folded, envelope):
@@ -109,7 +113,7 @@ class Keys:
 
     async def as_of(self, scope: Scope, key: str, at: Moment) -> Held | None:
         """Return what a key held at a moment, or None; what was over then is None."""
-        log, subject = self.journal.forked_log, self.subject(scope, key)
+        log, subject = self.core.forked_log, self.subject(scope, key)
         if isinstance(at, dt.datetime) and at.tzinfo is not None:
             place: tuple[int, float] = (await log.sequence_at(subject.shard, at), math.inf)
         elif isinstance(at, LogPosition) and len(at.shards) == log.namespace.shards:
@@ -167,7 +171,7 @@ class Keys:
     async def present(self, scope: Scope, key: str) -> tuple[Held | None, bytes]:
         """Return a key's last envelope and its encoded value, as of now; None if it has none."""
         held = await self.last(scope, key)
-        while held is not None and held.is_there(self.journal.now()):
+        while held is not None and held.is_there(self.core.now()):
             try:
                 return held, await self.payload(scope, key, held)
             except LogCorrupt:
@@ -209,7 +213,7 @@ class Keys:
     ) -> None:
         """Have keys belong to a session if one is named. Errors as `Store.belong`."""
         keys = [scoped.kind(checked_scope(scope).subject_key, key) for scope, key in written]
-        await self.journal.add_belongings(session_id, *keys)
+        await add_belongings(self.core, session_id, *keys)
 
     async def clear(self, scope: Scope, key: str | None = None) -> None:
         """Erase a scope, or one key of it. Errors as `Store.delete`."""
@@ -227,7 +231,7 @@ class Keys:
             is_link = change.key == OWN
             subject = self.own(scope) if is_link else self.subject(scope, change.key)
             drafts.setdefault(subject, []).append(change.draft)
-        await self.journal.append_directly(*drafts.items())
+        await append_directly(self.core, *drafts.items())
 
     async def decide(
         self,
@@ -243,12 +247,12 @@ class Keys:
         views = {key: scoped.kind(name, key) for key in keys}
 
         def decide(*all_at: At) -> dict[Key[Any], Decided]:
-            now = self.journal.now()
+            now = self.core.now()
             found = zip(keys, map(_read, all_at), strict=True)
             held = {key: each for key, each in found if each is not None and each.is_there(now)}
             return {views[each.key]: Decided([each.draft], each) for each in decision(held)}
 
-        decided = await self.journal.decide_drafts(list(views.values()), decide)
+        decided = await decide_drafts(self.core, list(views.values()), decide)
         return [stored.value for stored in decided.values()]
 
 

@@ -65,7 +65,7 @@ class ScopedReader:
     """Reads scopes, and cannot change what is stored; made by `store.scoped.reader`."""
 
     def __init__(self, keys: Keys, transient: Transient, search: Search) -> None:
-        self.calls: Calls = keys.journal.calls
+        self._calls: Calls = keys.core.calls
         self._keys = keys
         self._transient = transient
         self._search = search

@@ -72,7 +72,7 @@ class Search:
                 if limit <= 0:
                     return []
                 asked = terms(query), vector, min(limit, _MOST), options, mode
-                now = self._keys.journal.now()
+                now = self._keys.core.now()
                 return await on(index, seen_at_once(self._found), now, *asked)
 
         return await self.indexes.mended(scope, searched)

@@ -34,7 +34,7 @@ from foldlog.scoped.search import Search
 from foldlog.scoped.vectors import Embedder
 from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
-from foldlog.store.removal import Removal
+from foldlog.store.store import BaseStore
 from foldlog.subjects import checked_id
 from foldlog_projections import scoped
 from foldlog_projections.scoped import OWN
@@ -178,7 +178,7 @@ class ScopedStore(ScopedReader):
             self._indexes.written(scope, 1)
             self._remember(scope, change, body, options)
 
-        self._keys.journal.after_stored(remember)
+        self._keys.core.after_stored(remember)
         return change.draft.id
 
     @_operation(writes=True)
@@ -258,7 +258,7 @@ class ScopedStore(ScopedReader):
                     else:
                         self._remember(effect.scope, change, body, effect.options)
 
-        self._keys.journal.after_stored(remember)
+        self._keys.core.after_stored(remember)
         return [change.draft.id if change and change.key != OWN else "" for change in changes]
 
     @_operation(writes=True)
@@ -288,7 +288,7 @@ class ScopedStore(ScopedReader):
             self._transient.drop(scope, key)
             self._keys.cache.drop(self._keys.subject(scope, key))
 
-        self._keys.journal.after_stored(forget)
+        self._keys.core.after_stored(forget)
 
     @_operation(writes=True)
     async def link(self, scope: Scope, link: MemoryLink) -> None:
@@ -413,7 +413,7 @@ class ScopedStore(ScopedReader):
 
     @property
     def _redaction(self) -> Redaction:
-        return self._keys.journal.redaction
+        return self._keys.core.redaction
 
     def _remember(self, scope: Scope, change: Change, body: bytes, options: StoreOptions) -> None:
         self._transient.drop(scope, change.key)
@@ -483,9 +483,9 @@ async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | No
             return records.unlinked(effect.from_key, effect.to_key, effect.relation)
 
 
-def open_scoped(journal: Removal, *, max_bytes: int, directory: Path | None) -> ScopedStore:
+def open_scoped(journal: BaseStore, *, max_bytes: int, directory: Path | None) -> ScopedStore:
     """Return the ScopedStore over a store's log; `directory`: for search indexes, if anywhere."""
     keys = Keys(journal, Cache(max_bytes))
     # The stream's name tells the namespace, in characters that any file system takes.
-    place = directory and directory / "search" / journal.forked_log.namespace.stream(0)
+    place = directory and directory / "search" / keys.core.namespace.stream(0)
     return ScopedStore(keys, Transient(), [Search(keys, Indexes(journal, place))])

@@ -57,12 +57,12 @@ async def watch(
 
 async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple[str, Recorded]]:
     """What was written to keys of a scope, or deleted, after a sequence, without end."""
-    journal, unfollow = keys.journal, None
-    async with watched(journal.hot_views, scoped.kind, keys.own(scope)) as wake:
+    core, unfollow = keys.core, None
+    async with watched(core.hot_views, scoped.kind, keys.own(scope)) as wake:
         try:
             while True:
                 try:
-                    unfollow = unfollow or await journal.forked_log.follow(
+                    unfollow = unfollow or await core.forked_log.follow(
                         keys.branch(scope), lambda record: wake.set()
                     )
                     async with aclosing(keys.changes(scope, after)) as pages:
@@ -76,7 +76,7 @@ async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple
                     _log.info("watching %s: %s; waiting for the log", scope, error)
                     await asyncio.sleep(_PAUSE)
                     continue
-                if journal.past is not None:
+                if core.past is not None:
                     return
                 await woken(wake)
         finally:

@@ -306,7 +306,7 @@ class Session(SessionTasks):
         if event.session_id != self.session_id:
             raise PayloadError("session_id", f"the event is of {event.session_id!r:.80}")
         key = steering_events.kind(self.session_id)
-        record = self._store.redacted("Session.steer", key, STEERING.record(event))
+        record = self._core.redacted("Session.steer", key, STEERING.record(event))
         event = sanitize_steering_event(event.model_copy(update={"payload": record.payload}))
         validate_steering_event(event)
         return await self._write(

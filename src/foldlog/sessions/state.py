@@ -12,6 +12,7 @@ from foldlog.envelope import Recorded
 from foldlog.models import TaskState, TaskStatus, TaskType
 from foldlog.sessions.errors import UnknownGroup, UnknownTask
 from foldlog.sessions.models import PendingContextPatch, SessionContext, TaskGroup
+from foldlog.store.core import core_of
 from foldlog.store.ownership import as_of_session
 from foldlog.store.store import BaseStore
 from foldlog.store.tasks import TASKS
@@ -190,6 +191,7 @@ async def read_session(
     Inside `store.atomic()` it shows what the block has decided. Errors as `SessionState.load`.
     """
     # Tasks first: what the other view says of a task is then never older than the task.
-    saved, _ = await store.read_at(tasks.kind, session_id, consistency=consistency)
-    folded, _ = await store.read_at(session.kind, session_id, consistency=consistency)
+    core = core_of(store)
+    saved, _ = await core.read_at(tasks.kind, session_id, consistency=consistency)
+    folded, _ = await core.read_at(session.kind, session_id, consistency=consistency)
     return SessionState(session_id, saved.state, folded.state)

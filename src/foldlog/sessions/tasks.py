@@ -130,7 +130,7 @@ class SessionTasks(SessionWriter):
             description=description,
         )
         redact = functools.partial(
-            self._store.redacted, "Session.spawn_task", tasks.kind(self.session_id)
+            self._core.redacted, "Session.spawn_task", tasks.kind(self.session_id)
         )
         await self._write(lambda made: lifecycle.spawn(made, task, mode, group_id, redact))
         return self.get_task(id)
@@ -208,7 +208,7 @@ class SessionTasks(SessionWriter):
             MergeRefused: `background_results` in the context is no list.
         """
         about = {"session_id": self.session_id, "task_id": task_id}
-        result = self._store.redaction.value(
+        result = self._core.redaction.value(
             "Session.complete_task", tasks.CHANGED, about, result=result
         )
         if patch is not None:
@@ -288,7 +288,7 @@ class SessionTasks(SessionWriter):
             created_at=datetime.now(UTC),
         )
         key = updates.kind(self.session_id)
-        record = self._store.redacted("Session.report", key, UPDATES.record(update))
+        record = self._core.redacted("Session.report", key, UPDATES.record(update))
         if progress is not None:
             progress = self._redacted_field("report", task_id, progress=progress)
         await self._write(

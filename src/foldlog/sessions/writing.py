@@ -15,8 +15,10 @@ from foldlog.sessions.decision import Decide, Decision
 from foldlog.sessions.models import ContextPatch
 from foldlog.sessions.state import SessionState, read_session
 from foldlog.sessions.telemetry import Emitter, TaskTelemetrySink
-from foldlog.store.core import Block, open_block
-from foldlog.store.operation import Calls, operation
+from foldlog.store.blocks import Block, open_block
+from foldlog.store.core import Capability, core_of
+from foldlog.store.decisions import decide_drafts
+from foldlog.store.operation import operation
 from foldlog.store.payloads import drafting
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
@@ -50,17 +52,17 @@ def called(*, writes: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-class SessionWriter:
+class SessionWriter(Capability):
     """One session of a store: reads it, and appends what is decided on it."""
 
     def __init__(
         self, session_id: str, state_store: BaseStore, telemetry_sink: TaskTelemetrySink | None
     ) -> None:
-        state_store.subject(session.kind, session_id)  # a bad id is refused before anything is read
+        super().__init__(core_of(state_store))
+        self._core.subject(session.kind, session_id)  # a bad id is refused before anything is read
         self.session_id = session_id
         self.worker: str = secrets.token_hex(8)
         self.telemetry: Emitter = Emitter(telemetry_sink)
-        self.calls: Calls = state_store.calls
         self._store = state_store
         self._stored = SessionState(session_id, {}, State())
         self._in_block: tuple[Block, SessionState] | None = None
@@ -69,12 +71,12 @@ class SessionWriter:
     def _seen(self) -> SessionState:
         """What the last call saw. What it saw in a block counts outside once that is stored."""
         seen = self._in_block
-        return seen[1] if seen and seen[0] is open_block(self._store) else self._stored
+        return seen[1] if seen and seen[0] is open_block(self._core) else self._stored
 
     async def _read(self, consistency: Consistency) -> SessionState:
         """Read the session, and return it as its views hold it: nothing is copied."""
         found = await read_session(self._store, self.session_id, consistency)
-        block = open_block(self._store)
+        block = open_block(self._core)
         if block is None:
             self._stored = found
         else:
@@ -106,19 +108,19 @@ class SessionWriter:
             made = found
             decided = {kind(self.session_id): Decided(each) for kind, each in made.drafts.items()}
             if made.waiting:
-                shard = self._store.subject(session.kind, self.session_id).shard
-                decided[list_key(self._store, shard)] = Decided(made.waiting)
+                shard = self._core.subject(session.kind, self.session_id).shard
+                decided[list_key(self._core, shard)] = Decided(made.waiting)
             return decided
 
         kinds: list[Kind[Any]] = [tasks.kind, session.kind]
         if once is not None:
             kinds.append(once[0])
-        await self._store.decide_drafts([kind(self.session_id) for kind in kinds], decision)
+        await decide_drafts(self._core, [kind(self.session_id) for kind in kinds], decision)
         if made is not None:
             events = made.telemetry
-            self._store.after_stored(lambda: self.telemetry.emit(events))
-            if (block := open_block(self._store)) is not None:
-                self._store.after_stored(functools.partial(self._adopt, block))
+            self._core.after_stored(lambda: self.telemetry.emit(events))
+            if (block := open_block(self._core)) is not None:
+                self._core.after_stored(functools.partial(self._adopt, block))
         try:
             # A read that need not ask the log sees this store's own appends.
             await self._read("session")
@@ -138,7 +140,7 @@ class SessionWriter:
     ) -> Mapping[str, Any]:
         """Values as the hook leaves them, each of the form that it had. Raises RedactionFailed."""
         about = {"session_id": self.session_id, **about}
-        return self._store.redaction.alike(f"Session.{method}", type, about, values)
+        return self._core.redaction.alike(f"Session.{method}", type, about, values)
 
     def _redacted_field(self, method: str, task_id: str, **one: Any) -> Any:
         """One field of a task's change, as the hook leaves it."""
@@ -148,7 +150,7 @@ class SessionWriter:
     @drafting("patch")
     def _redacted_patch(self, method: str, patch_id: str, patch: ContextPatch) -> ContextPatch:
         """A patch as the hook leaves it; fields that a subclass adds are content, too."""
-        if not self._store.redaction:
+        if not self._core.redaction:
             return patch
         fields = dict(patch)
         content = {name: value for name, value in fields.items() if name not in _OF_A_PATCH}

@@ -20,6 +20,7 @@ from foldlog.sql.errors import SqlError, SqlOutOfMemory, SqlTimeout, TooManyRows
 from foldlog.sql.frames import HEADER, Answer, Ask, Done, Failed, Loaded, Page, Question, Wanted
 from foldlog.sql.loading import load
 from foldlog.sql.sources import Source, sources_of
+from foldlog.store.core import core_of
 
 if TYPE_CHECKING:
     from foldlog.store.store import BaseStore
@@ -85,7 +86,7 @@ async def ask(
     for name, value, least in (("max_rows", max_rows, 0), ("max_bytes", max_bytes, _MIN_BYTES)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PayloadError(name, f"{shown(value)} is no number of at least {least}")
-    sources = sources_of(store.kinds)
+    sources = sources_of(core_of(store).kinds)
     tables = tuple(each.table for each in sources.values())
     given = codec.encode(parameters or [], "parameters")
     asked = Ask(query, given, tables, max_rows, max_bytes)

@@ -16,6 +16,7 @@ from foldlog.position import LogPosition
 from foldlog.sql.errors import SqlOutOfMemory
 from foldlog.sql.frames import Forget, Rows
 from foldlog.sql.sources import Source
+from foldlog.store.core import core_of
 from foldlog.subjects import Subject
 from foldlog.views.fold import refold
 from foldlog_projections.fold import Folded, start, step
@@ -58,12 +59,12 @@ async def load(
     async for subject, envelopes in _in_part(store, until):
         for loading in of[subject.family]:
             loading.take((subject.shard, subject.keys), envelopes)
-    past = store.log_at(until)
+    past = core_of(store).log_at(until)
     for loading in loadings:
         kind, rows_of = loading.source.fold, loading.source.rows_of
         if rows_of is not None:
             for place in loading.forks:
-                subject = store.subject(kind.family, *place[1])
+                subject = core_of(store).subject(kind.family, *place[1])
                 loading.folds[place] = await refold(past, kind, subject)
             for place, folded in loading.folds.items():
                 loading.add(place, rows_of(folded.state))
@@ -78,7 +79,8 @@ async def _in_part(
     store: BaseStore, until: LogPosition
 ) -> AsyncGenerator[tuple[Subject, list[Recorded]]]:
     """Yield what a position includes of records that it includes in part, which no scan brings."""
-    log = store.log if store.past is None else store.past.below
+    core = core_of(store)
+    log = core.log if core.past is None else core.past.below
     for shard, reach in enumerate(until.shards):
         stored = None if reach.index is None else await log.stored(shard, reach.seq)
         if stored is not None:

@@ -15,6 +15,7 @@ from foldlog.kind import Fold, Kind
 from foldlog.sql import frames
 from foldlog.sql.columns import table_of
 from foldlog.sql.special import BY_KIND, STEPS, STEPS_NOW, Special
+from foldlog.store.core import core_of
 from foldlog_projections import archive
 from foldlog_projections.registry import KINDS
 
@@ -53,7 +54,7 @@ def tables(store: BaseStore) -> list[Table]:
     """Return the tables that `store.sql` knows, by name."""
     return [
         Table(name, each.row, {column.name: column.type for column in each.table.columns})
-        for name, each in sources_of(store.kinds).items()
+        for name, each in sources_of(core_of(store).kinds).items()
     ]
 
 

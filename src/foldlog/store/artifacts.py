@@ -22,7 +22,9 @@ from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import ArtifactRef, ArtifactRetentionConfig, ArtifactScope
 from foldlog.store.blobs import digest
-from foldlog.store.operation import Calls, nothing, operation
+from foldlog.store.core import Capability, core_of
+from foldlog.store.operation import nothing, operation
+from foldlog.store.ownership import lineage_of, relatives
 from foldlog.store.payloads import dump, encode
 from foldlog.store.references import (
     Keys,
@@ -56,7 +58,7 @@ class _Found(NamedTuple):
     held: Held
 
 
-class Artifacts:
+class Artifacts(Capability):
     """Artifacts by id. Lives as long as its store; safe to share between tasks of one event loop.
 
     Saves and deletions inside `store.atomic()` take effect with the block, and its limits do not
@@ -65,9 +67,9 @@ class Artifacts:
     """
 
     def __init__(self, store: Removal, retention: ArtifactRetentionConfig) -> None:
+        super().__init__(core_of(store))
         self._store = store
         self._retention = retention
-        self.calls: Calls = store.calls
         self._read_at: OrderedDict[str, float] = OrderedDict()
         self._turns: WeakValueDictionary[Keys, asyncio.Lock] = WeakValueDictionary()
 
@@ -111,7 +113,7 @@ class Artifacts:
         """
         about: dict[str, Any] = {"mime_type": mime_type, "namespace": namespace, "scope": scope}
         values: dict[str, Any] = {"data": data, "filename": filename, "meta": meta}
-        values = dict(self._store.redaction.redacted("put_bytes", artifacts.SAVED, about, values))
+        values = dict(self._core.redaction.redacted("put_bytes", artifacts.SAVED, about, values))
         content = checked_bytes(values.pop("data"))
         if len(content) > self._retention.max_artifact_bytes:
             raise ArtifactTooLarge(len(content), self._retention.max_artifact_bytes)
@@ -121,7 +123,7 @@ class Artifacts:
 
         # 1. Refuse before anything is stored. 2. Store the bytes. 3. Append where it is. 4. Append
         # that it is. An interruption leaves bytes without a reference, never the reverse.
-        folded = await self._store.read(artifacts.kind, *keys)
+        folded = await self._core.read(artifacts.kind, *keys)
         if self._going(folded, made) is None:
             self._note_read(made.artifact_id)
             held = self._alive(folded, made.artifact_id)
@@ -140,7 +142,7 @@ class Artifacts:
         await self._remove_bytes(keys, gone)
 
         async def look_again() -> Saved:
-            held = (await self._store.read(artifacts.kind, *keys)).state.get(made.artifact_id)
+            held = (await self._core.read(artifacts.kind, *keys)).state.get(made.artifact_id)
             if held is not None and held.id != id:  # somebody else was first
                 await self._store.remove_blob(view, blob)
             elif held is not None:
@@ -150,7 +152,7 @@ class Artifacts:
                 await self._store.keep_blob(view, blob, content, ttl=ttl or None)
             return held.saved if held is not None else made
 
-        return reference(await self._store.once_stored(look_again) or made)
+        return reference(await self._core.once_stored(look_again) or made)
 
     @_operation(writes=True)
     async def put_text(
@@ -268,8 +270,8 @@ class Artifacts:
         found = await self._find(artifact_id)
         if found is None:
             return False
-        subject = self._store.subject(artifacts.kind, *found.keys)
-        await self._store.append_drafts((subject, [_deletion(found.held)]))
+        subject = self._core.subject(artifacts.kind, *found.keys)
+        await self._core.append_drafts((subject, [_deletion(found.held)]))
         await self._remove_bytes(found.keys, [found.held])
         return True
 
@@ -288,10 +290,10 @@ class Artifacts:
         if scope is not None and scope.session_id is not None:
             sessions = [session_keys(scope)]
         else:
-            sessions = [s.keys for s in await self._store.forked_log.subjects(artifacts.kind.name)]
+            sessions = [s.keys for s in await self._core.forked_log.subjects(artifacts.kind.name)]
         refs: dict[str, ArtifactRef] = {}
         for keys in sessions:
-            folded = await self._store.read(artifacts.kind, *keys)
+            folded = await self._core.read(artifacts.kind, *keys)
             for id in folded.state:
                 held = self._alive(folded, id)
                 if held is not None and matches(saved := seen_from(keys, held.saved), scope):
@@ -322,14 +324,14 @@ class Artifacts:
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        for subject in await self._store.forked_log.subjects(artifacts.kind.name):
+        for subject in await self._core.forked_log.subjects(artifacts.kind.name):
             await self._store.delete(Key(artifacts.kind, subject.keys))
 
     def _going(self, folded: Folded[dict[str, Held]], made: Saved) -> Sequence[Held] | None:
         """What must go for `made` to be saved; None if it is there."""
         if self._alive(folded, made.artifact_id) is not None:
             return None
-        now = self._store.now()
+        now = self._core.now()
         return to_go(folded.state, made, self._retention, now=now, read_at=self._read_at)
 
     def _note_read(self, artifact_id: str) -> None:
@@ -344,12 +346,12 @@ class Artifacts:
         # One at a time for a session, so that each counts what the one before has saved. Other
         # processes do the same on their own; if they exceed a limit in sum, the next save evicts.
         async with self._turns.setdefault(keys, asyncio.Lock()):
-            folded = await self._store.read(artifacts.kind, *keys)
+            folded = await self._core.read(artifacts.kind, *keys)
             gone = self._going(folded, made)
             if gone is None:
                 return ()  # saved by somebody else while these bytes were stored
             drafts = [*map(_deletion, gone), draft(artifacts.SAVED, dump(made), id=id)]
-            await self._store.append_drafts((self._store.subject(artifacts.kind, *keys), drafts))
+            await self._core.append_drafts((self._core.subject(artifacts.kind, *keys), drafts))
             return gone
 
     async def _remove_bytes(self, keys: Keys, gone: Sequence[Held]) -> None:
@@ -357,9 +359,9 @@ class Artifacts:
 
         What a session shares with forks, or with its origin, goes with the session that saved it.
         """
-        if not gone or (len(keys) == 1 and await self._store.relatives(keys[0])):
+        if not gone or (len(keys) == 1 and await relatives(self._core, keys[0])):
             return
-        standing = (await self._store.read(artifacts.kind, *keys, consistency="strong")).state
+        standing = (await self._core.read(artifacts.kind, *keys, consistency="strong")).state
         ids = {held.id for held in standing.values()}
         for held in gone:
             if held.id not in ids:
@@ -390,7 +392,7 @@ class Artifacts:
             reason = "its bytes were removed before the session was forked"
             return PastErased(f"artifact {held.saved.artifact_id} of {keys[0]!r:.80}", reason)
         reason = f"the bytes of artifact {held.saved.artifact_id} are missing"
-        return LogCorrupt(self._store.subject(artifacts.kind, *keys).name, held.seq, reason)
+        return LogCorrupt(self._core.subject(artifacts.kind, *keys).name, held.seq, reason)
 
     async def _locate(self, artifact_id: str, keys: Keys) -> None:
         """Append where an artifact is. That never changes; appending it twice is harmless.
@@ -400,8 +402,8 @@ class Artifacts:
         """
         view = artifact.kind(artifact_id)
         pointer = encode(artifact.kind, Located(keys))
-        subject = self._store.subject(view.kind, *view.keys)
-        await self._store.append_each([Append(subject, (pointer,))])
+        subject = self._core.subject(view.kind, *view.keys)
+        await self._core.append_at_once([Append(subject, (pointer,))], atomic=False)
 
     async def _find(
         self, artifact_id: str, keys: Keys | None = None, consistency: Consistency = "session"
@@ -413,25 +415,25 @@ class Artifacts:
         where = keys or await self._located(artifact_id)
         ahead = [where] if where is not None else []
         for each in ahead:
-            folded = await self._store.read(artifacts.kind, *each, consistency=consistency)
+            folded = await self._core.read(artifacts.kind, *each, consistency=consistency)
             held = self._alive(folded, artifact_id)
             if held is not None:
                 return _Found(each, held)
             if keys is None and len(each) == 1:
-                forks = (await self._store.lineage_of(each[0], consistency)).forks
+                forks = (await lineage_of(self._core, each[0], consistency)).forks
                 ahead += [(fork,) for fork in forks]
         return None
 
     async def _located(self, artifact_id: str) -> Keys | None:
         # From the log: a pointer goes without a trace, which a hot view would take for a loss.
-        subject = self._store.subject(artifact.kind, artifact_id)
-        record = await self._store.forked_log.last(subject)
+        subject = self._core.subject(artifact.kind, artifact_id)
+        record = await self._core.forked_log.last(subject)
         last = None if record is None else record.envelopes[-1]
         return load(Located, last.payload).keys if last and last.type != CLEARED else None
 
     def _alive(self, folded: Folded[dict[str, Held]], artifact_id: str) -> Held | None:
         held = folded.state.get(artifact_id)
-        return held if held is not None and held.expires_at > self._store.now() else None
+        return held if held is not None and held.expires_at > self._core.now() else None
 
 
 def _deletion(held: Held) -> Draft:

@@ -9,68 +9,94 @@ from foldlog.envelope import Draft
 from foldlog.errors import LogCorrupt, LogUnavailable
 from foldlog.kind import Key
 from foldlog.log.port import Append
-from foldlog.store.core import open_block
-from foldlog.store.decisions import Decisions
+from foldlog.store.blocks import open_block
+from foldlog.store.core import Capability, Core
+from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import encode
 from foldlog.subjects import Subject, checked_id
 from foldlog_projections import belongings
 from foldlog_projections.belongings import Belonging
 
 
-class Belongings(Decisions):
+class Belongings(Capability):
     """Enters views in the lists of the sessions that they belong to."""
 
-    async def add_belongings(self, session_id: str | None, *keys: Key[Any]) -> None:
-        """Internal: have views belong to a session, if one is named. Errors as `Log.append`."""
-        if session_id is None:
-            return
-        checked_id(session_id, "session_id")
-        listed = (await self.read(belongings.kind, session_id)).state
-        appends = [self._listing(session_id, key) for key in keys if _entry(key) not in listed]
-        if appends:
-            drafts = tuple(draft for _, drafts in appends for draft in drafts)
-            await self.append_atomically([Append(appends[0][0], drafts)])
+    @operation(nothing, writes=True)
+    async def belong(self, session_id: str, key: Key[Any]) -> None:
+        """Make a view part of a session: clearing or erasing the session removes it.
 
-    async def append_of_session(
-        self, session_id: str | None, key: Key[Any], *appends: tuple[Subject, Sequence[Draft]]
-    ) -> None:
-        """Internal.
+        Call it before the first save. Repeating it is free while the session is in memory. It acts
+        at once, also inside `atomic()`. A view may be part of several sessions; the first one that
+        is cleared removes it.
 
-        Append as `append_drafts`, and have the view belong to the session if one is named.
+        Args:
+            session_id: the session.
+            key: the view: `kind(*keys)`.
 
-        A later save costs nothing more while the session's list is in memory.
+        Raises:
+            InvalidId: the session id is empty.
+            ConfigurationError: the store does not know the kind.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may not be part of the
+                session yet; calling again is safe.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        if session_id is None:
-            await self.append_drafts(*appends)
-            return
-        # Nothing is awaited before the append: saves keep their order.
-        subject = self.subject(belongings.kind, checked_id(session_id, "session_id"))
-        if self._lists(subject, key):
-            await self.append_drafts(*appends)
-        else:
-            await self.append_drafts(*appends, before=[self._listing(session_id, key)])
-        # A clearing may have come in between.
-        if self.hot_views.current(subject) is None or not self._lists(subject, key):
-            await self._look_again(session_id, key)
+        self._core.subject_of(key)  # refuses an unknown kind
+        await add_belongings(self._core, session_id, key)
 
-    async def _look_again(self, session_id: str, key: Key[Any]) -> None:
-        """Read the list, which may have been cleared meanwhile, and keep it in memory."""
-        try:
-            folded = await self.read(belongings.kind, session_id)
-            if open_block(self) is None and _entry(key) not in folded.state:
-                await self.append_drafts(self._listing(session_id, key))
-        except (LogUnavailable, LogCorrupt):
-            return  # what was saved is saved; the next save looks again
 
-    def _lists(self, subject: Subject, key: Key[Any]) -> bool:
-        view = self.hot_views.peek(belongings.kind, subject)
-        return view is not None and _entry(key) in view.folded.state
+async def add_belongings(core: Core, session_id: str | None, *keys: Key[Any]) -> None:
+    """Have views belong to a session, if one is named. Errors as `Log.append`."""
+    if session_id is None:
+        return
+    checked_id(session_id, "session_id")
+    listed = (await core.read(belongings.kind, session_id)).state
+    appends = [_listing(core, session_id, key) for key in keys if _entry(key) not in listed]
+    if appends:
+        drafts = tuple(draft for _, drafts in appends for draft in drafts)
+        await core.append_at_once([Append(appends[0][0], drafts)])
 
-    def _listing(self, session_id: str, key: Key[Any]) -> tuple[Subject, list[Draft]]:
-        return (
-            self.subject(belongings.kind, session_id),
-            [encode(belongings.kind, _entry(key))],
-        )
+
+async def append_of_session(
+    core: Core, session_id: str | None, key: Key[Any], *appends: tuple[Subject, Sequence[Draft]]
+) -> None:
+    """Append as `append_drafts`, and have the view belong to the session if one is named.
+
+    A later save costs nothing more while the session's list is in memory.
+    """
+    if session_id is None:
+        await core.append_drafts(*appends)
+        return
+    # Nothing is awaited before the append: saves keep their order.
+    subject = core.subject(belongings.kind, checked_id(session_id, "session_id"))
+    if _lists(core, subject, key):
+        await core.append_drafts(*appends)
+    else:
+        await core.append_drafts(*appends, before=[_listing(core, session_id, key)])
+    # A clearing may have come in between.
+    if core.hot_views.current(subject) is None or not _lists(core, subject, key):
+        await _look_again(core, session_id, key)
+
+
+async def _look_again(core: Core, session_id: str, key: Key[Any]) -> None:
+    """Read the list, which may have been cleared meanwhile, and keep it in memory."""
+    try:
+        folded = await core.read(belongings.kind, session_id)
+        if open_block(core) is None and _entry(key) not in folded.state:
+            await core.append_drafts(_listing(core, session_id, key))
+    except (LogUnavailable, LogCorrupt):
+        return  # what was saved is saved; the next save looks again
+
+
+def _lists(core: Core, subject: Subject, key: Key[Any]) -> bool:
+    view = core.hot_views.peek(belongings.kind, subject)
+    return view is not None and _entry(key) in view.folded.state
+
+
+def _listing(core: Core, session_id: str, key: Key[Any]) -> tuple[Subject, list[Draft]]:
+    return (
+        core.subject(belongings.kind, session_id),
+        [encode(belongings.kind, _entry(key))],
+    )
 
 
 def owner_entered(key: Key[Any]) -> str | None:

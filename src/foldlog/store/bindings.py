@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from foldlog.models import RemoteBinding
+from foldlog.store.belonging import append_of_session
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import ID, MAPPING, Mapper
 from foldlog.subjects import checked_id
 from foldlog.views import Consistency
@@ -19,7 +20,7 @@ from foldlog_projections.routes import Route
 BINDINGS: Final = Mapper("binding", RemoteBinding, BindingSaved, task_id=ID, metadata=MAPPING)
 
 
-class Bindings(Ownership):
+class Bindings(Capability):
     """Bindings by trace, with an index by the router session that made them."""
 
     @operation(nothing, writes=True)
@@ -40,12 +41,12 @@ class Bindings(Ownership):
         """
         record = BINDINGS.record(binding)
         saved = bindings.kind(record.trace_id)
-        appends = [self.drafts("save_remote_binding", saved, record)]
+        appends = [self._core.drafts("save_remote_binding", saved, record)]
         if record.router_session_id is not None:
             key = routes.kind(record.router_session_id)
             route = Route(record.trace_id, record.context_id, record.task_id)
-            appends.append(self.drafts("save_remote_binding", key, route))
-        await self.append_of_session(session_id, saved, *appends)
+            appends.append(self._core.drafts("save_remote_binding", key, route))
+        await append_of_session(self._core, session_id, saved, *appends)
 
     @operation(list)
     async def list_trace_bindings(
@@ -62,7 +63,7 @@ class Bindings(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(bindings.kind, trace_id, consistency=consistency)
+        folded = await self._core.read(bindings.kind, trace_id, consistency=consistency)
         return [_binding(bound) for bound in folded.state.values()]
 
     @operation(list)
@@ -80,7 +81,7 @@ class Bindings(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(routes.kind, router_session_id, consistency=consistency)
+        folded = await self._core.read(routes.kind, router_session_id, consistency=consistency)
         return await self._resolve_routes(list(folded.state), router_session_id, consistency)
 
     @operation(nothing)
@@ -111,7 +112,7 @@ class Bindings(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(routes.kind, router_session_id, consistency=consistency)
+        folded = await self._core.read(routes.kind, router_session_id, consistency=consistency)
         newest_first = sorted(folded.state, key=folded.state.__getitem__, reverse=True)
         wanted = (agent_url, remote_skill, tenant_id, user_id)
         for binding in await self._resolve_routes(newest_first, router_session_id, consistency):
@@ -139,7 +140,7 @@ class Bindings(Ownership):
         # Without a look at what there is, which may still wait in the spool: see the fold.
         ended = Key(context_id, checked_id(task_id, "task_id"))
         key = bindings.kind(trace_id)
-        await self.append_drafts(self.drafts("mark_binding_terminal", key, ended))
+        await self._core.append_drafts(self._core.drafts("mark_binding_terminal", key, ended))
 
     async def _resolve_routes(
         self, routes_: Iterable[Route], router_session_id: str, consistency: Consistency
@@ -148,7 +149,7 @@ class Bindings(Ownership):
         wanted = list(routes_)
         traces = list(dict.fromkeys(route.trace_id for route in wanted))
         folds = await asyncio.gather(
-            *(self.read(bindings.kind, trace, consistency=consistency) for trace in traces)
+            *(self._core.read(bindings.kind, trace, consistency=consistency) for trace in traces)
         )
         by_trace = dict(zip(traces, folds, strict=True))
         found = (by_trace[r.trace_id].state.get(Key(r.context_id, r.task_id)) for r in wanted)

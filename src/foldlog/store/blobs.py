@@ -16,8 +16,8 @@ from foldlog.errors import LogCorrupt, PastErased
 from foldlog.kind import Key, Kind
 from foldlog.log.blobs import BlobName
 from foldlog.log.forks import origin_of
+from foldlog.store.core import Capability, Core
 from foldlog.store.operation import operation
-from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject
 from foldlog.upcasting import UPCASTERS
 
@@ -36,7 +36,7 @@ class BlobRef(NamedTuple):
     name: str
 
 
-class LargeValues(Primitives):
+class LargeValues(Capability):
     """What a store does with values that are too large for a record."""
 
     @operation(writes=True)
@@ -56,7 +56,7 @@ class LargeValues(Primitives):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: it was not stored.
         """
         name = f"{await digest(data)}-{secrets.token_hex(10)}"
-        await self.backend.blobs.put(self._subject(key).name, name, data, ttl=ttl)
+        await self._core.backend.blobs.put(self._core.subject_of(key).name, name, data, ttl=ttl)
         return name
 
     @operation()
@@ -75,19 +75,19 @@ class LargeValues(Primitives):
             LogCorrupt: the bytes are not whole, or not those that were saved.
             LogUnavailable, StoreClosed: no answer, or a closed store.
         """
-        found = await self._held_blob(self._subject(key), name)
-        if found is None and self.past is not None:
+        found = await self._held_blob(self._core.subject_of(key), name)
+        if found is None and self._core.past is not None:
             raise PastErased(f"the large value {name} of {key}", "its bytes were removed since")
         return found
 
     async def _held_blob(self, subject: Subject | None, name: str) -> bytes | None:
         while subject is not None:
-            data = await self.backend.blobs.get(subject.name, name)
+            data = await self._core.backend.blobs.get(subject.name, name)
             if data is not None:
                 if await digest(data) != name.partition("-")[0]:
                     raise LogCorrupt(subject.name, 0, f"blob {name}: other bytes than were saved")
                 return data
-            subject = await origin_of(self.log, subject)
+            subject = await origin_of(self._core.log, subject)
         return None
 
     @operation(writes=True)
@@ -109,8 +109,8 @@ class LargeValues(Primitives):
             InvalidId: a key is empty. ConfigurationError: the store does not know the kind.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: it may not be there.
         """
-        subject = self._subject(key).name
-        await self.once_stored(lambda: self.backend.blobs.put(subject, name, data, ttl=ttl))
+        subject, blobs = self._core.subject_of(key).name, self._core.backend.blobs
+        await self._core.once_stored(lambda: blobs.put(subject, name, data, ttl=ttl))
 
     @operation(writes=True)
     async def remove_blob(self, key: Key[Any], name: str) -> None:
@@ -126,8 +126,8 @@ class LargeValues(Primitives):
             InvalidId: a key is empty. ConfigurationError: the store does not know the kind.
             LogUnavailable, ReadOnlyStore, StoreClosed: it may remain; removing again is safe.
         """
-        subject = self._subject(key).name
-        await self.once_stored(lambda: self.backend.blobs.delete(subject, name))
+        subject = self._core.subject_of(key).name
+        await self._core.once_stored(lambda: self._core.backend.blobs.delete(subject, name))
 
     @operation(writes=True)
     async def sweep_blobs(self, *, older_than: float = LOOSE_SECONDS) -> int:
@@ -146,36 +146,36 @@ class LargeValues(Primitives):
         Raises:
             LogUnavailable, ReadOnlyStore, StoreClosed: some may remain; sweep again.
         """
-        removed = 0
-        for each in await self.loose_blobs(await self.backend.blobs.names(partial=True)):
-            if time.time() - await self.backend.blobs.stored_at(each) >= older_than:
-                await self.backend.blobs.delete(*each)
+        removed, blobs = 0, self._core.backend.blobs
+        for each in await loose_blobs(self._core, await blobs.names(partial=True)):
+            if time.time() - await blobs.stored_at(each) >= older_than:
+                await blobs.delete(*each)
                 removed += 1
         return removed
 
-    async def loose_blobs(self, stored: Iterable[BlobName]) -> list[BlobName]:
-        """Internal.
 
-        Return those of stored large values that no record names. What a kind that this program
-        does not know has, or a view with a damaged record, counts as named.
-        """
-        found = list[BlobName]()
-        for subject, blobs in itertools.groupby(stored, lambda each: each.subject):
-            _, _, shard, family, _ = subject.split(".", 4)
-            if (kind := self.kinds.get(family)) is not None:
-                with suppress(LogCorrupt):
-                    named = await self._named_in(kind, int(shard), subject)
-                    found += [each for each in blobs if each.name not in named]
-        return found
+async def loose_blobs(core: Core, stored: Iterable[BlobName]) -> list[BlobName]:
+    """Return those of stored large values that no record names. What a kind that this program
+    does not know has, or a view with a damaged record, counts as named.
+    """
+    found = list[BlobName]()
+    for subject, blobs in itertools.groupby(stored, lambda each: each.subject):
+        _, _, shard, family, _ = subject.split(".", 4)
+        if (kind := core.kinds.get(family)) is not None:
+            with suppress(LogCorrupt):
+                named = await _named_in(core, kind, int(shard), subject)
+                found += [each for each in blobs if each.name not in named]
+    return found
 
-    async def _named_in(self, kind: Kind[Any], shard: int, subject: str) -> set[str]:
-        """The names of the large values that the records of a subject hold."""
-        found = set[str]()
-        async for page in self.log.scan(shard, only=[subject]):
-            for stored in page:
-                for envelope in stored.record().envelopes:
-                    found.update(blobs_in(kind, envelope))
-        return found
+
+async def _named_in(core: Core, kind: Kind[Any], shard: int, subject: str) -> set[str]:
+    """The names of the large values that the records of a subject hold."""
+    found = set[str]()
+    async for page in core.log.scan(shard, only=[subject]):
+        for stored in page:
+            for envelope in stored.record().envelopes:
+                found.update(blobs_in(kind, envelope))
+    return found
 
 
 def blobs_in(kind: Kind[Any], envelope: Recorded) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from foldlog.errors import AppendConflict, LogCorrupt
 from foldlog.kind import Key, Kind
 from foldlog.log.blobs import BlobName
 from foldlog.log.port import Append
-from foldlog.store.blobs import LargeValues, blobs_in
+from foldlog.store.blobs import blobs_in
 from foldlog.store.core import DECIDE_SECONDS, Core
 from foldlog.store.decisions import Attempts
 from foldlog.store.payloads import encode
@@ -117,7 +117,7 @@ OnEnvelope = Callable[[Key[Any], Recorded], None]
 
 
 async def read_holdings(
-    store: LargeValues, area: Area, on_envelope: OnEnvelope | None = None
+    core: Core, area: Area, on_envelope: OnEnvelope | None = None
 ) -> list[Holding[Any]]:
     """Read what views hold: all that can be read of it.
 
@@ -128,7 +128,7 @@ async def read_holdings(
 
     def take(name: str, key: Key[Any] | None, envelopes: Sequence[Recorded]) -> None:
         if name not in found:
-            key = key or _key_at(store, area.kind, name, envelopes[0])
+            key = key or _key_at(core, area.kind, name, envelopes[0])
             found[name] = Holding(key, start(area.kind))
         for each in envelopes:
             found[name].take(each)
@@ -136,33 +136,33 @@ async def read_holdings(
                 on_envelope(found[name].key, each)
 
     if isinstance(area, Key):
-        subject = store.subject(area.kind, *area.keys)
+        subject = core.subject(area.kind, *area.keys)
         held = found[subject.name] = Holding(area, start(area.kind))
         try:
-            async with aclosing(store.log.read(subject)) as whole:
+            async with aclosing(core.log.read(subject)) as whole:
                 async for records in whole:
                     for record in records:
                         take(subject.name, area, record.envelopes)
         except LogCorrupt:
             held = found[subject.name] = Holding(area, start(area.kind), is_damaged=True)
-            async with aclosing(readable(store.log, subject)) as pages:
+            async with aclosing(readable(core.log, subject)) as pages:
                 async for envelopes in pages:
                     take(subject.name, area, envelopes)
         return [held]
     try:
-        async with aclosing(store.log.read(where(store, area))) as branch:
+        async with aclosing(core.log.read(where(core, area))) as branch:
             async for records in branch:
                 for record in records:
                     take(record.subject, None, record.envelopes)
     except LogCorrupt:
-        keys = await store.keys(area.kind, area.keys)
-        each = await side_by_side(keys, lambda key: read_holdings(store, key, on_envelope))
+        keys = await core.keys(area.kind, area.keys)
+        each = await side_by_side(keys, lambda key: read_holdings(core, key, on_envelope))
         return [holding for [holding] in each]
     return list(found.values())
 
 
 async def clear(
-    store: LargeValues,
+    core: Core,
     area: Area,
     *,
     overwrite: bool = True,
@@ -189,94 +189,94 @@ async def clear(
         LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clearing again is safe.
     """
     attempts, heads, count = Attempts(DECIDE_SECONDS), list[int](), 0
-    removed, blobs = where(store, area), store.backend.blobs
+    removed, blobs = where(core, area), core.backend.blobs
     stored = await blobs.names(removed.name, partial=True) if area.kind.has_blobs else []
     while True:
-        holdings = await read_holdings(store, area, on_envelope)
+        holdings = await read_holdings(core, area, on_envelope)
         if check is not None:
             check(holdings[0].folded.state)
         # Where a subject ends with what cannot be read, nobody knows where it ends.
         before_conflict, heads = heads, [each.head for each in holdings]
         try:
-            loose = _loose(store, stored, holdings)
+            loose = _loose(core, stored, holdings)
             # Their saves have died, or store them again when their records are there.
             await side_by_side(loose, lambda each: blobs.delete(*each))
             if check is None:  # else it may yet refuse, after a conflict
-                await _remove_pointers(store, holdings)
+                await _remove_pointers(core, holdings)
             if always or loose or not all(each.is_empty for each in holdings):
                 may_wait = check is not None or count < _ATTEMPTS
-                await _bury(store, holdings, is_known=may_wait and before_conflict != heads)
+                await _bury(core, holdings, is_known=may_wait and before_conflict != heads)
             break
         except AppendConflict as conflict:
             count += 1
             await attempts.pause(conflict)
     if check is not None:
-        await _remove_pointers(store, holdings)
+        await _remove_pointers(core, holdings)
     before = min((each.tombstone for each in holdings), default=0)
     if before:
-        for key in await _begun_since(store, area, holdings, before):  # else without a trace
-            await clear(store, key, overwrite=overwrite, on_envelope=on_envelope)
-        await store.forked_log.purge(removed, before=before, overwrite=overwrite)
+        for key in await _begun_since(core, area, holdings, before):  # else without a trace
+            await clear(core, key, overwrite=overwrite, on_envelope=on_envelope)
+        await core.forked_log.purge(removed, before=before, overwrite=overwrite)
         if not area.kind.latest_only:
             for each in holdings:
-                await store.hot_views.forget(_subject(store, each), overwrite=overwrite)
+                await core.hot_views.forget(_subject(core, each), overwrite=overwrite)
         # Not all that are there: somebody may save anew by now.
-        named = [(_subject(store, each).name, name) for each in holdings for name in each.blobs]
+        named = [(_subject(core, each).name, name) for each in holdings for name in each.blobs]
         await side_by_side(named, lambda each: blobs.delete(*each))
     return holdings
 
 
 def _loose(
-    store: LargeValues, stored: Sequence[BlobName], holdings: Sequence[Holding[Any]]
+    core: Core, stored: Sequence[BlobName], holdings: Sequence[Holding[Any]]
 ) -> list[BlobName]:
     """The large values that were there before the views were read, and that no record names."""
-    named = {(_subject(store, each).name, name) for each in holdings for name in each.blobs}
+    named = {(_subject(core, each).name, name) for each in holdings for name in each.blobs}
     return [each for each in stored if each not in named]
 
 
-def _subject(store: LargeValues, held: Holding[Any]) -> Subject:
-    return store.subject(held.key.kind, *held.key.keys)
+def _subject(core: Core, held: Holding[Any]) -> Subject:
+    return core.subject(held.key.kind, *held.key.keys)
 
 
-async def _remove_pointers(store: LargeValues, holdings: Iterable[Holding[Any]]) -> None:
+async def _remove_pointers(core: Core, holdings: Iterable[Holding[Any]]) -> None:
     """Remove the views that only say where something is, without a trace."""
 
     async def remove(pointer: tuple[str, tuple[str, ...]]) -> None:
         name, keys = pointer
-        subject = store.subject(name, *keys)
-        if last := await store.forked_log.last(subject):
-            await store.forked_log.purge(subject, before=last.seq + 1)
+        subject = core.subject(name, *keys)
+        if last := await core.forked_log.last(subject):
+            await core.forked_log.purge(subject, before=last.seq + 1)
 
     await side_by_side({pair for each in holdings for pair in each.pointers}, remove)
 
 
 async def _begun_since(
-    store: LargeValues, area: Area, holdings: Iterable[Holding[Any]], before: int
+    core: Core, area: Area, holdings: Iterable[Holding[Any]], before: int
 ) -> list[Key[Any]]:
     """The views of an area that began after it was read and before a sequence: few, if any."""
     if isinstance(area, Key):
         return []
     heads = {each.key: each.head for each in holdings}
-    began, branch = dict[Key[Any], None](), where(store, area)
-    scan = store.forked_log.scan(branch.shard, after=max(heads.values()), only=[branch.name])
+    began, branch = dict[Key[Any], None](), where(core, area)
+    scan = core.forked_log.scan(branch.shard, after=max(heads.values()), only=[branch.name])
     async with aclosing(scan) as pages:
         async for page in pages:
             for stored in page:
                 if stored.seq < before:
                     with suppress(LogCorrupt):
                         [first, *_] = stored.record().envelopes
-                        began[_key_at(store, area.kind, stored.subject, first)] = None
+                        began[_key_at(core, area.kind, stored.subject, first)] = None
     return [key for key in began if key not in heads]
 
 
-async def bury_unread(store: LargeValues, subjects: Iterable[Subject]) -> None:
+async def bury_unread(core: Core, subjects: Iterable[Subject]) -> None:
     """Append a tombstone that remembers nothing to each subject; what stands before stays."""
-    waiting = iter(subjects)
+    waiting = (Append(each, (_tombstone(Cleared()),)) for each in subjects)
     while some := list(islice(waiting, _BURIED_AT_ONCE)):
-        await store.append_each([Append(each, (_tombstone(Cleared()),)) for each in some])
+        await core.append_at_once(some, atomic=False)
 
 
-async def _bury(store: LargeValues, holdings: Sequence[Holding[Any]], *, is_known: bool) -> None:
+async def _bury(core: Core, holdings: Sequence[Holding[Any]], *, is_known: bool) -> None:
     """Append tombstones, and note where they stand; `is_known`: only where the reading ended.
 
     Raises:
@@ -287,29 +287,29 @@ async def _bury(store: LargeValues, holdings: Sequence[Holding[Any]], *, is_know
         appends = []
         for each in some:
             expect = each.head if is_known else None
-            appends.append(Append(_subject(store, each), (_tombstone_of(each),), expect))
-        off = [append for each in some for append in await _off_lists(store, each)]
-        seqs = await store.append_atomically([*appends, *off])
+            appends.append(Append(_subject(core, each), (_tombstone_of(each),), expect))
+        off = [append for each in some for append in await _off_lists(core, each)]
+        seqs = await core.append_at_once([*appends, *off])
         for each, seq in zip(some, seqs, strict=False):
             each.tombstone = seq
 
 
-async def _off_lists(store: LargeValues, held: Holding[Any]) -> list[Append]:
+async def _off_lists(core: Core, held: Holding[Any]) -> list[Append]:
     """What takes a view off the lists that it stands in."""
     appends = []
     for listing in held.key.kind.listed:
         keys: tuple[str, ...] | None
         if listing.keys is None:
-            shard = store.subject(held.key.kind, *held.key.keys).shard
-            keys = (store.log.namespace.key_on(shard, listing.list.name),)
+            shard = core.subject(held.key.kind, *held.key.keys).shard
+            keys = (core.log.namespace.key_on(shard, listing.list.name),)
         else:
             keys = listing.keys(held.key.keys, held.folded.state)
         if keys is None:
             continue
-        listed = (await read_what_can_be(store, listing.list, *keys)).state
+        listed = (await read_what_can_be(core, listing.list, *keys)).state
         if records := listing.off(held.key.keys, listed):
             drafts = tuple(encode(listing.list, each) for each in records)
-            appends.append(Append(store.subject(listing.list, *keys), drafts))
+            appends.append(Append(core.subject(listing.list, *keys), drafts))
     return appends
 
 
@@ -325,27 +325,27 @@ def _tombstone(cleared: Cleared) -> Draft:
     return draft(CLEARED, body, id=upsert_id(body))
 
 
-def where(store: Core, area: Area) -> Subject | Branch:
+def where(core: Core, area: Area) -> Subject | Branch:
     """Return the subject of one view, or the branch of many."""
     if isinstance(area, Key):
-        return store.subject(area.kind, *area.keys)
-    return store.forked_log.namespace.branch(area.kind.family, *area.keys)
+        return core.subject(area.kind, *area.keys)
+    return core.forked_log.namespace.branch(area.kind.family, *area.keys)
 
 
-def _key_at(store: LargeValues, kind: Kind[Any], name: str, envelope: Recorded) -> Key[Any]:
-    subject = store.log.namespace.parse(name)
+def _key_at(core: Core, kind: Kind[Any], name: str, envelope: Recorded) -> Key[Any]:
+    subject = core.log.namespace.parse(name)
     keys = subject.keys if subject is not None else tuple(envelope.keys or ())
     if not keys:
         raise LogCorrupt(name, envelope.seq, "the keys of a hashed subject are missing")
     return Key(kind, keys)
 
 
-async def read_what_can_be(store: Core, kind: Kind[S], *keys: str) -> Folded[S]:
+async def read_what_can_be(core: Core, kind: Kind[S], *keys: str) -> Folded[S]:
     """Read a view strongly, of all that can be read where some of it cannot."""
     try:
-        return await store.read(kind, *keys, consistency="strong")
+        return await core.read(kind, *keys, consistency="strong")
     except LogCorrupt:
-        return await salvage(store.forked_log, kind, store.subject(kind, *keys))
+        return await salvage(core.forked_log, kind, core.subject(kind, *keys))
 
 
 async def side_by_side(

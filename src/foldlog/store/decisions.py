@@ -22,7 +22,8 @@ from foldlog.errors import (
 from foldlog.kind import Key
 from foldlog.log.packing import check_shards
 from foldlog.log.port import Append
-from foldlog.store.core import DECIDE_SECONDS, Block, Core, begun, open_block
+from foldlog.store.blocks import Block, begun, open_block
+from foldlog.store.core import DECIDE_SECONDS, Capability, Core
 from foldlog.store.operation import nothing, operation
 from foldlog.store.spool import Spooled
 from foldlog.subjects import Subject
@@ -81,7 +82,7 @@ class Stored(NamedTuple):
     seq: int
 
 
-class Decisions(Core):
+class Decisions(Capability):
     """What a store does with decisions."""
 
     def atomic(self) -> AbstractAsyncContextManager[None]:
@@ -113,7 +114,7 @@ class Decisions(Core):
             >>> await store.load_memory_state("acme:ann:home")
             {'n': 2}
         """
-        if self.past is not None:
+        if self._core.past is not None:
             raise ReadOnlyStore("atomic")
         return self._atomic()
 
@@ -146,7 +147,7 @@ class Decisions(Core):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: the block may have been stored; running it again is safe.
         """
-        if open_block(self) is not None:
+        if open_block(self._core) is not None:
             return await body()
         attempts = Attempts(timeout)
         while True:
@@ -160,11 +161,11 @@ class Decisions(Core):
 
     @asynccontextmanager
     async def _atomic(self) -> AsyncIterator[None]:
-        if open_block(self) is not None:
+        if open_block(self._core) is not None:
             yield
             return
         try:
-            with begun(self) as block:
+            with begun(self._core) as block:
                 yield
             check_shards(block.drafts)
             if block.is_decided and block.drafts:
@@ -179,131 +180,13 @@ class Decisions(Core):
         finally:
             block.end()
 
-    async def decide_drafts(
-        self,
-        keys: Sequence[Key[Any]],
-        decision: Callable[..., Mapping[Key[Any], Decided]],
-        *,
-        timeout: float = DECIDE_SECONDS,
-        in_atomic: InAtomic = "stage",
-        also: Sequence[Append] = (),
-        on_conflict: Callable[[], Awaitable[None]] | None = None,
-    ) -> dict[Key[Any], Stored]:
-        """Internal: as `Store.decide`, of decisions that are drafts.
-
-        Args:
-            keys: those that must not have been written to meanwhile. What is decided for others
-                is appended in the same moment, wherever they end; on the same shard.
-                None: the drafts are appended wherever their views end.
-            in_atomic: what becomes of it inside `atomic()`: see `InAtomic`.
-            also: what is appended beside it, if anything is; only of decisions that act at once.
-            on_conflict: awaited after a conflict; raises where deciding again is of no use.
-
-        1. Read, behind what waits in the spool: what is in memory at first, which the append
-        proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
-        a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
-        there was appended, and what is not there can only come while its subject ends where it
-        did.
-        """
-        block = open_block(self)
-        if block is not None and in_atomic == "refuse":
-            raise ConfigurationError(
-                f"{keys[0]} cannot be written inside store.atomic(): what it records happens "
-                "outside of the log, and would not go with the block; write it before or after"
-            )
-        if block is not None and in_atomic == "stage":
-            return await self._stage(block, keys, decision)
-        attempts = Attempts(timeout)
-        consistency: Consistency = "session"
-        while True:
-            read = [
-                At(*await self.read_stored_at(key.kind, *key.keys, consistency=consistency))
-                for key in keys
-            ]
-            # No await from here on: a view may go on while others read, and its head with it.
-            heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-            folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
-            try:
-                decided = self._new(decision(*read), folds)
-            except Exception:
-                if consistency == "strong":
-                    raise
-                decided = {}
-            if consistency != "strong":
-                consistency = "strong"
-                if not heads.keys() <= decided.keys():  # nothing would prove what was read
-                    continue
-            appends = [
-                Append(self._subject_of(key), tuple(found.drafts), heads.get(key))
-                for key, found in decided.items()
-            ]
-            if not appends:
-                return {}
-            try:
-                seqs = await self._append_decided([*appends, *also], attempts)
-            except AppendConflict as conflict:
-                if on_conflict is not None:
-                    await on_conflict()
-                await attempts.pause(conflict)
-            else:
-                found = zip(decided.items(), seqs, strict=False)
-                return {key: Stored(each.value, seq) for (key, each), seq in found}
-
-    def _new(
-        self, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
-    ) -> dict[Key[Any], Decided]:
-        """What was decided, without what the views have already. IdTaken: it is other content.
-
-        What is all repeats is sent again beside something new: that proves what was read of it.
-        """
-        new = {
-            key: self.unsaved(self._subject_of(key), found.drafts, folds.get(key))
-            for key, found in decided.items()
-        }
-        if any(new.values()):
-            new |= {key: decided[key].drafts for key in folds if key in new and not new[key]}
-        return {key: decided[key]._replace(drafts=drafts) for key, drafts in new.items() if drafts}
-
-    async def append_directly(self, *appends: tuple[Subject, Sequence[Draft]]) -> None:
-        """Internal.
-
-        Append all or nothing, never through the spool; inside `atomic()` with the block.
-
-        Errors as `Log.append`.
-        """
-        block = open_block(self)
-        if block is None:
-            await self.append_atomically([Append(subject, tuple(d)) for subject, d in appends])
-        else:
-            block.is_decided = True
-            block.add(appends)
-
-    async def _stage(
-        self,
-        block: Block,
-        keys: Sequence[Key[Any]],
-        decision: Callable[..., Mapping[Key[Any], Decided]],
-    ) -> dict[Key[Any], Stored]:
-        """Decide on what the block has come to, and have it appended with the block."""
-        block.is_decided = True
-        read = [At(*await self.read_at(key.kind, *key.keys)) for key in keys]
-        heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-        folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
-        decided = self._new(decision(*read), folds)
-        for key, found in decided.items():
-            subject = self._subject_of(key)
-            if key in heads:
-                block.expect(key.kind, subject, heads[key])
-            block.add([(subject, found.drafts)])
-        return {key: Stored(found.value, 0) for key, found in decided.items()}
-
     @operation(nothing, writes=True, name="atomic")
     async def _append_saves(self, block: Block) -> None:
         with block.appended():
             if block.before:
                 with suppress(Spooled):  # so is what follows, which says so
-                    await self.append_drafts(*block.before)
-            await self.append_drafts(*block.drafts.items(), atomic=True)
+                    await self._core.append_drafts(*block.before)
+            await self._core.append_drafts(*block.drafts.items(), atomic=True)
 
     @operation(nothing, writes=True, name="atomic")
     async def _follow_up(self, block: Block) -> None:
@@ -318,67 +201,188 @@ class Decisions(Core):
     @operation(writes=True, name="atomic")
     async def _append_decisions(self, block: Block) -> None:
         """Append a block with a decision that its caller has seen: never spooled nor degraded."""
-        await self.settle()
+        await self._core.settle()
         if block.before:
-            await self.append_drafts(*block.before)
+            await self._core.append_drafts(*block.before)
         attempts = Attempts(DECIDE_SECONDS)
         expected = block.expected
         appends = list[Append]()
         for subject, drafts in block.drafts.items():
             if subject in expected:
                 appends.append(Append(subject, tuple(drafts), expected[subject].head))
-            elif new := (await self.without_repeats(subject, drafts))[0]:
+            elif new := (await self._core.without_repeats(subject, drafts))[0]:
                 appends.append(Append(subject, tuple(new)))
         while appends:
             try:
-                await self._append_decided(appends, attempts)
+                await _append_decided(self._core, appends, attempts)
             except AppendConflict as conflict:
                 for subject, (projection, head) in expected.items():
-                    _, actual = await self.hot_views.read_at(projection, subject, "strong")
+                    _, actual = await self._core.hot_views.read_at(projection, subject, "strong")
                     if actual != head:
                         raise AppendConflict(subject.name, head, actual) from conflict
                 await attempts.pause(conflict)  # a write in flight came to nothing
             else:
                 return
 
-    def _subject_of(self, key: Key[Any]) -> Subject:
-        return self.subject(key.kind.family, *key.keys)
 
-    async def _append_decided(self, appends: Sequence[Append], attempts: Attempts) -> list[int]:
-        """Append; where an outcome is unknown, read back, and append again what is not there."""
-        doubt: AppendUnknown | None = None
-        while True:
-            conflict: AppendConflict | None = None
-            try:
-                return await self.append_atomically(appends)
-            except AppendUnknown as error:
-                doubt = error
-            except (AppendConflict, LogUnavailable) as error:
-                if doubt is None:
-                    raise
-                conflict = error if isinstance(error, AppendConflict) else None
-            try:
-                seqs = [await self._stored_at(append) for append in appends]
-            except LogUnavailable as error:
-                _log.debug("the outcome of a decision was not read back: %s", error)
-            except LogCorrupt as error:  # for instance of a list that is written beside it
-                raise doubt from error
-            else:
-                if all(seqs):
-                    return seqs
-                if conflict is not None:
-                    raise conflict
-            await attempts.pause(doubt)
+async def decide_drafts(
+    core: Core,
+    keys: Sequence[Key[Any]],
+    decision: Callable[..., Mapping[Key[Any], Decided]],
+    *,
+    timeout: float = DECIDE_SECONDS,
+    in_atomic: InAtomic = "stage",
+    also: Sequence[Append] = (),
+    on_conflict: Callable[[], Awaitable[None]] | None = None,
+) -> dict[Key[Any], Stored]:
+    """As `Store.decide`, of decisions that are drafts.
 
-    async def _stored_at(self, append: Append) -> int:
-        """The sequence at which an append stands; 0 if it does not."""
-        last = append.drafts[-1].id
-        async with aclosing(
-            self.forked_log.read(append.subject, after=append.expect or 0)
-        ) as pages:
-            async for records in pages:
-                for record in records:
-                    if any(each.id == last for each in record.envelopes):
-                        self.hot_views.unsettled(append.subject)
-                        return record.seq
-        return 0
+    Args:
+        keys: those that must not have been written to meanwhile. What is decided for others
+            is appended in the same moment, wherever they end; on the same shard.
+            None: the drafts are appended wherever their views end.
+        in_atomic: what becomes of it inside `atomic()`: see `InAtomic`.
+        also: what is appended beside it, if anything is; only of decisions that act at once.
+        on_conflict: awaited after a conflict; raises where deciding again is of no use.
+
+    1. Read, behind what waits in the spool: what is in memory at first, which the append
+    proves, and strongly from then on. 2. Decide. 3. Append where the reading ended. 4. After
+    a conflict, pause and begin again. 5. Where the outcome is unknown, read back: what is
+    there was appended, and what is not there can only come while its subject ends where it
+    did.
+    """
+    block = open_block(core)
+    if block is not None and in_atomic == "refuse":
+        raise ConfigurationError(
+            f"{keys[0]} cannot be written inside store.atomic(): what it records happens "
+            "outside of the log, and would not go with the block; write it before or after"
+        )
+    if block is not None and in_atomic == "stage":
+        return await _stage(core, block, keys, decision)
+    attempts = Attempts(timeout)
+    consistency: Consistency = "session"
+    while True:
+        read = [
+            At(*await core.read_stored_at(key.kind, *key.keys, consistency=consistency))
+            for key in keys
+        ]
+        # No await from here on: a view may go on while others read, and its head with it.
+        heads = {key: at.head for key, at in zip(keys, read, strict=True)}
+        folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
+        try:
+            decided = _new(core, decision(*read), folds)
+        except Exception:
+            if consistency == "strong":
+                raise
+            decided = {}
+        if consistency != "strong":
+            consistency = "strong"
+            if not heads.keys() <= decided.keys():  # nothing would prove what was read
+                continue
+        appends = [
+            Append(_subject_of(core, key), tuple(found.drafts), heads.get(key))
+            for key, found in decided.items()
+        ]
+        if not appends:
+            return {}
+        try:
+            seqs = await _append_decided(core, [*appends, *also], attempts)
+        except AppendConflict as conflict:
+            if on_conflict is not None:
+                await on_conflict()
+            await attempts.pause(conflict)
+        else:
+            found = zip(decided.items(), seqs, strict=False)
+            return {key: Stored(each.value, seq) for (key, each), seq in found}
+
+
+def _new(
+    core: Core, decided: Mapping[Key[Any], Decided], folds: Mapping[Key[Any], Folded[Any]]
+) -> dict[Key[Any], Decided]:
+    """What was decided, without what the views have already. IdTaken: it is other content.
+
+    What is all repeats is sent again beside something new: that proves what was read of it.
+    """
+    new = {
+        key: core.unsaved(_subject_of(core, key), found.drafts, folds.get(key))
+        for key, found in decided.items()
+    }
+    if any(new.values()):
+        new |= {key: decided[key].drafts for key in folds if key in new and not new[key]}
+    return {key: decided[key]._replace(drafts=drafts) for key, drafts in new.items() if drafts}
+
+
+async def append_directly(core: Core, *appends: tuple[Subject, Sequence[Draft]]) -> None:
+    """Append all or nothing, never through the spool; inside `atomic()` with the block.
+
+    Errors as `Log.append`.
+    """
+    block = open_block(core)
+    if block is None:
+        await core.append_at_once([Append(subject, tuple(d)) for subject, d in appends])
+    else:
+        block.is_decided = True
+        block.add(appends)
+
+
+async def _stage(
+    core: Core,
+    block: Block,
+    keys: Sequence[Key[Any]],
+    decision: Callable[..., Mapping[Key[Any], Decided]],
+) -> dict[Key[Any], Stored]:
+    """Decide on what the block has come to, and have it appended with the block."""
+    block.is_decided = True
+    read = [At(*await core.read_at(key.kind, *key.keys)) for key in keys]
+    heads = {key: at.head for key, at in zip(keys, read, strict=True)}
+    folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
+    decided = _new(core, decision(*read), folds)
+    for key, found in decided.items():
+        subject = _subject_of(core, key)
+        if key in heads:
+            block.expect(key.kind, subject, heads[key])
+        block.add([(subject, found.drafts)])
+    return {key: Stored(found.value, 0) for key, found in decided.items()}
+
+
+def _subject_of(core: Core, key: Key[Any]) -> Subject:
+    return core.subject(key.kind.family, *key.keys)
+
+
+async def _append_decided(core: Core, appends: Sequence[Append], attempts: Attempts) -> list[int]:
+    """Append; where an outcome is unknown, read back, and append again what is not there."""
+    doubt: AppendUnknown | None = None
+    while True:
+        conflict: AppendConflict | None = None
+        try:
+            return await core.append_at_once(appends)
+        except AppendUnknown as error:
+            doubt = error
+        except (AppendConflict, LogUnavailable) as error:
+            if doubt is None:
+                raise
+            conflict = error if isinstance(error, AppendConflict) else None
+        try:
+            seqs = [await _stored_at(core, append) for append in appends]
+        except LogUnavailable as error:
+            _log.debug("the outcome of a decision was not read back: %s", error)
+        except LogCorrupt as error:  # for instance of a list that is written beside it
+            raise doubt from error
+        else:
+            if all(seqs):
+                return seqs
+            if conflict is not None:
+                raise conflict
+        await attempts.pause(doubt)
+
+
+async def _stored_at(core: Core, append: Append) -> int:
+    """The sequence at which an append stands; 0 if it does not."""
+    last = append.drafts[-1].id
+    async with aclosing(core.forked_log.read(append.subject, after=append.expect or 0)) as pages:
+        async for records in pages:
+            for record in records:
+                if any(each.id == last for each in record.envelopes):
+                    core.hot_views.unsettled(append.subject)
+                    return record.seq
+    return 0

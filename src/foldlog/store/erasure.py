@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from foldlog.envelope import CLEARED
 from foldlog.kind import Key
-from foldlog.store.clearing import Area
+from foldlog.store.clearing import Area, where
 from foldlog.store.operation import operation
+from foldlog.store.ownership import key_named
 from foldlog.store.removal import Removal
 
 _LENGTH: Final = 96
@@ -131,7 +132,7 @@ class Erasure(Removal):
             True
         """
         fragments, traces = Fragments(), dict[str, None]()
-        generation, areas, held = await self.remove_session(
+        generation, areas, held = await self._remove_session(
             session_id, lambda key, envelope: fragments.add(envelope.payload)
         )
         removed, payload_bytes = Counter[str](), 0
@@ -143,10 +144,10 @@ class Erasure(Removal):
             if area.kind.owner == "trace":
                 traces[area.keys[0]] = None
         views = list(dict.fromkeys(each.key for each in held))
-        pointers = {self.key_named(*pair) for each in held for pair in each.pointers}
+        pointers = {key_named(self._core, *pair) for each in held for pair in each.pointers}
         on_disk = None
-        if self.backend.server is not None:
-            directory = self.backend.server.path
+        if self._core.backend.server is not None:
+            directory = self._core.backend.server.path
             on_disk = await asyncio.to_thread(fragments.found_below, directory)
         return Erased(
             session_id=session_id,
@@ -163,23 +164,23 @@ class Erasure(Removal):
     async def _read_back(self, areas: Sequence[Area], keys: Sequence[Key[Any]]) -> set[str]:
         """The names of what is not gone."""
         readable = set[str]()
-        snapshots = self.hot_views.snapshots
+        snapshots = self._core.hot_views.snapshots
         for area in areas:
-            where = self.area_subject(area)
-            async for page in self.log.read(where):
+            subject = where(self._core, area)
+            async for page in self._core.log.read(subject):
                 readable |= {
-                    f"{record.subject or where.name} at sequence {record.seq}"
+                    f"{record.subject or subject.name} at sequence {record.seq}"
                     for record in page
                     if any(envelope.type != CLEARED for envelope in record.envelopes)
                 }
             if area.kind.has_blobs:
-                names = await self.backend.blobs.names(where.name, partial=True)
+                names = await self._core.backend.blobs.names(subject.name, partial=True)
                 readable |= {f"the bytes {each.name}" for each in names}
         for key in keys:
-            folded = await self.read(key.kind, *key.keys, consistency="strong")
+            folded = await self._core.read(key.kind, *key.keys, consistency="strong")
             if folded.seen:
                 readable.add(f"the view {key}")
-            subject = self.subject(key.kind, *key.keys)
+            subject = self._core.subject(key.kind, *key.keys)
             if snapshots is not None and await snapshots.store.holds(subject):
                 readable.add(f"the snapshot of {subject.name}")
         return readable

@@ -18,9 +18,11 @@ from foldlog.errors import PayloadError
 from foldlog.kind import Kind
 from foldlog.models import PlannerEvent, StoredEvent
 from foldlog.schemas import SCHEMAS, problems
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.ownership import lineage_of, origin_log
 from foldlog.store.payloads import MAPPING, SECONDS, Mapper, drafting, encode
+from foldlog.store.primitives import decoded
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, refold
 from foldlog_projections import conversations, events, messages, planner, steering, tasks, updates
@@ -55,7 +57,7 @@ _writers_clock: Final = attrgetter("ts")
 _time_and_place: Final = attrgetter("ts", "seq", "index")
 
 
-class Events(Ownership):
+class Events(Capability):
     """Events by trace: runtime events and planner events."""
 
     @operation(nothing, writes=True)
@@ -72,7 +74,8 @@ class Events(Ownership):
             AppendUnknown: it may have been stored; saving the same again is safe.
         """
         record, key = PLANNER_EVENTS.record(event), planner.kind(trace_id)
-        await self.append_drafts(self.drafts("save_planner_event", key, record, ts=record.ts))
+        saved = self._core.drafts("save_planner_event", key, record, ts=record.ts)
+        await self._core.append_drafts(saved)
 
     @operation(list)
     async def list_planner_events(
@@ -89,7 +92,7 @@ class Events(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(planner.kind, trace_id, consistency=consistency)
+        folded = await self._core.read(planner.kind, trace_id, consistency=consistency)
         return PLANNER_EVENTS.restore_all(folded.state)
 
     get_events = list_planner_events
@@ -130,7 +133,7 @@ class Events(Ownership):
     @operation(nothing, writes=True, name="save_event")
     async def _save_event(self, event: StoredEvent) -> None:
         subject, draft = self._event_drafted("save_event", event)
-        await self.append_drafts((subject, [draft]))
+        await self._core.append_drafts((subject, [draft]))
 
     @operation(nothing, writes=True)
     async def save_events(
@@ -162,7 +165,7 @@ class Events(Ownership):
                 subject, draft = self._event_drafted("save_events", event, id)
                 by_subject[subject].append(draft)
         if by_subject:
-            await self.append_drafts(*by_subject.items())
+            await self._core.append_drafts(*by_subject.items())
 
     save_events_bulk = save_events
 
@@ -178,7 +181,7 @@ class Events(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        async with aclosing(self.follow(events.kind, trace_id, since_id=None)) as items:
+        async with aclosing(self._core.follow(events.kind, trace_id, since_id=None)) as items:
             async for item in items:
                 yield EVENTS.restore(item)
 
@@ -187,19 +190,19 @@ class Events(Ownership):
     ) -> tuple[Subject, Draft]:
         given = EVENTS.record(event)
         key = events.kind(trace_of(given))
-        record: EventSaved = self.redacted(method, key, given)
-        if self._options.validate != "off":
+        record: EventSaved = self._core.redacted(method, key, given)
+        if self._core.options.validate != "off":
             self._check_schema(record)
         draft = encode(events.kind, record, ts=record.ts, id=id)
-        return self.subject(events.kind, *key.keys), draft
+        return self._core.subject(events.kind, *key.keys), draft
 
     def _check_schema(self, record: EventSaved) -> None:
         """Refuse an event that breaks the schema of its kind, or log one line about it."""
-        schemas = SCHEMAS if self._options.schemas is None else self._options.schemas
+        schemas = SCHEMAS if self._core.options.schemas is None else self._core.options.schemas
         found = problems(StoredEvent(**msgspec.structs.asdict(record)), schemas)
         if not found:
             return
-        if self._options.validate == "strict":
+        if self._core.options.validate == "strict":
             raise PayloadError(found[0].path, f"{found[0].reason} (kind {record.kind!r:.80})")
         _log.warning(
             "event_schema_mismatch",
@@ -237,7 +240,7 @@ class Events(Ownership):
             >>> await store.load_history("unknown")
             []
         """
-        folded = await self.read(events.kind, trace_id, consistency=consistency)
+        folded = await self._core.read(events.kind, trace_id, consistency=consistency)
         session_id = trace_id.removeprefix(SESSION_PREFIX)
         if session_id in ("", trace_id):
             return EVENTS.restore_all(sorted(folded.state, key=_writers_clock))
@@ -250,22 +253,23 @@ class Events(Ownership):
 
     async def _session_records(self, session_id: str, consistency: Consistency) -> list[Recorded]:
         # The views keep the last save of each task, and what is left of messages; here all count.
+        core = self._core
         saved, said, conversed = [
-            (await refold(self.forked_log, all_records(kind), self.subject(kind, session_id))).state
+            (await refold(core.forked_log, all_records(kind), core.subject(kind, session_id))).state
             for kind in (tasks.kind, messages.kind, conversations.kind)
         ]
         items = [*tasks.each_whole(saved), *said, *conversations.each_counted(conversed)]
         for kind in (updates.kind, steering.kind):
-            items += (await self.read(kind, session_id, consistency=consistency)).state
+            items += (await core.read(kind, session_id, consistency=consistency)).state
         return items
 
     async def _origins_events(self, session_id: str, consistency: Consistency) -> list[Recorded]:
         """The events that a fork shares: those of its origin's own trace, up to the fork."""
         items: list[Recorded] = []
-        while origin := (await self.lineage_of(session_id, consistency)).shared:
+        while origin := (await lineage_of(self._core, session_id, consistency)).shared:
             session_id = origin.session_id
-            subject = self.subject(events.kind, f"{SESSION_PREFIX}{session_id}")
-            items += (await refold(self.origin_log(origin), events.kind, subject)).state
+            subject = self._core.subject(events.kind, f"{SESSION_PREFIX}{session_id}")
+            items += (await refold(origin_log(self._core, origin), events.kind, subject)).state
         return items
 
     def _shown(self, item: Recorded, session_id: str) -> StoredEvent:
@@ -273,7 +277,7 @@ class Events(Ownership):
         if item.type not in _SHOWN:
             return dataclasses.replace(EVENTS.restore(item), trace_id=trace_id)
         name, kind = _SHOWN[item.type]
-        payload = msgspec.structs.asdict(self._decoded(kind, item))
+        payload = msgspec.structs.asdict(decoded(kind, item))
         payload.pop("mode", None)  # of telemetry: a TaskState has none
         context = payload.get("context_snapshot")
         if context is not None and isinstance(context.get("spawned_at"), dt.datetime):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
+from foldlog.envelope import Recorded
 from foldlog.errors import PayloadError
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import finite
-from foldlog.store.primitives import Item, Primitives
+from foldlog.store.primitives import decoded
 from foldlog.views import Consistency
 from foldlog_projections.feedback import FeedbackSaved, kind
 
@@ -31,7 +33,7 @@ class Feedback(NamedTuple):
     created_at: dt.datetime
 
 
-class Feedbacks(Primitives):
+class Feedbacks(Capability):
     """Feedback by trace. Clearing or erasing the trace's session removes it."""
 
     @operation(nothing, writes=True)
@@ -61,7 +63,7 @@ class Feedbacks(Primitives):
             raise PayloadError("score", "give a score, a comment, or both")
         checked = None if score is None else finite(score, "score")
         record = FeedbackSaved(checked, comment, author)
-        await self.append_drafts(self.drafts("save_feedback", kind(trace_id), record))
+        await self._core.append_drafts(self._core.drafts("save_feedback", kind(trace_id), record))
 
     @operation(list)
     async def list_feedback(
@@ -78,10 +80,11 @@ class Feedbacks(Primitives):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(kind, trace_id, consistency=consistency)
-        return [self._feedback(trace_id, self._item(kind(trace_id), each)) for each in folded.state]
+        folded = await self._core.read(kind, trace_id, consistency=consistency)
+        return [_feedback(trace_id, each) for each in folded.state]
 
-    def _feedback(self, trace_id: str, item: Item) -> Feedback:
-        said: FeedbackSaved = item.record
-        created_at = dt.datetime.fromtimestamp(item.ts, dt.UTC)
-        return Feedback(trace_id, said.score, said.comment, said.author, created_at)
+
+def _feedback(trace_id: str, item: Recorded) -> Feedback:
+    said: FeedbackSaved = decoded(kind, item)
+    created_at = dt.datetime.fromtimestamp(item.ts, dt.UTC)
+    return Feedback(trace_id, said.score, said.comment, said.author, created_at)

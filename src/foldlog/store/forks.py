@@ -33,12 +33,12 @@ from foldlog.log.past import until
 from foldlog.log.port import Append, Log, Record
 from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
 from foldlog.position import LogPosition
-from foldlog.store.clearing import Prefix
+from foldlog.store.clearing import Prefix, where
+from foldlog.store.decisions import At, Decided, decide_drafts
 from foldlog.store.events import event_id, trace_of
 from foldlog.store.operation import operation
-from foldlog.store.ownership import area_of
+from foldlog.store.ownership import area_of, session_kinds
 from foldlog.store.payloads import dump
-from foldlog.store.primitives import At, Decided
 from foldlog.store.removal import Removal
 from foldlog.subjects import Namespace, Subject, checked_id
 from foldlog_projections import events, lineage, steering, updates
@@ -113,11 +113,11 @@ class Forks(Removal):
             >>> [task.task_id for task in await store.list_tasks(fork)]
             ['book']
         """
-        await self.settle()
-        parent = self.subject(lineage.kind, checked_id(session_id, "session_id"))
+        await self._core.settle()
+        parent = self._core.subject(lineage.kind, checked_id(session_id, "session_id"))
         child = self._fork_subject(parent, into)
         name = child.keys[0]
-        log = self.forked_log
+        log = self._core.forked_log
         if at is None:
             position = await moments.head(log)
         else:
@@ -131,14 +131,13 @@ class Forks(Removal):
 
         # Each leads to what the fork reads through to. Where a kind has many views, each does.
         began_at = Append(child, (draft(lineage.BEGAN, began, id=upsert_id(began)),), 0)
-        views = [
-            Append(self.subject(kind, name), forked(session_id), 0) for kind in self.session_kinds
-        ]
+        kinds = session_kinds(self._core)
+        views = [Append(self._core.subject(kind, name), forked(session_id), 0) for kind in kinds]
         keys = list[Append]()
         for area in self._branching(session_id):
             first = area.keys[0].removesuffix(session_id)
             for held in await self._keys_at(area, position):
-                subject = self.subject(area.kind, first + name, *held[1:])
+                subject = self._core.subject(area.kind, first + name, *held[1:])
                 keys.append(Append(subject, forked(*held)))
 
         def begin(at: At) -> dict[Key[Any], Decided]:
@@ -155,14 +154,15 @@ class Forks(Removal):
             if any((*found, *await self._lasts(log, subjects))):
                 raise SessionExists(name)
 
-        parents = [self.subject(kind, session_id) for kind in self.session_kinds]
-        lasts = await self._lasts(self.log_at(position), parents)
+        parents = [self._core.subject(kind, session_id) for kind in kinds]
+        lasts = await self._lasts(self._core.log_at(position), parents)
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
         if not keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
         if into is not None:
             await check_unused()
-        await self.decide_drafts(
+        await decide_drafts(
+            self._core,
             [lineage.kind(session_id)],
             begin,
             in_atomic="at once",
@@ -172,35 +172,36 @@ class Forks(Removal):
         if keys:
             try:
                 await log.append(keys)
-                await self.append_atomically(views)  # now it is listed, with all of its keys
+                await self._core.append_at_once(views)  # now it is listed, with all of its keys
             except (AppendFailed, LogUnavailable):
-                await self.remove_session(name)
+                await self._remove_session(name)
                 raise
         return name
 
     def _branching(self, session_id: str) -> list[Prefix]:
         """The areas of a session with many views of one kind."""
-        kinds = [kind for kind in self.kinds.values() if kind.of is None and kind.owner != "trace"]
+        every = self._core.kinds.values()
+        kinds = [kind for kind in every if kind.of is None and kind.owner != "trace"]
         found = (area_of(kind, session_id) for kind in kinds)
         return [area for area in found if isinstance(area, Prefix)]
 
     async def _first(self, area: Prefix) -> list[Record] | None:
         """The first records of an area, tombstones included."""
-        async with aclosing(self.log.read(self.area_subject(area))) as pages:
+        async with aclosing(self._core.log.read(where(self._core, area))) as pages:
             return await anext(pages, None)
 
     async def _keys_at(self, area: Prefix, position: LogPosition) -> list[tuple[str, ...]]:
         """The keys of the views of an area that held something then."""
         found = dict[str, tuple[str, ...]]()
-        where = self.area_subject(area)
+        branch = where(self._core, area)
         # What is forked is found under its own keys, so not through the fork.
-        stored = until(self.log.read(where), where, position.shards[where.shard])
+        stored = until(self._core.log.read(branch), branch, position.shards[branch.shard])
         with suppress(PastErased):  # what was erased since is no longer shared
             async with aclosing(stored) as pages:
                 async for records in pages:
                     for record in records:
                         last = record.envelopes[-1]
-                        subject = self.log.namespace.parse(record.subject)
+                        subject = self._core.log.namespace.parse(record.subject)
                         keys = tuple(last.keys or ()) if subject is None else subject.keys
                         if last.type == CLEARED:
                             found.pop(record.subject, None)
@@ -212,7 +213,7 @@ class Forks(Removal):
         wanted = f"{parent.keys[0]}-{secrets.token_hex(4)}" if into is None else into
         checked_id(wanted, "into")
         names = itertools.chain([wanted], (f"{wanted}-{n}" for n in itertools.count(1)))
-        subjects = (self.subject(lineage.kind, name) for name in names)
+        subjects = (self._core.subject(lineage.kind, name) for name in names)
         child = next(subject for subject in subjects if subject.shard == parent.shard)
         if into not in (None, *child.keys):
             raise ConfigurationError(

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from foldlog.errors import FoldlogError, StoreClosed
 from foldlog.log.archive import ArchiveHealth
 from foldlog.log.port import LogInfo, StreamInfo as StreamHealth
-from foldlog.store.core import Core
+from foldlog.store.core import Capability
 from foldlog.store.operation import operation
 from foldlog.store.spool import SpoolHealth
 
@@ -71,7 +71,7 @@ class Health:
     archive: tuple[ArchiveHealth, ...] = ()
 
 
-class HealthCheck(Core):
+class HealthCheck(Capability):
     """Asks the log how it is."""
 
     @operation()
@@ -87,18 +87,18 @@ class HealthCheck(Core):
             LogCorrupt: a manifest of the archive cannot be read, and the store does not degrade.
             StoreClosed: the store is closed.
         """
-        log = self.forked_log
+        log, backend = self._core.forked_log, self._core.backend
         info = _UNSEEN
         away: str | None = None
         archive: tuple[ArchiveHealth, ...] = ()
         try:
             info = await log.info()
-            if self.backend.archiver is not None:
-                archive = await self.backend.archiver.health(info.streams, files=archive_files)
+            if backend.archiver is not None:
+                archive = await backend.archiver.health(info.streams, files=archive_files)
         except StoreClosed:
             raise
         except FoldlogError as error:
-            if self.backend.outbox is None:
+            if backend.outbox is None:
                 raise
             away = f"{type(error).__name__}: {error}"
         return Health(
@@ -111,19 +111,19 @@ class HealthCheck(Core):
             max_payload=info.max_payload,
             streams=info.streams,
             embedded=self._embedded(),
-            hot_views=len(self.hot_views),
-            spool=self.backend.outbox.health if self.backend.outbox else None,
+            hot_views=len(self._core.hot_views),
+            spool=backend.outbox.health if backend.outbox else None,
             away=away,
             archive=archive,
         )
 
     def _durability(self, info: LogInfo) -> _Durability:
-        if self.backend.server is not None:
-            return self.backend.server.durability
+        if self._core.backend.server is not None:
+            return self._core.backend.server.durability
         return "unknown" if info.version or info is _UNSEEN else "none"
 
     def _embedded(self) -> EmbeddedHealth | None:
-        server = self.backend.server
+        server = self._core.backend.server
         if server is None:
             return None
         return EmbeddedHealth(str(server.path), server.pid, server.port, str(server.log_file))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.envelope import Recorded
+from foldlog.store.belonging import append_of_session
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.ownership import lineage_of, origin_log
 from foldlog.store.payloads import mapping
 from foldlog.store.restoring import restore
 from foldlog.views import Consistency, refold
@@ -14,7 +16,7 @@ from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
 
 
-class Memory(Ownership):
+class Memory(Capability):
     """Short-term memory by key, `"{tenant}:{user}:{session}"`: it belongs to that session."""
 
     @operation(nothing, writes=True)
@@ -31,8 +33,8 @@ class Memory(Ownership):
             AppendUnknown: it may have been stored; saving the same again is safe.
         """
         of = memory.kind(key)
-        saved = self.drafts("save_memory_state", of, MemorySaved(mapping(state, "state")))
-        await self.append_of_session(memory.session_of(key), of, saved)
+        saved = self._core.drafts("save_memory_state", of, MemorySaved(mapping(state, "state")))
+        await append_of_session(self._core, memory.session_of(key), of, saved)
 
     @operation(nothing)
     async def load_memory_state(
@@ -49,7 +51,7 @@ class Memory(Ownership):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self.read(memory.kind, key, consistency=consistency)
+        folded = await self._core.read(memory.kind, key, consistency=consistency)
         saved = folded.state
         if saved is None and not folded.cleared_at:
             saved = await self._origins(key, consistency)
@@ -58,12 +60,12 @@ class Memory(Ownership):
     async def _origins(self, key: str, consistency: Consistency) -> Recorded | None:
         """What a fork shares: the last state of its origin's memory, up to the fork."""
         while session_id := memory.session_of(key):
-            origin = (await self.lineage_of(session_id, consistency)).shared
+            origin = (await lineage_of(self._core, session_id, consistency)).shared
             if origin is None:
                 break
             key = memory.key_in(key, origin.session_id)
-            subject = self.subject(memory.kind, key)
-            folded = await refold(self.origin_log(origin), memory.kind, subject)
+            subject = self._core.subject(memory.kind, key)
+            folded = await refold(origin_log(self._core, origin), memory.kind, subject)
             if folded.state is not None or folded.cleared_at:
                 return folded.state
         return None

@@ -48,8 +48,8 @@ class Messages(Primitives):
         key = kind(session_id)
         placed = [_placed(each, conversation) for each in messages]
         if expected is None:
-            drafts = [self.drafted("append_messages", key, each) for each in placed]
-            await self.append_drafts((self.subject(kind, session_id), drafts))
+            drafts = [self._core.drafted("append_messages", key, each) for each in placed]
+            await self._core.append_drafts((self._core.subject(kind, session_id), drafts))
             return
 
         def add(found: Conversations) -> Sequence[msgspec.Struct]:

@@ -121,7 +121,7 @@ class Calls:
 class HasCalls(Protocol):
     """What has public calls."""
 
-    calls: Calls
+    _calls: Calls
 
 
 H = TypeVar("H", bound=HasCalls)
@@ -157,7 +157,7 @@ def operation(
 
         @functools.wraps(method)
         async def call(self: H, *args: P.args, **kwargs: P.kwargs) -> T:
-            calls = self.calls
+            calls = self._calls
             if calls.are_plain:
                 return await method(self, *args, **kwargs)
             return await calls.run(method(self, *args, **kwargs), about, args, kwargs)

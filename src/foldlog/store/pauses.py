@@ -10,17 +10,20 @@ from foldlog.envelope import Recorded
 from foldlog.errors import AlreadyAnswered, NotWaiting, WaitingExpired
 from foldlog.kind import Key
 from foldlog.models import Answered, Waiting, WaitingKind
+from foldlog.store.belonging import append_of_session
+from foldlog.store.core import Core
+from foldlog.store.decisions import At, Decided, Decisions, decide_drafts
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
 from foldlog.store.payloads import encode, mapping
-from foldlog.store.primitives import At, Decided
 from foldlog.store.restoring import restore
 from foldlog.store.waiting import Ref, began, ended, list_key, on_list, text_in
 from foldlog_projections import pauses
 from foldlog_projections.pauses import Pause, PauseConsumed, PauseSaved
 
+_Agrees = Callable[[Pause], bool]
 
-class Pauses(Ownership):
+
+class Pauses(Decisions):
     """Pauses by token. They expire `pause_ttl` seconds after the log's time of the save."""
 
     @operation(nothing, writes=True)
@@ -48,12 +51,12 @@ class Pauses(Ownership):
             >>> await store.load_planner_state("token-1") is None
             True
         """
-        record = PauseSaved(token, self._options.pause_ttl, mapping(payload, "payload"))
+        record = PauseSaved(token, self._core.options.pause_ttl, mapping(payload, "payload"))
         key = pauses.kind(token)
-        saved = subject, [draft] = self.drafts("save_planner_state", key, record)
-        waits = on_list(self, subject.shard, began(_waits_as(token, draft.ts), session_id))
+        saved = subject, [draft] = self._core.drafts("save_planner_state", key, record)
+        waits = on_list(self._core, subject.shard, began(_waits_as(token, draft.ts), session_id))
         async with self.atomic():
-            await self.append_of_session(session_id, key, saved, waits)
+            await append_of_session(self._core, session_id, key, saved, waits)
 
     @operation(nothing)
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
@@ -71,58 +74,63 @@ class Pauses(Ownership):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             AppendUnknown: this call may have consumed the pause.
         """
-        if self.past is not None:
-            pause: Pause = (await self.read(pauses.kind, token, consistency="strong")).state
+        if self._core.past is not None:
+            pause: Pause = (await self._core.read(pauses.kind, token, consistency="strong")).state
             waits = pause.waiting
-            if waits is None or self.has_expired(waits):
+            if waits is None or _has_expired(self._core, waits):
                 return None
             saved: dict[str, Any] = restore(PauseSaved, waits).payload
             return saved
-        return await self.consume(
-            token, lambda pause: pause.waiting is not None and not self.has_expired(pause.waiting)
-        )
 
-    async def consume(self, token: str, agrees: Callable[[Pause], bool]) -> dict[str, Any] | None:
-        """Internal: consume what waits and return its state; None if `agrees` says no."""
-        key = pauses.kind(token)
-        index = list_key(self, self.subject(key.kind, token).shard)
+        def is_there(pause: Pause) -> bool:
+            return pause.waiting is not None and not _has_expired(self._core, pause.waiting)
 
-        def decide(at: At) -> dict[Key[Any], Decided]:
-            waits = at.folded.state.waiting
-            if not agrees(at.folded.state):
-                return {}
-            consumed = encode(key.kind, PauseConsumed(waits.id))
-            return {
-                key: Decided([consumed], restore(PauseSaved, waits).payload),
-                index: Decided([ended(_waits_as(token, waits.ts))]),
-            }
+        return await _consume(self._core, token, is_there)
 
-        decided = await self.decide_drafts([key], decide)
-        return decided[key].value if key in decided else None
 
-    def expires_at(self, waits: Recorded) -> float:
-        """Internal: when a save that waits expires, in Unix seconds."""
-        return waits.recorded_at + restore(PauseSaved, waits).ttl
+async def _consume(core: Core, token: str, agrees: _Agrees) -> dict[str, Any] | None:
+    """Consume what waits and return its state; None if `agrees` says no."""
+    key = pauses.kind(token)
+    index = list_key(core, core.subject(key.kind, token).shard)
 
-    def has_expired(self, waits: Recorded) -> bool:
-        """Internal: whether a save that waits has expired."""
-        return self.expires_at(waits) <= self.now()
+    def decide(at: At) -> dict[Key[Any], Decided]:
+        waits = at.folded.state.waiting
+        if not agrees(at.folded.state):
+            return {}
+        consumed = encode(key.kind, PauseConsumed(waits.id))
+        return {
+            key: Decided([consumed], restore(PauseSaved, waits).payload),
+            index: Decided([ended(_waits_as(token, waits.ts))]),
+        }
+
+    decided = await decide_drafts(core, [key], decide)
+    return decided[key].value if key in decided else None
+
+
+def _expires_at(waits: Recorded) -> float:
+    """When a save that waits expires, in Unix seconds."""
+    return waits.recorded_at + restore(PauseSaved, waits).ttl
+
+
+def _has_expired(core: Core, waits: Recorded) -> bool:
+    """Whether a save that waits has expired."""
+    return _expires_at(waits) <= core.now()
 
 
 class PauseSource:
     """Pauses, as the list of all that waits for a person knows them."""
 
-    def __init__(self, store: Pauses) -> None:
-        self._store = store
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def look(self, ref: Ref) -> Waiting | None:
         """See `Source.look`."""
         [token] = ref.keys
-        folded = await self._store.read(pauses.kind, token, consistency="strong")
+        folded = await self._core.read(pauses.kind, token, consistency="strong")
         waits = folded.state.waiting
-        if waits is None or _waits_as(token, waits.ts) != ref or self._store.has_expired(waits):
+        if waits is None or _waits_as(token, waits.ts) != ref or _has_expired(self._core, waits):
             return None
-        until = dt.datetime.fromtimestamp(self._store.expires_at(waits), dt.UTC)
+        until = dt.datetime.fromtimestamp(_expires_at(waits), dt.UTC)
         payload = restore(PauseSaved, waits).payload
         if not isinstance(payload, dict):  # `redact=` may have replaced all of it
             payload = {"payload": payload}
@@ -147,11 +155,11 @@ class PauseSource:
             waits = pause.waiting
             if waits is None or _waits_as(token, waits.ts) != ref:
                 raise AlreadyAnswered(ref.id, "consumed") if pause.spent else NotWaiting(ref.id)
-            if self._store.has_expired(waits):
-                raise WaitingExpired(ref.id, self._store.expires_at(waits))
+            if _has_expired(self._core, waits):
+                raise WaitingExpired(ref.id, _expires_at(waits))
             return True
 
-        return Answered(ref.id, ref.kind, "consumed", await self._store.consume(token, agrees))
+        return Answered(ref.id, ref.kind, "consumed", await _consume(self._core, token, agrees))
 
 
 def _waits_as(token: str, ts: float) -> Ref:

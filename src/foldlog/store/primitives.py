@@ -23,9 +23,9 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key, Kind
 from foldlog.position import LogPosition, Reach, mark_of
-from foldlog.store.belonging import Belongings, owner_entered
+from foldlog.store.belonging import add_belongings, append_of_session, owner_entered
 from foldlog.store.core import DECIDE_SECONDS
-from foldlog.store.decisions import At, Attempts, Decided, Stored
+from foldlog.store.decisions import At, Attempts, Decided, Decisions, Stored, decide_drafts
 from foldlog.store.operation import nothing, operation
 from foldlog.store.payloads import drafting
 from foldlog.views import Choose, Consistency, watching
@@ -65,7 +65,7 @@ class Item(NamedTuple):
     number: int
 
 
-class Primitives(Belongings):
+class Primitives(Decisions):
     """What a store does with records of any kind."""
 
     @operation(nothing, writes=True)
@@ -98,8 +98,8 @@ class Primitives(Belongings):
             >>> sum(each.euros for each in await store.view(costs("oslo")))
             200.0
         """
-        saved = self._subject(key), self._drafted("append", key, records)
-        await self.append_of_session(owner_entered(key), key, saved)
+        saved = self._core.subject_of(key), self._drafted("append", key, records)
+        await append_of_session(self._core, owner_entered(key), key, saved)
 
     @overload
     async def decide(
@@ -173,9 +173,10 @@ class Primitives(Belongings):
         """
         seen = self._copied if copy else lambda _, at: at.folded.state
         for each in [key] if isinstance(key, Key) else key:
-            await self.add_belongings(owner_entered(each), each)
+            await add_belongings(self._core, owner_entered(each), each)
         if isinstance(key, Key):
-            one = await self.decide_drafts(
+            one = await decide_drafts(
+                self._core,
                 [key],
                 lambda at: {key: self._decided(key, decision(seen(key.kind, at)))},
                 timeout=timeout,
@@ -187,7 +188,7 @@ class Primitives(Belongings):
             found = decision(*states) or {}
             return {each: self._decided(each, records) for each, records in found.items()}
 
-        many = await self.decide_drafts(list(key), decide_many, timeout=timeout)
+        many = await decide_drafts(self._core, list(key), decide_many, timeout=timeout)
         return {each: stored.value for each, stored in many.items()}
 
     async def view(
@@ -216,7 +217,7 @@ class Primitives(Belongings):
         """
         if isinstance(key, str):
             key = self.kind(key)(*keys)
-        folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
+        folded = await self._core.hot_views.read(key.kind, self._core.subject_of(key), consistency)
         return self._copied(key.kind, At(folded, 0))
 
     async def query(
@@ -238,7 +239,7 @@ class Primitives(Belongings):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             ConfigurationError: the store does not know the kind.
         """
-        folded = await self.hot_views.read(key.kind, self._subject(key), consistency)
+        folded = await self._core.hot_views.read(key.kind, self._core.subject_of(key), consistency)
         return question(folded.state)
 
     def peek(self, key: Key[S], question: Callable[[S], T]) -> T | None:
@@ -257,7 +258,7 @@ class Primitives(Belongings):
             ConfigurationError: the store does not know the kind.
             InvalidId: a key is empty.
         """
-        folded = self.hot_views.current(self._subject(key), key.kind)
+        folded = self._core.hot_views.current(self._core.subject_of(key), key.kind)
         return None if folded is None else question(folded.state)
 
     async def views(
@@ -331,8 +332,8 @@ class Primitives(Belongings):
             start = 0 if at is None else at + 1
             return range(start, min(start + limit, count))
 
-        kind = _sequence_of(key.kind)
-        found = await self.hot_views.select(kind, self._subject(key), consistency, choose)
+        kind, subject = _sequence_of(key.kind), self._core.subject_of(key)
+        found = await self._core.hot_views.select(kind, subject, consistency, choose)
         if newest_first:
             found = found[::-1]
         return [self._item(key, each) for each in found]
@@ -346,8 +347,8 @@ class Primitives(Belongings):
         consistency: Consistency,
     ) -> list[Item]:
         """A page behind a position: the pages of the view around it are read, and then cut."""
-        subject = self._subject(key)
-        shards = self._log.namespace.shards
+        subject = self._core.subject_of(key)
+        shards = self._core.namespace.shards
         if len(after.shards) != shards:
             raise PayloadError("after", f"{after} is of another number of shards than {shards}")
         reach = after.shards[subject.shard]
@@ -363,7 +364,7 @@ class Primitives(Belongings):
         if limit < 1:
             return []
         kind = _sequence_of(key.kind)
-        found = await self.hot_views.select(kind, subject, consistency, choose)
+        found = await self._core.hot_views.select(kind, subject, consistency, choose)
         if newest_first:
             behind = [each for each in found if (each.seq, each.index) < reach.place][::-1]
         else:
@@ -383,10 +384,7 @@ class Primitives(Belongings):
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        subjects = await self.forked_log.subjects(kind.family)
-        wanted = tuple(prefix)
-        found = {each.keys for each in subjects if each.keys[: len(wanted)] == wanted}
-        return [Key(kind, keys) for keys in sorted(found)]
+        return await self._core.keys(kind, prefix)
 
     async def watch(self, key: Key[Any], *, after: str | None = None) -> AsyncGenerator[Item]:
         """Yield the records of a view in log order, then each new one, without gap or repeat.
@@ -406,7 +404,7 @@ class Primitives(Belongings):
         kind = _sequence_of(key.kind)
         checked_cursor(after, "after")
         async with aclosing(
-            watching.watch(self.hot_views, kind, self._subject(key), after)
+            watching.watch(self._core.hot_views, kind, self._core.subject_of(key), after)
         ) as records:
             async for each in records:
                 yield self._item(key, each)
@@ -423,7 +421,7 @@ class Primitives(Belongings):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        return watching.advances(self.hot_views, key.kind, self._subject(key))
+        return watching.advances(self._core.hot_views, key.kind, self._core.subject_of(key))
 
     def kind(self, name: str) -> Kind[Any]:
         """Return the kind of that name.
@@ -434,32 +432,23 @@ class Primitives(Belongings):
         Raises:
             ConfigurationError: the store has no such kind; the message lists those there are.
         """
-        found = self.kinds.get(name)
+        found = self._core.kinds.get(name)
         if found is None:
             raise ConfigurationError(
-                f"no kind {shown(name)}; there are {', '.join(sorted(self.kinds))}"
+                f"no kind {shown(name)}; there are {', '.join(sorted(self._core.kinds))}"
             )
         return found
 
     # --- records ----------------------------------------------------------------------------------
 
-    def _subject(self, key: Key[Any]) -> Any:
-        self._check_kind(key)
-        return self._log.namespace.subject(key.kind.family, *key.keys)
-
-    def _check_kind(self, key: Key[Any]) -> None:
-        of = key.kind.of or key.kind  # what folds the records of a known kind can be read
-        if self.kinds.get(of.name) is not of:
-            raise ConfigurationError(f"this store does not know {of!r}: open it with kinds=[...]")
-
     @drafting("record")
     def _drafted(
         self, method: str, key: Key[Any], records: Sequence[msgspec.Struct]
     ) -> list[Draft]:
-        self._check_kind(key)
+        self._core.check_kind(key)
         if key.kind.of is not None:
             raise PayloadError(key.kind.name, f"append to {key.kind.of.name}, which it folds")
-        return [self.drafted(method, key, each) for each in records]
+        return [self._core.drafted(method, key, each) for each in records]
 
     def _decided(self, key: Key[Any], records: Sequence[msgspec.Struct] | None) -> Decided:
         found = () if records is None else tuple(records)
@@ -469,31 +458,33 @@ class Primitives(Belongings):
         """A view's state as its caller's own, with records in place of envelopes."""
         state = at.folded.state
         if isinstance(state, Items):
-            return [self._decoded(kind, each) for each in state]
+            return [decoded(kind, each) for each in state]
         if isinstance(state, Recorded):
-            return self._decoded(kind, state)
+            return decoded(kind, state)
         found = copied(kind, state)
         if isinstance(found, dict):
             return {
-                key: self._decoded(kind, each) if isinstance(each, Recorded) else each
+                key: decoded(kind, each) if isinstance(each, Recorded) else each
                 for key, each in found.items()
             }
         return found
 
-    def _decoded(self, kind: Kind[Any], envelope: Recorded) -> Any:
-        try:
-            return kind.decode(envelope)
-        except msgspec.MsgspecError as error:
-            raise LogCorrupt(envelope.type, envelope.seq, str(error)) from error
-
     def _item(self, key: Key[Any], each: Recorded) -> Item:
-        record = self._decoded(key.kind, each)
-        reaches = [_NOTHING] * self._log.namespace.shards
-        reaches[self._subject(key).shard] = Reach(each.seq, each.index, mark_of(each.id))
+        record = decoded(key.kind, each)
+        reaches = [_NOTHING] * self._core.namespace.shards
+        reaches[self._core.subject_of(key).shard] = Reach(each.seq, each.index, mark_of(each.id))
         position = LogPosition(tuple(reaches))
         return Item(
             each.id, each.type, record, each.ts, each.recorded_at, position, each.writer, each.n
         )
+
+
+def decoded(kind: Kind[Any], envelope: Recorded) -> Any:
+    """Decode the record of an envelope, or raise LogCorrupt."""
+    try:
+        return kind.decode(envelope)
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(envelope.type, envelope.seq, str(error)) from error
 
 
 def _sequence_of(kind: Kind[Any]) -> Kind[Items]:

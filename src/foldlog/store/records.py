@@ -14,8 +14,9 @@ from foldlog.errors import LogCorrupt, PayloadError, shown
 from foldlog.kind import Key
 from foldlog.log.port import Stored
 from foldlog.position import LogPosition
-from foldlog.store.clearing import read_holdings, read_what_can_be
-from foldlog.store.removal import Removal
+from foldlog.store.clearing import read_holdings, read_what_can_be, where
+from foldlog.store.ownership import key_named, owned_by
+from foldlog.store.primitives import Primitives
 from foldlog.subjects import Subject, checked_id
 from foldlog_projections import lineage
 
@@ -52,7 +53,7 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
             raise LogCorrupt(self.kind, self.seq, str(error)) from error
 
 
-class Records(Removal):
+class Records(Primitives):
     """Reads records as they are stored."""
 
     async def records(
@@ -83,7 +84,7 @@ class Records(Removal):
             PayloadError: a position is of another number of shards.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        log = self.forked_log
+        log = self._core.forked_log
         families = None if kinds is None else {self.kind(name).family for name in kinds}
         begins = self._ends(after, "after")
         ends = await log.heads() if until is None else self._ends(until, "until")
@@ -101,7 +102,7 @@ class Records(Removal):
                         yield each
 
     def _ends(self, position: LogPosition | None, field: str) -> list[int]:
-        shards = self._namespace.shards
+        shards = self._core.namespace.shards
         if position is None:
             return [0] * shards
         if not isinstance(position, LogPosition):
@@ -116,7 +117,7 @@ class Records(Removal):
     ) -> AsyncGenerator[LogRecord]:
         if begin >= end:
             return
-        async with aclosing(self.forked_log.scan(shard, after=begin, only=only)) as pages:
+        async with aclosing(self._core.forked_log.scan(shard, after=begin, only=only)) as pages:
             async for page in pages:
                 for stored in page:
                     if stored.seq > end:
@@ -126,7 +127,7 @@ class Records(Removal):
                     return
 
     async def _log_record(self, shard: int, stored: Stored) -> LogRecord:
-        subject = self._namespace.parse(stored.subject)
+        subject = self._core.namespace.parse(stored.subject)
         keys = await self._hashed_keys(shard, stored) if subject is None else subject.keys
         family = stored.subject.split(".", 4)[3]
         return LogRecord(shard, stored.seq, stored.time, family, keys, stored.data)
@@ -136,7 +137,7 @@ class Records(Removal):
         try:
             found = stored.record().envelopes[-1].keys
         except LogCorrupt:
-            last = await self.forked_log.last(Subject(stored.subject, shard, ()))
+            last = await self._core.forked_log.last(Subject(stored.subject, shard, ()))
             found = None if last is None else last.envelopes[-1].keys
         if not found:
             reason = "the keys of a hashed subject are missing"
@@ -145,18 +146,18 @@ class Records(Removal):
 
     async def _places_of(self, session_id: str) -> list[tuple[str, int]]:
         """The filters over all that is a session's, each with its shard."""
-        origin = (await read_what_can_be(self, lineage.kind, session_id)).state.origin
-        areas = await self.owned_by(session_id, origin)
-        own = [self.subject(name, session_id) for name in (lineage.kind.name, lineage.MARKER)]
-        found = [*own, *map(self.area_subject, areas)]
-        for area in areas:
-            if isinstance(area, Key):
-                found += map(self.area_subject, await self._named_by(area))
+        origin = (await read_what_can_be(self._core, lineage.kind, session_id)).state.origin
+        areas = await owned_by(self._core, session_id, origin)
+        own = [self._core.subject(name, session_id) for name in (lineage.kind.name, lineage.MARKER)]
+        named = [
+            each for area in areas if isinstance(area, Key) for each in await self._named_by(area)
+        ]
+        found = [*own, *(where(self._core, each) for each in (*areas, *named))]
         return list(dict.fromkeys((each.name, each.shard) for each in found))
 
     async def _named_by(self, key: Key[Any]) -> list[Key[Any]]:
         """The views that come with this one, because it names them."""
         if key.kind.pointers is None:
             return []
-        [held] = await read_holdings(self, key)
-        return [self.key_named(*pair) for pair in held.pointers]
+        [held] = await read_holdings(self._core, key)
+        return [key_named(self._core, *pair) for pair in held.pointers]

@@ -14,6 +14,7 @@ from foldlog.envelope import CLEARED, draft
 from foldlog.errors import ConfigurationError, LogCorrupt, PayloadError, SessionHasForks
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append
+from foldlog.store.blobs import LargeValues, loose_blobs
 from foldlog.store.clearing import (
     Area,
     Holding,
@@ -24,7 +25,16 @@ from foldlog.store.clearing import (
     side_by_side,
 )
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership, area_of
+from foldlog.store.ownership import (
+    area_of,
+    areas_named,
+    close_lineage,
+    leave_origin,
+    lineage_of,
+    owned_by,
+    session_kinds,
+    shared_by,
+)
 from foldlog.store.spool import Drafts
 from foldlog.subjects import Subject
 from foldlog_projections import lineage
@@ -32,7 +42,7 @@ from foldlog_projections import lineage
 S = TypeVar("S")
 
 
-class Removal(Ownership):
+class Removal(LargeValues):
     """Removes single views and whole sessions, and lists sessions."""
 
     @operation(nothing, writes=True)
@@ -64,7 +74,7 @@ class Removal(Ownership):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        self._subject(key)
+        self._core.subject_of(key)
         await self._delete(key, overwrite=overwrite, check=check)
 
     @operation(nothing, writes=True)
@@ -86,7 +96,7 @@ class Removal(Ownership):
         """
         if not 0 < len(first) < len(kind.keys):
             raise PayloadError(kind.name, f"give its first keys, {len(kind.keys) - 1} at most")
-        self.subject(kind, *first)
+        self._core.subject(kind, *first)
         await self._delete(Prefix(kind, first), overwrite=overwrite)
 
     async def _delete(
@@ -95,7 +105,7 @@ class Removal(Ownership):
         if area.kind.of is not None:
             raise PayloadError(area.kind.name, f"delete from {area.kind.of.name}, which it folds")
         session_id = area.kind.session_of(area.keys)
-        forks = (await self.lineage_of(session_id, "strong")).forks if session_id else ()
+        forks = (await lineage_of(self._core, session_id, "strong")).forks if session_id else ()
         if session_id and forks:
             raise SessionHasForks(session_id, sorted(forks))
         # A fork may read its origin's view as long as its own was not cleared.
@@ -111,9 +121,10 @@ class Removal(Ownership):
         on_envelope: OnEnvelope | None = None,
         always: bool = False,
     ) -> list[Holding[Any]]:
+        core = self._core
         await self._before_removal(area)
         held = await clear(
-            self, area, overwrite=overwrite, check=check, on_envelope=on_envelope, always=always
+            core, area, overwrite=overwrite, check=check, on_envelope=on_envelope, always=always
         )
         await self._after_removal(area)
         return held
@@ -146,26 +157,23 @@ class Removal(Ownership):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        await self.remove_session(session_id)
+        await self._remove_session(session_id)
 
-    async def remove_session(
+    async def _remove_session(
         self, session_id: str, on_envelope: OnEnvelope | None = None
     ) -> tuple[int, list[Area], list[Holding[Any]]]:
-        """Internal.
-
-        Clear a session; return its generation, all areas that were its, and what they held.
-        """
-        origin = await self.close_lineage(session_id)
-        marker = self.subject(lineage.MARKER, session_id)
+        """Clear a session; return its generation, all areas that were its, and what they held."""
+        origin = await close_lineage(self._core, session_id)
+        marker = self._core.subject(lineage.MARKER, session_id)
         # At once, also inside `atomic()`, as all that follows. Its sequence is the generation.
         marked = Append(marker, (draft(CLEARED, b"\xc0", id="session"),))
-        [generation] = await self.append_atomically([marked])
+        [generation] = await self._core.append_at_once([marked])
         held, done = list[Holding[Any]](), dict[Area, None]()
 
         async def remove(area: Area) -> list[Holding[Any]]:
             return await self._remove(area, on_envelope=on_envelope)
 
-        lists = {listing.list for kind in self.kinds.values() for listing in kind.listed}
+        lists = {listing.list for kind in self._core.kinds.values() for listing in kind.listed}
 
         def rank(area: Area) -> int:
             """When it goes: lists after what takes itself off them, and what names others last.
@@ -174,8 +182,8 @@ class Removal(Ownership):
             """
             return 2 if area.kind.owns is not None else int(area.kind in lists)
 
-        areas = await self.owned_by(session_id, origin)
-        shared = await self.shared_by(origin)
+        areas = await owned_by(self._core, session_id, origin)
+        shared = await shared_by(self._core, origin)
         while areas:
             done |= dict.fromkeys(areas)
             for turn in range(3):
@@ -186,7 +194,7 @@ class Removal(Ownership):
                 for holdings in found
                 for each in holdings
                 if each.key.kind.owns is not None
-                for area in self.areas_named(each.key.kind.owns(each.folded.state))
+                for area in areas_named(self._core, each.key.kind.owns(each.folded.state))
             ]
             new = [each for each in dict.fromkeys(named) if each not in {**done, **shared}]
             areas = [*done, *new] if new else []  # what names them was saved meanwhile
@@ -198,9 +206,9 @@ class Removal(Ownership):
             held += holdings
         await self._forget_spooled(session_id, [each.key for each in held])
         if origin is not None:
-            await self.leave_origin(session_id, origin)
-            await clear(self, lineage.kind(session_id))
-        await self.forked_log.purge(marker, before=generation)
+            await leave_origin(self._core, session_id, origin)
+            await clear(self._core, lineage.kind(session_id))
+        await self._core.forked_log.purge(marker, before=generation)
         return generation, list(done), held
 
     @operation(nothing, writes=True)
@@ -215,24 +223,25 @@ class Removal(Ownership):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: some may remain; clear again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        await self.settle()
-        log = self.forked_log
+        await self._core.settle()
+        log = self._core.forked_log
         # Up to here every record belongs to a subject that is listed next. One whose first record
         # comes later may not be, and must not go without a tombstone: others may show it.
         heads = await log.heads()
         subjects = list(await log.subjects())
-        stored = await self.backend.blobs.names(partial=True)
+        blobs = self._core.backend.blobs
+        stored = await blobs.names(partial=True)
         # Saves under way store these again when their records are there.
-        loose = await self.loose_blobs(stored)
-        await side_by_side(loose, lambda each: self.backend.blobs.delete(*each))
+        loose = await loose_blobs(self._core, stored)
+        await side_by_side(loose, lambda each: blobs.delete(*each))
         sessions = {subject.keys[0] for subject in subjects if self._is_of_session(subject)}
         markers = [log.namespace.subject(lineage.MARKER, session_id) for session_id in sessions]
-        await bury_unread(self, dict.fromkeys([*subjects, *markers]))
+        await bury_unread(self._core, dict.fromkeys([*subjects, *markers]))
         named = {*stored} - {*loose}
-        await side_by_side(named, lambda each: self.backend.blobs.delete(*each))
+        await side_by_side(named, lambda each: blobs.delete(*each))
         for shard, head in enumerate(heads):
             await log.purge(shard, before=head + 1)
-        await self.hot_views.drop_snapshots()
+        await self._core.hot_views.drop_snapshots()
         await self._after_removal(None)
 
     @operation(list)
@@ -256,7 +265,7 @@ class Removal(Ownership):
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        subjects = await self.forked_log.subjects()
+        subjects = await self._core.forked_log.subjects()
         cleared = {subject.keys[0] for subject in subjects if subject.family == lineage.MARKER}
         known: dict[str, dict[str, int]] = {}
         for subject, records in subjects.items():
@@ -271,13 +280,13 @@ class Removal(Ownership):
 
     async def _forget_spooled(self, session_id: str, views: Iterable[Key[Any]]) -> None:
         """Remove what is a session's from spool files: what was refused, and of killed writers."""
-        place = self.backend.place
+        place = self._core.backend.place
         if place is None:
             return
         known = {(key.kind.family, key.keys) for key in views}
 
         def is_erased(drafts: Drafts) -> bool:
-            kind = self.kinds.get(drafts.family)
+            kind = self._core.kinds.get(drafts.family)
             is_own = kind is not None and kind.session_of(drafts.keys) == session_id
             return is_own or (drafts.family, drafts.keys) in known
 
@@ -290,10 +299,10 @@ class Removal(Ownership):
             ) from error
 
     async def _holds(self, session_id: str, families: Container[str]) -> bool:
-        kinds = [kind for kind in self.session_kinds if kind.name in families]
+        kinds = [kind for kind in session_kinds(self._core) if kind.name in families]
         try:
             folds = await asyncio.gather(
-                *(self.read(kind, session_id, consistency="strong") for kind in kinds)
+                *(self._core.read(kind, session_id, consistency="strong") for kind in kinds)
             )
         except LogCorrupt:
             return True
@@ -302,5 +311,5 @@ class Removal(Ownership):
     def _is_of_session(self, subject: Subject) -> bool:
         # Artifacts without a session stand under two keys.
         return len(subject.keys) == 1 and any(
-            subject.family == kind.name for kind in self.session_kinds
+            subject.family == kind.name for kind in session_kinds(self._core)
         )

@@ -11,10 +11,11 @@ import msgspec
 from foldlog.envelope import Draft
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import check_payload, sanitize_payload
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import as_of_session
 from foldlog.store.payloads import ID, TIME, Mapper, drafting, encode, member_of
-from foldlog.store.primitives import Primitives, checked_cursor, page
+from foldlog.store.primitives import checked_cursor, page
 from foldlog.views import Consistency
 from foldlog_projections import steering
 from foldlog_projections.folds import task_of
@@ -31,7 +32,7 @@ STEERING: Final = Mapper(
 )
 
 
-class Steering(Primitives):
+class Steering(Capability):
     """Steering events by session, each `event_id` once."""
 
     @operation(nothing, writes=True)
@@ -63,11 +64,11 @@ class Steering(Primitives):
             [{'instruction': 'by train'}]
         """
         record = STEERING.record(event)
-        subject = self.subject(steering.kind, record.session_id)
-        record = self.redacted("save_steering", steering.kind(record.session_id), record)
+        subject = self._core.subject(steering.kind, record.session_id)
+        record = self._core.redacted("save_steering", steering.kind(record.session_id), record)
         # The rules are of what is saved, so they come after the hook.
-        draft = draft_steering(record, strict=self._options.strict_steering)
-        await self.append_drafts((subject, [draft]))
+        draft = draft_steering(record, strict=self._core.options.strict_steering)
+        await self._core.append_drafts((subject, [draft]))
 
     @operation(list)
     async def list_steering(
@@ -95,8 +96,8 @@ class Steering(Primitives):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer, or a cursor no string.
         """
-        asked = page(since_id=since_id, limit=limit, task_id=task_id)
-        found = await self.select(steering.kind, session_id, consistency=consistency, choose=asked)
+        core, asked = self._core, page(since_id=since_id, limit=limit, task_id=task_id)
+        found = await core.select(steering.kind, session_id, consistency=consistency, choose=asked)
         return as_of_session(STEERING.restore_all(found), session_id)
 
     async def watch_steering(
@@ -126,7 +127,7 @@ class Steering(Primitives):
             ...     break
             CANCEL {'reason': 'too dear'}
         """
-        follow = self.follow(steering.kind, session_id, since_id=checked_cursor(since_id))
+        follow = self._core.follow(steering.kind, session_id, since_id=checked_cursor(since_id))
         async with aclosing(follow) as items:
             async for item in items:
                 if task_id is None or task_of(item) == task_id:

@@ -17,9 +17,9 @@ from foldlog.log.archive import Archived, Archiver, Archiving, lost_records
 from foldlog.log.moments import head
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
+from foldlog.store.belonging import Belongings
 from foldlog.store.bindings import Bindings
-from foldlog.store.copying import Copying
-from foldlog.store.core import Backend
+from foldlog.store.core import Backend, Core, core_of
 from foldlog.store.erasure import Erasure
 from foldlog.store.events import Events
 from foldlog.store.feedback import Feedbacks
@@ -38,11 +38,13 @@ from foldlog.store.rebuild import (
     rebuild,
     verify,
 )
+from foldlog.store.records import Records
 from foldlog.store.spool import SpoolHealth
 from foldlog.store.steering import Steering
 from foldlog.store.tasks import Tasks
 from foldlog.store.trajectories import Trajectories
 from foldlog.store.updates import Updates
+from foldlog.store.waiting import Inbox
 
 
 class BaseStore(
@@ -58,19 +60,21 @@ class BaseStore(
     Feedbacks,
     Forks,
     Erasure,
-    Copying,
+    Inbox,
+    Belongings,
+    Records,
     HealthCheck,
 ):
     """What facades and adapters build on. It lives until `close`, which also closes the log."""
 
     def __init__(self, backend: Backend, options: StoreOptions) -> None:
-        super().__init__(backend, options)
+        super().__init__(Core(backend, options))
         self._artifacts = Artifacts(self, options.retention)
         self._ending = AsyncExitStack()
         self.on_close(backend.close)
         if backend.outbox is not None:
             self.on_close(backend.outbox.close)
-        self.on_close(self.hot_views.close)
+        self.on_close(self._core.hot_views.close)
         complete(self, backend)
 
     @property
@@ -85,7 +89,7 @@ class BaseStore(
         Raises:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        return await head(self.forked_log)
+        return await head(self._core.forked_log)
 
     @operation()
     async def barrier(self) -> None:
@@ -99,7 +103,7 @@ class BaseStore(
             LogUnavailable, LogTimeout: a leader is not confirmed by a majority.
             StoreClosed: the store is closed.
         """
-        log = self.forked_log
+        log = self._core.forked_log
         await asyncio.gather(*(log.barrier(shard) for shard in range(log.namespace.shards)))
 
     @operation(writes=True)
@@ -126,7 +130,7 @@ class BaseStore(
                 others are rebuilt.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        return await rebuild(self, projection, on_progress)
+        return await rebuild(self._core, projection, on_progress)
 
     @operation()
     async def verify(
@@ -148,7 +152,7 @@ class BaseStore(
             LogUnavailable: the log does not answer.
             StoreClosed: the store is closed.
         """
-        return await verify(self, projection, on_progress)
+        return await verify(self._core, projection, on_progress)
 
     @operation(writes=True)
     async def archive(self, *, everything: bool = False) -> Archived:
@@ -196,21 +200,21 @@ class BaseStore(
 
     @property
     def _archiver(self) -> Archiver:
-        if self.backend.archiver is None:
+        if self._core.backend.archiver is None:
             raise ConfigurationError(
                 "there is no archive: foldlog.connect(archive=...) or $FOLDLOG_ARCHIVE names one"
             )
-        return self.backend.archiver
+        return self._core.backend.archiver
 
     @property
     def degraded(self) -> Counter[str]:
         """How many calls failed or were spooled, by method, where the store degrades."""
-        return self.calls.failures
+        return self._core.calls.failures
 
     @property
     def spool(self) -> SpoolHealth | None:
         """What waits for the log on the local disk; None for a store that has no spool."""
-        outbox = self.backend.outbox
+        outbox = self._core.backend.outbox
         return outbox.health if outbox is not None else None
 
     def on_close(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -227,7 +231,7 @@ class BaseStore(
         Raises:
             ConfigurationError: another event loop runs than the store's. Nothing was closed.
         """
-        self.hot_views.check_loop()
+        self._core.hot_views.check_loop()
         await self._ending.aclose()
 
     async def __aenter__(self) -> Self:
@@ -239,10 +243,11 @@ class BaseStore(
 
 def complete(store: BaseStore, reached: Backend) -> None:
     """Have a store use what comes with its log, at once or when an outage has ended."""
-    store.backend = store.backend._replace(
+    core = core_of(store)
+    core.backend = core.backend._replace(
         snapshots=reached.snapshots, server=reached.server, archiver=reached.archiver
     )
     if reached.snapshots is not None:
-        store.hot_views.use_snapshots(reached.snapshots)
+        core.hot_views.use_snapshots(reached.snapshots)
     if reached.archiver is not None:
         store.on_close(Archiving(reached.archiver).close)

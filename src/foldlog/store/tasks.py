@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from foldlog.errors import PayloadError, RedactionFailed
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType, WaitingKind
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import as_of_session
 from foldlog.store.payloads import ID, TIME, Field, Mapper, drafting, encode, member_of
-from foldlog.store.primitives import Primitives
 from foldlog.store.waiting import Ref, began, on_list
 from foldlog.views import Consistency
 from foldlog_projections import tasks
@@ -41,7 +41,7 @@ TASKS: Final = Mapper(
 )
 
 
-class Tasks(Primitives):
+class Tasks(Capability):
     """Tasks by session."""
 
     @operation(nothing, writes=True)
@@ -67,17 +67,17 @@ class Tasks(Primitives):
             ['RUNNING']
         """
         record = TASKS.record(state)
-        subject = self.subject(tasks.kind, record.session_id)
-        redacted = self.redacted("save_task", tasks.kind(record.session_id), record)
+        subject = self._core.subject(tasks.kind, record.session_id)
+        redacted = self._core.redacted("save_task", tasks.kind(record.session_id), record)
         check_context("save_task", redacted.context_snapshot, state.context_snapshot)
         if redacted.status != TaskStatus.PAUSED:
-            await self.append_drafts((subject, [encode(tasks.kind, redacted)]))
+            await self._core.append_drafts((subject, [encode(tasks.kind, redacted)]))
             return
         paused = tasks.PausedTask(**msgspec.structs.asdict(redacted), paused_at=redacted.updated_at)
         draft = encode(tasks.kind, paused, type=tasks.SAVED)
         ref = waits_as(record.session_id, record.task_id, redacted.updated_at)
-        waits = on_list(self, subject.shard, began(ref, record.session_id))
-        await self.append_drafts((subject, [draft]), waits, atomic=True)
+        waits = on_list(self._core, subject.shard, began(ref, record.session_id))
+        await self._core.append_drafts((subject, [draft]), waits, atomic=True)
 
     @operation(list)
     async def list_tasks(
@@ -98,7 +98,7 @@ class Tasks(Primitives):
             >>> await store.list_tasks("unknown")
             []
         """
-        folded = await self.read(tasks.kind, session_id, consistency=consistency)
+        folded = await self._core.read(tasks.kind, session_id, consistency=consistency)
         return as_of_session(TASKS.restore_all(folded.state.values()), session_id)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.models import Trajectory
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import Ownership
+from foldlog.store.ownership import lineage_of, origin_log
 from foldlog.store.payloads import drafting, encode
 from foldlog.store.primitives import checked_limit
 from foldlog.store.restoring import load, restoring
@@ -17,7 +18,7 @@ from foldlog_projections.traces import TraceSaved
 from foldlog_projections.trajectory import TrajectorySaved
 
 
-class Trajectories(Ownership):
+class Trajectories(Capability):
     """Trajectories by session and trace."""
 
     @operation(nothing, writes=True)
@@ -36,15 +37,15 @@ class Trajectories(Ownership):
         """
         method = "save_trajectory"
         key = trajectories.kind(session_id, checked_id(trace_id, "trace_id"))
-        subject = self.subject(key.kind, *key.keys)
+        subject = self._core.subject(key.kind, *key.keys)
         with drafting("trajectory"):
-            record = self.redacted(method, key, TrajectorySaved(trajectory.serialise()))
+            record = self._core.redacted(method, key, TrajectorySaved(trajectory.serialise()))
             Trajectory.from_serialised(record.trajectory)  # what cannot be read back is not saved
         saved = encode(key.kind, record)
         # The trajectory first: a trace is listed only if there is something to get.
         entry = TraceSaved(trace_id, codec.digest(saved.payload))
-        listed = self.drafts(method, traces.kind(session_id), entry)
-        await self.append_drafts((subject, [saved]), listed)
+        listed = self._core.drafts(method, traces.kind(session_id), entry)
+        await self._core.append_drafts((subject, [saved]), listed)
 
     @operation(nothing)
     async def get_trajectory(
@@ -63,11 +64,11 @@ class Trajectories(Ownership):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         key = trajectories.kind(session_id, trace_id)
-        saved = (await self.read(key.kind, *key.keys, consistency=consistency)).state
-        while saved is None and (origin := (await self.lineage_of(session_id)).shared):
+        saved = (await self._core.read(key.kind, *key.keys, consistency=consistency)).state
+        while saved is None and (origin := (await lineage_of(self._core, session_id)).shared):
             # A fork that was made before forks shared trajectories by themselves.
-            session_id, log = origin.session_id, self.origin_log(origin)
-            subject = self.subject(trajectories.kind, session_id, trace_id)
+            session_id, log = origin.session_id, origin_log(self._core, origin)
+            subject = self._core.subject(trajectories.kind, session_id, trace_id)
             saved = (await refold(log, trajectories.kind, subject)).state
         return None if saved is None else _trajectory(saved)
 
@@ -90,7 +91,7 @@ class Trajectories(Ownership):
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
             PayloadError: `limit` is no integer.
         """
-        folded = await self.read(traces.kind, session_id, consistency=consistency)
+        folded = await self._core.read(traces.kind, session_id, consistency=consistency)
         return list(reversed(folded.state))[: max(checked_limit(limit), 0)]
 
 

@@ -7,10 +7,11 @@ from contextlib import aclosing
 from typing import Final
 
 from foldlog.models import StateUpdate, UpdateType
+from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
 from foldlog.store.ownership import as_of_session
 from foldlog.store.payloads import ID, TIME, Mapper, member_of
-from foldlog.store.primitives import Primitives, checked_cursor, page
+from foldlog.store.primitives import checked_cursor, page
 from foldlog.views import Consistency
 from foldlog_projections import updates
 from foldlog_projections.folds import task_of
@@ -27,7 +28,7 @@ UPDATES: Final = Mapper(
 )
 
 
-class Updates(Primitives):
+class Updates(Capability):
     """Updates by session, each `update_id` once."""
 
     @operation(nothing, writes=True)
@@ -55,7 +56,7 @@ class Updates(Primitives):
         """
         record = UPDATES.record(update)
         key = updates.kind(record.session_id)
-        await self.append_drafts(self.drafts("save_update", key, record))
+        await self._core.append_drafts(self._core.drafts("save_update", key, record))
 
     save_task_update = save_update
 
@@ -93,8 +94,8 @@ class Updates(Primitives):
             >>> await store.list_updates("unknown", limit=10)
             []
         """
-        asked = page(since_id=since_id, limit=limit, task_id=task_id)
-        found = await self.select(updates.kind, session_id, consistency=consistency, choose=asked)
+        core, asked = self._core, page(since_id=since_id, limit=limit, task_id=task_id)
+        found = await core.select(updates.kind, session_id, consistency=consistency, choose=asked)
         return as_of_session(UPDATES.restore_all(found), session_id)
 
     list_task_updates = list_updates
@@ -126,7 +127,7 @@ class Updates(Primitives):
             ...     break
             booked
         """
-        follow = self.follow(updates.kind, session_id, since_id=checked_cursor(since_id))
+        follow = self._core.follow(updates.kind, session_id, since_id=checked_cursor(since_id))
         async with aclosing(follow) as items:
             async for item in items:
                 if task_id is None or task_of(item) == task_id:

@@ -26,10 +26,10 @@ from foldlog.errors import (
 from foldlog.kind import Key
 from foldlog.log.port import Append
 from foldlog.models import Answered, Waiting, WaitingKind
-from foldlog.store.core import Core
+from foldlog.store.core import Capability, Core
 from foldlog.store.operation import operation
 from foldlog.store.payloads import encode
-from foldlog.store.primitives import Primitives, checked_cursor, checked_limit
+from foldlog.store.primitives import checked_cursor, checked_limit
 from foldlog.subjects import Subject, checked_id
 from foldlog.views import Consistency, watching
 from foldlog_projections import waiting
@@ -98,11 +98,11 @@ class Source(Protocol):
         """Decide about it, once. Errors as `Inbox.answer`."""
 
 
-class Inbox(Primitives):
+class Inbox(Capability):
     """What waits for a person, over all sessions."""
 
-    def waiting_source(self, kind: WaitingKind) -> Source:
-        """Internal: where things of a kind wait."""
+    def _source(self, kind: WaitingKind) -> Source:
+        """Where things of a kind wait."""
         raise NotImplementedError
 
     @operation(list)
@@ -151,8 +151,9 @@ class Inbox(Primitives):
             LogCorrupt, StoreClosed: the log cannot be read, or is closed.
         """
         yielded = set[str]()
-        lists = [self.subject(key.kind, *key.keys) for key in _lists(self)]
-        async with aclosing(watching.advances(self.hot_views, waiting.kind, *lists)) as changes:
+        lists = [self._core.subject(key.kind, *key.keys) for key in _lists(self._core)]
+        advances = watching.advances(self._core.hot_views, waiting.kind, *lists)
+        async with aclosing(advances) as changes:
             async for _ in changes:
                 listed = await self._listed("session", session_id)
                 new = sorted(listed.keys() - yielded, key=_place)
@@ -193,12 +194,13 @@ class Inbox(Primitives):
             []
         """
         ref = Ref.of(id)
-        return await self.waiting_source(ref.kind).answer(ref, answer)
+        return await self._source(ref.kind).answer(ref, answer)
 
     async def _listed(self, consistency: Consistency, session_id: str | None) -> _Listed:
         """The ids that are listed, and the session that each goes with."""
+        core = self._core
         folds = await asyncio.gather(
-            *(self.read(key.kind, *key.keys, consistency=consistency) for key in _lists(self))
+            *(core.read(key.kind, *key.keys, consistency=consistency) for key in _lists(core))
         )
         return {
             id: owner
@@ -214,14 +216,14 @@ class Inbox(Primitives):
         refs = [Ref.of(id) for id in ids]
         looked = await asyncio.gather(*(self._look_at(ref, session_id) for ref in refs))
         over = [ref for ref, item in zip(refs, looked, strict=True) if item is None]
-        if over and self.past is None:
-            await take_off(self, over)
+        if over and self._core.past is None:
+            await take_off(self._core, over)
         found = [item for item in looked if item is not None]
         return [replace(each, session_id=listed[each.id] or each.session_id) for each in found]
 
     async def _look_at(self, ref: Ref, session_id: str | None) -> Waiting | None:
         try:
-            return await self.waiting_source(ref.kind).look(ref)
+            return await self._source(ref.kind).look(ref)
         except PastErased:
             if session_id is not None:
                 raise
@@ -249,10 +251,10 @@ def ended(*refs: Ref) -> Draft:
     return encode(waiting.kind, waiting.Ended(tuple(ref.id for ref in refs)))
 
 
-def on_list(store: Core, shard: int, draft: Draft) -> tuple[Subject, list[Draft]]:
+def on_list(core: Core, shard: int, draft: Draft) -> tuple[Subject, list[Draft]]:
     """One of these records with the subject of the shard's list: what `append_drafts` takes."""
-    key = list_key(store, shard)
-    return store.subject(key.kind, *key.keys), [draft]
+    key = list_key(core, shard)
+    return core.subject(key.kind, *key.keys), [draft]
 
 
 def text_in(fields: Any, name: str) -> str | None:
@@ -261,26 +263,26 @@ def text_in(fields: Any, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def take_off(store: Core, over: Iterable[Ref]) -> None:
+async def take_off(core: Core, over: Iterable[Ref]) -> None:
     """Take what waits no more off the lists. Where that fails, the next reader does it."""
     by_shard: dict[int, list[Ref]] = {}
     for ref in over:
-        by_shard.setdefault(store.subject(waiting.kind, ref.keys[0]).shard, []).append(ref)
+        by_shard.setdefault(core.subject(waiting.kind, ref.keys[0]).shard, []).append(ref)
     for shard, refs in by_shard.items():
-        subject, drafts = on_list(store, shard, ended(*refs))
+        subject, drafts = on_list(core, shard, ended(*refs))
         try:
-            await store.append_atomically([Append(subject, tuple(drafts))])
+            await core.append_at_once([Append(subject, tuple(drafts))])
         except (AppendFailed, AppendUnknown, LogUnavailable) as error:
             _log.debug("the list of what waits was not tidied: %s", error)
 
 
-def list_key(store: Core, shard: int) -> Key[_Listed]:
+def list_key(core: Core, shard: int) -> Key[_Listed]:
     """The list of a shard."""
-    return waiting.kind(store.forked_log.namespace.key_on(shard, waiting.kind.name))
+    return waiting.kind(core.namespace.key_on(shard, waiting.kind.name))
 
 
-def _lists(store: Core) -> list[Key[dict[str, str | None]]]:
-    return [list_key(store, shard) for shard in range(store.forked_log.namespace.shards)]
+def _lists(core: Core) -> list[Key[dict[str, str | None]]]:
+    return [list_key(core, shard) for shard in range(core.namespace.shards)]
 
 
 def _place(id: str) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 from foldlog.errors import ConfigurationError
 from foldlog.opening import Store
 from foldlog.store import Health
+from foldlog.store.core import core_of
 from foldlog.telemetry import metrics
 from foldlog.telemetry.outcomes import OK, outcome_of
 from foldlog.telemetry.stores import jetstream
@@ -56,8 +57,8 @@ def instrument(
     _instrumented.add(store)
     instruments = instruments_of(meter_provider)
     tracer = trace.get_tracer("foldlog", tracer_provider=tracer_provider)
-    calls = _Calls(instruments, tracer, store.log.namespace.name)
-    store.calls.measure = calls.measure
+    calls = _Calls(instruments, tracer, core_of(store).namespace.name)
+    core_of(store).calls.measure = calls.measure
     _measure_reads_and_groups(store, instruments, calls.about)
     instruments.watch(store)
 
@@ -110,7 +111,7 @@ def _measure_reads_and_groups(
     def on_read(projection: str, source: str) -> None:
         reads.add(1, {**about, "projection": projection, "source": source})
 
-    store.hot_views.on_read = on_read
+    core_of(store).hot_views.on_read = on_read
     records = instruments.histogram(metrics.GROUP_RECORDS)
     size = instruments.histogram(metrics.GROUP_SIZE)
     seconds = instruments.histogram(metrics.GROUP_DURATION)
@@ -133,4 +134,4 @@ def _measure_reads_and_groups(
             log.observe(on_group)
 
     observe()
-    store.log.on_epoch(observe)  # a store in stand-by has no log yet
+    core_of(store).log.on_epoch(observe)  # a store in stand-by has no log yet

@@ -19,6 +19,7 @@ from opentelemetry.metrics import (
 import foldlog
 from foldlog.opening import Store
 from foldlog.store import Health
+from foldlog.store.core import core_of
 from foldlog.telemetry import metrics
 from foldlog.telemetry.metrics import Metric
 from foldlog.telemetry.stores import jetstream
@@ -98,9 +99,9 @@ class Instruments:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             found: dict[_Labels, int] = {}
             for store in self._stores:
-                if store.hot_views.closed:
+                if core_of(store).hot_views.closed:
                     continue
-                about = ("namespace", store.log.namespace.name)
+                about = ("namespace", core_of(store).namespace.name)
                 for labels, value in look(store):
                     key = (about, *labels)
                     found[key] = found.get(key, 0) + value
@@ -113,11 +114,11 @@ class Instruments:
 
 
 def _hot(store: Store) -> _Seen:
-    yield (), len(store.hot_views)
+    yield (), len(core_of(store).hot_views)
 
 
 def _lag(store: Store) -> _Seen:
-    yield (), store.hot_views.lag
+    yield (), core_of(store).hot_views.lag
 
 
 def _pending(store: Store) -> _Seen:

@@ -6,6 +6,7 @@ from foldlog.errors import LogUnavailable
 from foldlog.log.jetstream import JetStreamLog
 from foldlog.log.relay import Relay
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 
 
 def jetstream(store: Store) -> JetStreamLog | None:
@@ -13,7 +14,7 @@ def jetstream(store: Store) -> JetStreamLog | None:
 
     None in memory, and where the store has not reached its log yet.
     """
-    log: object = store.log
+    log: object = core_of(store).log
     try:
         while isinstance(log, Relay):
             log = log.below

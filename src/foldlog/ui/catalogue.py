@@ -18,6 +18,8 @@ from foldlog.kind import Key
 from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.store.core import core_of
+from foldlog.store.ownership import session_kinds
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import Plain
 from foldlog.ui.run import trace_named
@@ -118,7 +120,7 @@ class Catalogue:
         return True
 
     async def _summary(self, id: str, size: int) -> Summary:
-        found = {kind.name: kind for kind in self._store.session_kinds}
+        found = {kind.name: kind for kind in session_kinds(core_of(self._store))}
         first = [found.pop(name)(id) for name in _FIRST if name in found]
         newest = await self._newest(first)
         if not newest:
@@ -151,8 +153,8 @@ class Catalogue:
     async def _said_first(self, id: str) -> str:
         """The first thing on record that is a text: what a session without tasks is about."""
         for name in ("messages", "steering", "updates"):
-            if name in self._store.kinds:
-                for item in await self._store.items(self._store.kinds[name](id), limit=1):
+            if name in core_of(self._store).kinds:
+                for item in await self._store.items(core_of(self._store).kinds[name](id), limit=1):
                     return gist(item)
         for listed in await self._store.items(kinds.traces(id), limit=1):
             key = kinds.events(listed.record.trace_id)

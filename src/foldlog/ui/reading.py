@@ -14,6 +14,8 @@ import foldlog
 from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
+from foldlog.store.core import core_of
+from foldlog.store.ownership import lineage_of
 from foldlog.ui import asked, share
 from foldlog.ui.catalogue import Catalogue
 from foldlog.ui.following import Hub
@@ -63,7 +65,7 @@ class Reading:
     async def session(self, request: Request) -> Response:
         """One session: its summary, its origin, and its forks."""
         id = asked.text(request, "session")
-        lineage = await self._store.lineage_of(id)
+        lineage = await lineage_of(core_of(self._store), id)
         origin = lineage.origin
         return answer(
             {
@@ -90,7 +92,7 @@ class Reading:
     async def record(self, request: Request) -> Response:
         """One record, whole: by its view and id."""
         name, *keys = asked.text(request, "view").split("\n")
-        found = self._store.kinds.get(name)
+        found = core_of(self._store).kinds.get(name)
         if found is None or len(found.keys) != len(keys):
             raise Refused(404, "there is no such view")
         key, after = found(*keys), asked.position(request, "position")

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, NamedTuple
 from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
+from foldlog.store.core import core_of
+from foldlog.store.ownership import lineage_of, views_of
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import CUT, record_of
 from foldlog_projections import memory, steering, tasks, updates
@@ -33,8 +35,8 @@ class Run(NamedTuple):
         """
         if self.kind == "trace":
             return _of_trace(store, self.id)
-        found = await store.views_of(self.id)
-        if (await store.lineage_of(self.id)).shared is not None:
+        found = await views_of(core_of(store), self.id)
+        if (await lineage_of(core_of(store), self.id)).shared is not None:
             found = [self._own(each) for each in found]
         named = await self._named_traces(store)
         return list(dict.fromkeys([*found, *(k for t in named for k in _of_trace(store, t))]))
@@ -133,4 +135,4 @@ def _later(a: LogPosition, b: LogPosition) -> LogPosition:
 
 
 def _of_trace(store: Store, trace_id: str) -> list[Key[Any]]:
-    return [kind(trace_id) for kind in store.kinds_of("trace")]
+    return [kind(trace_id) for kind in core_of(store).kinds_of("trace")]

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from foldlog.opening import Store
 from foldlog.position import LogPosition
+from foldlog.store.core import core_of
 from foldlog.ui.run import Record, Run, read_page
 from foldlog_projections import artifacts
 
@@ -57,15 +58,15 @@ async def document(
 
 def _redacted(store: Store, records: list[Record]) -> list[Record]:
     """Records as the store's hook would have them today."""
-    for each in records if store.redaction else ():
-        type_ = store.kinds[each["view"][0]].records.get(each["type"])
+    for each in records if core_of(store).redaction else ():
+        type_ = core_of(store).kinds[each["view"][0]].records.get(each["type"])
         if type_ is None or type_.is_redacted:
             continue
         fields = each["record"]
         values = {name: fields[name] for name in type_.content if name in fields}
         about = {name: value for name, value in fields.items() if name not in values}
         if values:
-            found = store.redaction.redacted("share", each["type"], about, values)
+            found = core_of(store).redaction.redacted("share", each["type"], about, values)
             each["record"] = fields | dict(found)
     return records
 

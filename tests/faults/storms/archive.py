@@ -139,12 +139,12 @@ async def _wrong(store: foldlog.Store, session: str, said: Sequence[object]) -> 
         is_good = found == [*_SAVES, *late]
     if not is_good:
         broken.append(f"{session} reads {found}")
-    subject = store.subject("updates", session)
-    pages = [page async for page in store.log.read(subject)]
+    subject = store._core.subject("updates", session)
+    pages = [page async for page in store._core.log.read(subject)]
     stored = Counter(e.id for page in pages for record in page for e in record.envelopes)
     if stored and max(stored.values()) > 1:
         broken.append(f"{session} has {stored}")
-    counted = (await store.log.subjects("updates")).get(subject, 0)
+    counted = (await store._core.log.subjects("updates")).get(subject, 0)
     if counted != sum(map(len, pages)):
         broken.append(f"{session} is counted {counted} and read {sum(map(len, pages))}")
     return broken
@@ -152,8 +152,8 @@ async def _wrong(store: foldlog.Store, session: str, said: Sequence[object]) -> 
 
 async def _left(store: foldlog.Store, archive: Path) -> list[str]:
     """What no manifest names."""
-    assert isinstance(store.log, ArchivedLog)
-    manifest = await store.log.manifests.current(0, fresh=True)
+    assert isinstance(store._core.log, ArchivedLog)
+    manifest = await store._core.log.manifests.current(0, fresh=True)
     segments = [each.name for each in manifest.segments]
     named = {archive / each for each in [IDENTITY, *segments, *map(list_name, segments)]}
     files = await asyncio.to_thread(lambda: list(archive.glob("*/*")))

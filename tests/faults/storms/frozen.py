@@ -128,7 +128,7 @@ async def _saving(
 
 async def _follower(cluster: LocalCluster, store: foldlog.Store) -> int:
     """The node that a store is connected to, made to follow where it leads."""
-    stream = Namespace(store.log.namespace.name).stream(0)
+    stream = Namespace(store._core.log.namespace.name).stream(0)
     async with asyncio.timeout(PATIENCE):
         while True:
             health = await answered(store.health)

@@ -393,7 +393,7 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_the_run(
     runtime = SingleThreadedAgentRuntime()
     checkpoints = RuntimeCheckpoints(store, "r")
     appends: list[Any] = []
-    original: Callable[..., Any] = store.log.append
+    original: Callable[..., Any] = store._core.log.append
 
     async def failing(given: Any, **options: Any) -> Any:
         appends.append(given)
@@ -404,7 +404,7 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_the_run(
     with pytest.raises(LogUnavailable):  # noqa: PT012 - the block is tested
         async with checkpoints.attached(runtime):
             await register_writers(runtime)
-            monkeypatch.setattr(store.log, "append", failing)
+            monkeypatch.setattr(store._core.log, "append", failing)
             runtime.start()
             await runtime.publish_message(Draft("begin", 1), ANN)
             await runtime.stop_when_idle()

@@ -114,7 +114,7 @@ async def test_messages_are_heard_while_the_team_runs(store: foldlog.Store) -> N
 async def test_a_team_that_was_cancelled_runs_again(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, number: int, is_stored: bool
 ) -> None:
-    token, original, appends = CancellationToken(), store.log.append, list[Any]()
+    token, original, appends = CancellationToken(), store._core.log.append, list[Any]()
 
     async def append(given: Any, **options: Any) -> Any:
         appends.append(given)
@@ -128,7 +128,7 @@ async def test_a_team_that_was_cancelled_runs_again(
         return seqs
 
     async with attached(store) as checkpoints:
-        monkeypatch.setattr(store.log, "append", append)
+        monkeypatch.setattr(store._core.log, "append", append)
         with pytest.raises(asyncio.CancelledError):
             await checkpoints.run(task="a poem", cancellation_token=token)
         monkeypatch.undo()
@@ -207,7 +207,7 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_the_team(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appends: list[Any] = []
-    original = store.log.append
+    original = store._core.log.append
 
     async def failing(given: Any, **options: Any) -> Any:
         appends.append(given)
@@ -216,7 +216,7 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_the_team(
         return await original(given, **options)
 
     async with attached(store) as checkpoints:
-        monkeypatch.setattr(store.log, "append", failing)
+        monkeypatch.setattr(store._core.log, "append", failing)
         with pytest.raises(LogUnavailable):
             await checkpoints.run(task="a poem")
     assert [checkpoint.label for checkpoint in await checkpoints.list()] == ["began", "poet"]

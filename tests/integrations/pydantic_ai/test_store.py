@@ -144,7 +144,7 @@ async def test_a_save_reads_memory_alone() -> None:
     store, sources = foldlog.memory_store(), []
     conversations, conversation = FoldlogConversationStore(store), trip("a")
     await conversations.save(conversation)
-    store.hot_views.on_read = lambda name, source: sources.append(source)
+    store._core.hot_views.on_read = lambda name, source: sources.append(source)
     conversation.messages += said("b")
     await conversations.save(conversation)
     assert {*sources} == {"hit"}

@@ -99,7 +99,7 @@ async def test_a_save_that_fails_is_heard_of(
     async def failing(*args: Any, **options: Any) -> Any:
         raise LogUnavailable("gone")
 
-    monkeypatch.setattr(store.log, "append", failing)
+    monkeypatch.setattr(store._core.log, "append", failing)
     with pytest.raises(LogUnavailable):
         await run(ProcessStates(store, "p", MODELS), "a", restored=False)
 

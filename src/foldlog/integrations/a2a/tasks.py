@@ -20,6 +20,7 @@ from foldlog.errors import PayloadError, shown
 from foldlog.integrations.a2a.log import OnLog, json_of, number_of, parse
 from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
+from foldlog.store.core import core_of
 from foldlog_projections import a2alist
 from foldlog_projections.a2alist import Listed, Unlisted, matching
 from foldlog_projections.a2atasks import AgentTask, Saved
@@ -63,7 +64,7 @@ class _Tasks(OnLog):
             reads = (self._read(each.task_id, context, each) for each in found[:size])
             stored = await asyncio.gather(*reads)
             gone = [each for each, task in zip(found, stored, strict=False) if task is None]
-            if not gone or self._store.past is not None or loop.time() > ends:
+            if not gone or core_of(self._store).past is not None or loop.time() > ends:
                 break
             await self._store.decide(index, partial(_unlisted, gone))  # erased with their session
         return pb.ListTasksResponse(
@@ -174,7 +175,7 @@ class _Tasks(OnLog):
 
     def _redacted(self, key: Key[Any], saved: Saved) -> Saved:
         """A whole task and its event as `redact=` leaves them: a task and an event."""
-        found: Saved = self._store.redacted(f"{type(self).__name__}.save", key, saved)
+        found: Saved = core_of(self._store).redacted(f"{type(self).__name__}.save", key, saved)
         if found is not saved:
             try:
                 json_format.ParseDict((found.change or [None])[-1], pb.Task())

@@ -15,6 +15,7 @@ from foldlog.errors import AppendConflict, FoldlogError, LogUnavailable
 from foldlog.integrations.langgraph.search import Labels, expiring, is_listed, namespaces
 from foldlog.kind import Key
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 from foldlog.views import Consistency
 from foldlog_projections import langgraphitems, langgraphnamespaces
 from foldlog_projections.langgraphitems import Entry, Items, Swept, path_of
@@ -130,14 +131,14 @@ class ItemLog:
     async def sweep(self, store: Store) -> int:
         """Remove the items whose time is over; return how many. Errors as `Store.decide`."""
         wanted = await self._ask(store, langgraphnamespaces.kind(self._name), expiring)
-        now = store.now()
+        now = core_of(store).now()
         are_due = await self.query(
             store, wanted, lambda _, items: any(each.is_over(now) for each in items.values())
         )
         return sum([await self._sweep(store, each) for each in compress(wanted, are_due)])
 
     async def _sweep(self, store: Store, labels: Labels) -> int:
-        now, over = store.now(), list[Entry]()
+        now, over = core_of(store).now(), list[Entry]()
 
         def decide(items: Items) -> list[msgspec.Struct]:
             over[:] = [entry for entry in items.values() if entry.is_over(now)]

@@ -19,6 +19,7 @@ from foldlog.integrations.langgraph.search import Labels, Scores, Words, vector_
 from foldlog.opening import Store
 from foldlog.scoped.text import text_of
 from foldlog.scoped.vectors import embed, name_of
+from foldlog.store.core import core_of
 from foldlog_projections.langgraphitems import Embedded, Entry
 
 _EMBEDDED: Final = 128
@@ -98,7 +99,7 @@ class ByMeaning:
             made = await self._embedded([items[number] for number in some])
             for number, record in zip(some, made, strict=True):
                 vectors[number] = record.vectors
-            if store.past is None:
+            if core_of(store).past is None:
                 records = zip((items[number].labels for number in some), made, strict=True)
                 await self._log.embed(store, by_namespace(records))
         return vectors

@@ -35,6 +35,7 @@ from foldlog.integrations.langgraph.ranking import ByMeaning, ByWords, Found
 from foldlog.integrations.langgraph.search import Labels, Scores, is_matched, matcher
 from foldlog.integrations.langgraph.sweeping import Sweeper
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 from foldlog.views import Consistency
 from foldlog_projections.langgraphitems import Deleted, Entry, Items, Put, Touched
 from foldlog_projections.langgraphnamespaces import Added
@@ -263,7 +264,7 @@ class FoldlogStore(BaseStore):
             for number, item in zip(gets, items, strict=True):
                 results[number] = item
         records: list[tuple[Labels, msgspec.Struct]] = []
-        if store.past is None:
+        if core_of(store).past is None:
             records += [(labels, Touched(key)) for labels, key in touched]
         records += [(labels, _record(op)) for (labels, _), op in puts.items()]
         if records:
@@ -291,7 +292,7 @@ class FoldlogStore(BaseStore):
         for op in ops:
             labels = tuple(op.namespace)
             entry = found[labels].get(op.key)
-            if entry is not None and op.refresh_ttl and _is_aged(entry, store.now()):
+            if entry is not None and op.refresh_ttl and _is_aged(entry, core_of(store).now()):
                 touched[labels, op.key] = None
             results.append(None if entry is None else _item(labels, op.key, entry))
         return results
@@ -319,7 +320,7 @@ class FoldlogStore(BaseStore):
         order = sorted(range(len(items)), key=lambda number: _rank(scores[number]))
         page = order[op.offset : end]
         if op.refresh_ttl:
-            now, found = store.now(), (items[number] for number in page)
+            now, found = core_of(store).now(), (items[number] for number in page)
             aged = (each for each in found if _is_aged(each.entry, now))
             touched.update(dict.fromkeys((each.labels, each.key) for each in aged))
         return [_search_item(items[number], scores[number]) for number in page]
@@ -351,7 +352,7 @@ class FoldlogStore(BaseStore):
         """
         if not (self.ttl_config or {}).get("omit_expired"):
             return lambda entry: True
-        now = store.now()
+        now = core_of(store).now()
         return lambda entry: not entry.is_over(now)
 
 

@@ -18,6 +18,7 @@ from foldlog.integrations.langgraph.fencing import CheckpointGone, check_free, r
 from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.kind import Key
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 from foldlog_projections import checkpoints
 from foldlog_projections.bodies import Body, Since
 from foldlog_projections.checkpointrecords import (
@@ -205,7 +206,7 @@ class Threads:
 
         Errors as `put`.
         """
-        if self._store.redaction:
+        if core_of(self._store).redaction:
             # One by one: a task may write to a channel several times; the hook goes by its name.
             shown = [
                 self._redacted("put_writes", WRITTEN, place, {channel: value}, {})[0][channel]
@@ -242,7 +243,7 @@ class Threads:
             return {ns: tuple(each.ids) for ns, each in spaces.items()}, spaces.copied()
 
         def token(thread: Thread) -> str:
-            check_free(thread, target, self._store.now())
+            check_free(thread, target, core_of(self._store).now())
             return token_of(thread, target)
 
         ids, data = await self._store.query(_key(source), look)
@@ -263,7 +264,7 @@ class Threads:
         """Delete a thread. Errors as `Store.delete`, and ThreadHeld."""
 
         def check(thread: Thread) -> None:
-            check_free(thread, thread_id, self._store.now())
+            check_free(thread, thread_id, core_of(self._store).now())
 
         await self._store.delete(_key(thread_id), overwrite=False, check=check)
 
@@ -351,13 +352,13 @@ class Threads:
         values: Mapping[str, Any],
         metadata: Mapping[str, Any],
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        if not self._store.redaction:
+        if not core_of(self._store).redaction:
             return values, metadata
         about = {"session_id": place.thread, "ns": place.ns, "id": place.id}
         shown = {"values": values, "metadata": metadata}
         if type == WRITTEN:
             del shown["metadata"]
-        found = self._store.redaction.alike(f"FoldlogSaver.{method}", type, about, shown)
+        found = core_of(self._store).redaction.alike(f"FoldlogSaver.{method}", type, about, shown)
         if found["values"].keys() != values.keys():
             raise PayloadError("values", "redact= may change a channel's value, not the channels")
         return found["values"], found.get("metadata", metadata)

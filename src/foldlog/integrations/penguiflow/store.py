@@ -24,6 +24,7 @@ from foldlog.integrations.penguiflow.plain import plain
 from foldlog.integrations.penguiflow.worker import Worker
 from foldlog.models import ArtifactRetentionConfig, Trajectory
 from foldlog.opening import Store, connect
+from foldlog.store.core import core_of
 
 
 class PenguiFlowStateStore:
@@ -344,7 +345,7 @@ def _sanitised(event: Any) -> Any:
 
 async def _connected(store: Store) -> None:
     """Raise the reason why the log cannot be reached, if the store only spools for it."""
-    await store.log.info()
+    await core_of(store).log.info()
 
 
 def _given(store: Store) -> Callable[[], Awaitable[Store]]:

@@ -20,6 +20,7 @@ from foldlog.integrations.objects import read_as
 from foldlog.integrations.waiting import begin_waiting, token_beside
 from foldlog.kind import Key
 from foldlog.opening import Store
+from foldlog.store.core import core_of
 from foldlog_projections.conversations import Conversation, Deleted, Saved, kind
 
 WAITS: Final = "deferred_tools"
@@ -63,7 +64,7 @@ def load(adapter: Any, data: Any, id: str) -> Any:
 
 def check_redacted(store: Store, key: Key[Any], saved: Saved) -> None:
     """Refuse a hook that leaves no conversation. Raises RedactionFailed, if the hook fails."""
-    found = store.redacted("write_record", key, saved)
+    found = core_of(store).redacted("write_record", key, saved)
     is_list = isinstance(found.messages, list) and len(found.messages) == len(saved.entries)
     if not is_list or not isinstance(found.carried, dict):
         raise PayloadError("conversation", "redact= left no conversation of Pydantic AI")

@@ -14,6 +14,7 @@ from foldlog.sessions.memory import machine
 from foldlog.sessions.memory.config import ShortTermMemoryConfig
 from foldlog.sessions.memory.machine import Attempt
 from foldlog.sessions.memory.state import ConversationTurn, MemoryHealth, MemoryState, Summarizer
+from foldlog.store.core import core_of
 from foldlog.store.store import BaseStore
 from foldlog_projections import memory as projection
 
@@ -121,7 +122,7 @@ class ShortTermMemory:
             if self._state is after:  # no summary has come meanwhile
                 self._state = before
 
-        self._store.unless_stored(undo)
+        core_of(self._store).unless_stored(undo)
         self._schedule()
 
     async def flush(self) -> None:
