@@ -22,7 +22,7 @@ from foldlog.sql.loading import load
 from foldlog.sql.sources import sources_of
 from tests.support.build import update
 
-KINDS = foldlog.memory_store().kinds
+KINDS = foldlog.memory_store()._core.kinds
 TABLES = tuple(sources_of(KINDS)[name].table for name in ("updates", "tasks"))
 
 

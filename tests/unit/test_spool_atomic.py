@@ -63,7 +63,7 @@ async def test_a_block_that_the_log_refuses_is_undone(tmp_path: Path) -> None:
 async def test_a_block_on_several_shards_is_the_programs_mistake(
     tmp_path: Path, state: str
 ) -> None:
-    log = FlakyLog(foldlog.memory_store(shards=8).log.namespace)
+    log = FlakyLog(foldlog.memory_store(shards=8)._core.namespace)
     async with spooling(tmp_path, log) as process:
         log.state = "up" if state == "up" else "away"
         one, two = of_two_shards(process)

@@ -88,9 +88,7 @@ class Ledger:
 
     async def load(self, scope: str, consistency: Consistency) -> Loaded:
         """Return a scope as of now. Raises LogUnavailable, LogCorrupt."""
-        folded, head = await self._core.read_at(
-            agentstates.kind, self._name, scope, consistency=consistency
-        )
+        folded, head = await self._core.read_at(self._key(scope), consistency=consistency)
         # The entries never change, but which they are does.
         return Loaded(head, dict(folded.state.entries))
 

@@ -192,6 +192,6 @@ async def read_session(
     """
     # Tasks first: what the other view says of a task is then never older than the task.
     core = core_of(store)
-    saved, _ = await core.read_at(tasks.kind, session_id, consistency=consistency)
-    folded, _ = await core.read_at(session.kind, session_id, consistency=consistency)
+    saved, _ = await core.read_at(tasks.kind(session_id), consistency=consistency)
+    folded, _ = await core.read_at(session.kind(session_id), consistency=consistency)
     return SessionState(session_id, saved.state, folded.state)

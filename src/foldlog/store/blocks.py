@@ -9,20 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendConflict, AppendUnknown
+from foldlog.kind import Key
 from foldlog.store.spool import Spooled
 from foldlog.subjects import Subject
-from foldlog_projections.fold import Folded, Projection, copied_fold, step
-
-
-class Expected(NamedTuple):
-    """The sequence at which a view ended when the block decided on it."""
-
-    projection: Projection[Any]
-    head: int
+from foldlog_projections.fold import Folded, copied_fold, step
 
 
 @dataclass(slots=True)
@@ -39,7 +33,8 @@ class Block:
     """Drafts by subject: fewer messages, because one append has up to 1,000.
 
     `before` is appended first and by itself: it may live on other shards. `expected` has the views
-    that the block decided on, `is_decided` says that it decided anything. When the block has
+    that the block decided on, each with the sequence at which it ended then; `is_decided` says that
+    it decided anything. When the block has
     ended, `then` is awaited and `after` called if it is stored or will be, from the spool; `undo`,
     the last one first, if it came to nothing; and none if the outcome is unknown.
 
@@ -50,14 +45,14 @@ class Block:
     owner: object
     drafts: dict[Subject, list[Draft]] = field(default_factory=dict)
     before: list[tuple[Subject, Sequence[Draft]]] = field(default_factory=list)
-    expected: dict[Subject, Expected] = field(default_factory=dict)
+    expected: dict[Key[Any], int] = field(default_factory=dict)
     then: list[Callable[[], Awaitable[Any]]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     undo: list[Callable[[], None]] = field(default_factory=list)
     is_decided: bool = False
     outcome: Literal["nothing", "stored", "unknown"] = "nothing"
     open: bool = True
-    _overlays: dict[tuple[str, Subject], _Overlay] = field(default_factory=dict)
+    _overlays: dict[Key[Any], _Overlay] = field(default_factory=dict)
 
     def add(self, appends: Iterable[tuple[Subject, Sequence[Draft]]]) -> None:
         """Take in what is saved."""
@@ -86,29 +81,24 @@ class Block:
             for undo in reversed(self.undo):
                 undo()
 
-    def expect(self, projection: Projection[Any], subject: Subject, head: int) -> None:
-        """Have the block appended only if the view still ends there."""
-        self.expected.setdefault(subject, Expected(projection, head))
-
     def overlaid(
-        self, projection: Projection[Any], subject: Subject, folded: Folded[Any], head: int
+        self, key: Key[Any], subject: Subject, folded: Folded[Any], head: int
     ) -> tuple[Folded[Any], int]:
         """Return a view with what the block has saved to it: itself, if that is nothing."""
-        expected = self.expected.get(subject)
-        if expected is not None and expected.head != head:
-            raise AppendConflict(subject.name, expected.head, head)
+        expected = self.expected.get(key, head)
+        if expected != head:
+            raise AppendConflict(subject.name, expected, head)
         drafts = self.drafts.get(subject)
         if drafts is None:
             return folded, head
-        key = (projection.name, subject)
         overlay = self._overlays.get(key)
         if overlay is None or overlay.head != head:
-            overlay = self._overlays[key] = _Overlay(copied_fold(projection, folded), head)
+            overlay = self._overlays[key] = _Overlay(copied_fold(key.kind, folded), head)
         # A sequence of 0, and the time now: it is not stored yet, and what expires is as new.
         now = dt.datetime.fromtimestamp(time.time(), dt.UTC).isoformat()
         for each in drafts[overlay.applied :]:
             recorded = Recorded(each.id, each.type, each.v, each.ts, each.payload, None, 0, 0, now)
-            step(projection, overlay.folded, recorded)
+            step(key.kind, overlay.folded, recorded)
         overlay.applied = len(drafts)
         return overlay.folded, head
 

@@ -148,14 +148,10 @@ class Core:
 
     def subject_of(self, key: Key[Any]) -> Subject:
         """The subject of a view. ConfigurationError: the store does not know the kind."""
-        self.check_kind(key)
-        return self.namespace.subject(key.kind.family, *key.keys)
-
-    def check_kind(self, key: Key[Any]) -> None:
-        """Raise ConfigurationError if the store does not know the kind."""
         of = key.kind.of or key.kind  # what folds the records of a known kind can be read
         if self.kinds.get(of.name) is not of:
             raise ConfigurationError(f"this store does not know {of!r}: open it with kinds=[...]")
+        return self.namespace.subject(key.kind.family, *key.keys)
 
     async def keys(self, kind: Kind[Any], prefix: Sequence[str] = ()) -> list[Key[Any]]:
         """See `Store.keys`."""
@@ -368,25 +364,18 @@ class Core:
         return await self.hot_views.select(projection, subject, consistency, choose)
 
     async def read_at(
-        self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
+        self, key: Key[S], *, consistency: Consistency = "strong", staged: bool = True
     ) -> tuple[Folded[S], int]:
         """Read a view to decide on it, with the sequence at which it ends: see `Views.read_at`.
 
-        What waits in the spool comes first. Inside `atomic()` it shows what the block has saved.
+        What waits in the spool comes first. Inside `atomic()` it shows what the block has saved,
+        if `staged`.
         """
-        folded, head = await self.read_stored_at(projection, *keys, consistency=consistency)
-        block = open_block(self)
-        if block is None:
-            return folded, head
-        return block.overlaid(projection, self.subject(projection, *keys), folded, head)
-
-    async def read_stored_at(
-        self, projection: Projection[S], *keys: str, consistency: Consistency = "strong"
-    ) -> tuple[Folded[S], int]:
-        """As `read_at`, without what an `atomic()` block has saved."""
         await self.settle()
-        subject = self.subject(projection, *keys)
-        return await self.hot_views.read_at(projection, subject, consistency)
+        subject = self.subject_of(key)
+        folded, head = await self.hot_views.read_at(key.kind, subject, consistency)
+        block = open_block(self) if staged else None
+        return (folded, head) if block is None else block.overlaid(key, subject, folded, head)
 
     def follow(
         self, projection: Projection[Items], *keys: str, since_id: str | None

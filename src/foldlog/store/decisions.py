@@ -201,28 +201,23 @@ class Decisions(Capability):
     @operation(writes=True, name="atomic")
     async def _append_decisions(self, block: Block) -> None:
         """Append a block with a decision that its caller has seen: never spooled nor degraded."""
-        await self._core.settle()
+        core, expected, saves = self._core, block.expected, list[Append]()
+        await core.settle()
         if block.before:
-            await self._core.append_drafts(*block.before)
-        attempts = Attempts(DECIDE_SECONDS)
-        expected = block.expected
-        appends = list[Append]()
+            await core.append_drafts(*block.before)
+        decided_on = {core.subject_of(key): key for key in expected}
         for subject, drafts in block.drafts.items():
-            if subject in expected:
-                appends.append(Append(subject, tuple(drafts), expected[subject].head))
-            elif new := (await self._core.without_repeats(subject, drafts))[0]:
-                appends.append(Append(subject, tuple(new)))
-        while appends:
-            try:
-                await _append_decided(self._core, appends, attempts)
-            except AppendConflict as conflict:
-                for subject, (projection, head) in expected.items():
-                    _, actual = await self._core.hot_views.read_at(projection, subject, "strong")
-                    if actual != head:
-                        raise AppendConflict(subject.name, head, actual) from conflict
-                await attempts.pause(conflict)  # a write in flight came to nothing
-            else:
-                return
+            if subject not in decided_on:
+                new, _ = await core.without_repeats(subject, drafts)
+                saves += [Append(subject, tuple(new))] if new else []
+
+        def decision(*read: At) -> dict[Key[Any], Decided]:
+            for (subject, key), at in zip(decided_on.items(), read, strict=True):
+                if at.head != expected[key]:
+                    raise AppendConflict(subject.name, expected[key], at.head)
+            return {key: Decided(block.drafts[subject]) for subject, key in decided_on.items()}
+
+        await decide_drafts(core, list(expected), decision, also=saves)
 
 
 async def decide_drafts(
@@ -242,7 +237,7 @@ async def decide_drafts(
             is appended in the same moment, wherever they end; on the same shard.
             None: the drafts are appended wherever their views end.
         in_atomic: what becomes of it inside `atomic()`: see `InAtomic`.
-        also: what is appended beside it, if anything is; only of decisions that act at once.
+        also: what is appended beside it, of decisions that act at once.
         on_conflict: awaited after a conflict; raises where deciding again is of no use.
 
     1. Read, behind what waits in the spool: what is in memory at first, which the append
@@ -251,21 +246,18 @@ async def decide_drafts(
     there was appended, and what is not there can only come while its subject ends where it
     did.
     """
-    block = open_block(core)
+    block = open_block(core) if in_atomic != "at once" else None
     if block is not None and in_atomic == "refuse":
         raise ConfigurationError(
             f"{keys[0]} cannot be written inside store.atomic(): what it records happens "
             "outside of the log, and would not go with the block; write it before or after"
         )
-    if block is not None and in_atomic == "stage":
-        return await _stage(core, block, keys, decision)
-    attempts = Attempts(timeout)
-    consistency: Consistency = "session"
+    attempts, staged = Attempts(timeout), block is not None
+    consistency: Consistency = "strong" if staged else "session"
+    if block is not None:
+        block.is_decided = True
     while True:
-        read = [
-            At(*await core.read_stored_at(key.kind, *key.keys, consistency=consistency))
-            for key in keys
-        ]
+        read = [At(*await core.read_at(k, consistency=consistency, staged=staged)) for k in keys]
         # No await from here on: a view may go on while others read, and its head with it.
         heads = {key: at.head for key, at in zip(keys, read, strict=True)}
         folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
@@ -279,14 +271,21 @@ async def decide_drafts(
             consistency = "strong"
             if not heads.keys() <= decided.keys():  # nothing would prove what was read
                 continue
+        if block is not None:
+            for key, each in decided.items():
+                if key in heads:
+                    block.expected.setdefault(key, heads[key])
+                block.add([(core.subject_of(key), each.drafts)])
+            return {key: Stored(each.value, 0) for key, each in decided.items()}
         appends = [
-            Append(_subject_of(core, key), tuple(found.drafts), heads.get(key))
-            for key, found in decided.items()
+            Append(core.subject_of(key), tuple(each.drafts), heads.get(key))
+            for key, each in decided.items()
         ]
+        appends += also
         if not appends:
             return {}
         try:
-            seqs = await _append_decided(core, [*appends, *also], attempts)
+            seqs = await _append_decided(core, appends, attempts)
         except AppendConflict as conflict:
             if on_conflict is not None:
                 await on_conflict()
@@ -304,7 +303,7 @@ def _new(
     What is all repeats is sent again beside something new: that proves what was read of it.
     """
     new = {
-        key: core.unsaved(_subject_of(core, key), found.drafts, folds.get(key))
+        key: core.unsaved(core.subject_of(key), found.drafts, folds.get(key))
         for key, found in decided.items()
     }
     if any(new.values()):
@@ -323,30 +322,6 @@ async def append_directly(core: Core, *appends: tuple[Subject, Sequence[Draft]])
     else:
         block.is_decided = True
         block.add(appends)
-
-
-async def _stage(
-    core: Core,
-    block: Block,
-    keys: Sequence[Key[Any]],
-    decision: Callable[..., Mapping[Key[Any], Decided]],
-) -> dict[Key[Any], Stored]:
-    """Decide on what the block has come to, and have it appended with the block."""
-    block.is_decided = True
-    read = [At(*await core.read_at(key.kind, *key.keys)) for key in keys]
-    heads = {key: at.head for key, at in zip(keys, read, strict=True)}
-    folds = {key: at.folded for key, at in zip(keys, read, strict=True)}
-    decided = _new(core, decision(*read), folds)
-    for key, found in decided.items():
-        subject = _subject_of(core, key)
-        if key in heads:
-            block.expect(key.kind, subject, heads[key])
-        block.add([(subject, found.drafts)])
-    return {key: Stored(found.value, 0) for key, found in decided.items()}
-
-
-def _subject_of(core: Core, key: Key[Any]) -> Subject:
-    return core.subject(key.kind.family, *key.keys)
 
 
 async def _append_decided(core: Core, appends: Sequence[Append], attempts: Attempts) -> list[int]:

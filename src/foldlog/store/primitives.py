@@ -445,7 +445,7 @@ class Primitives(Decisions):
     def _drafted(
         self, method: str, key: Key[Any], records: Sequence[msgspec.Struct]
     ) -> list[Draft]:
-        self._core.check_kind(key)
+        self._core.subject_of(key)
         if key.kind.of is not None:
             raise PayloadError(key.kind.name, f"append to {key.kind.of.name}, which it folds")
         return [self._core.drafted(method, key, each) for each in records]
