@@ -22,6 +22,7 @@ from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.places import Directory
 from foldlog.log.archive.segments import list_name
 from foldlog.log.archive.selection import Selection
+from foldlog.subjects import Subject
 from foldlog.views.snapshots import Snapshots
 from foldlog_projections import adkstates
 from tests.archive.support import ALL, LIMITS, Place, copies_of, fill, ids, log_of
@@ -383,6 +384,49 @@ async def test_a_damaged_shard_keeps_no_other_from_its_erasure(
         assert [type(each) for each in found] == [foldlog.LogCorrupt, type(None), type(None)]
     assert set(done) == {1, 2}
     assert erasing._due == []
+
+
+async def test_erasures_of_the_same_time_share_a_pass(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store, each=2)
+    await store.archive(everything=True)
+    log, passes = log_of(store), list[int]()
+    erasing, [head] = log._erasing, await log.heads()
+    erase = erasing._erase
+
+    async def counted(shard: int, requests: Any) -> None:
+        passes.append(len(requests))
+        await erase(shard, requests)
+
+    monkeypatch.setattr(erasing, "_erase", counted)
+    subjects = [store.subject("updates", f"s{n}") for n in range(5)]
+    await asyncio.gather(*(log.purge(each, before=head + 1) for each in subjects))
+    assert sum(passes) == 5 > len(passes)
+    assert set(subjects).isdisjoint(await log.subjects("updates"))
+
+
+async def test_what_is_purged_while_it_is_counted_counts_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await place.open()
+    await fill(store, sessions=2)
+    log, until = log_of(store), 0
+    purge, subjects = log.below.purge, log.below.subjects
+
+    async def no_purge(*_: Any, before: int, **__: Any) -> None:
+        nonlocal until
+        until = before
+
+    async def purged_meanwhile(*args: Any) -> dict[Subject, int]:
+        await purge(0, before=until)
+        return await subjects(*args)
+
+    monkeypatch.setattr(log.below, "purge", no_purge)
+    await store.archive(everything=True)
+    monkeypatch.setattr(log.below, "subjects", purged_meanwhile)
+    assert set((await log.subjects("updates")).values()) == {20}
 
 
 async def test_a_sweep_finds_what_became_a_file_meanwhile(
