@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog.sessions import SessionState
 from tests.docs import examples
 from tests.docs.docstrings import complaints
-from tests.docs.markdown import ROOT
 from tests.docs.surface import Documented, internal_methods, surface
 
 SURFACE = {each.name: each for each in surface()}
@@ -57,11 +57,10 @@ async def test_an_example_gives_what_it_says(
 
 
 def test_what_is_internal_is_not_part_of_the_surface() -> None:
-    internal = internal_methods(foldlog.Store)
-    assert {"append_drafts", "read_at", "settle"} <= set(internal)
-    assert not {f"foldlog.Store.{name}" for name in internal} & SURFACE.keys()
-    page = ROOT.joinpath("docs/reference/api/store.md").read_text("utf-8")
-    assert f'"!^({"|".join(internal)})$"' in page, "the reference leaves them out"
+    internal = internal_methods(SessionState)
+    assert {"brief", "briefs", "group_record"} <= set(internal)
+    assert not {f"foldlog.sessions.SessionState.{name}" for name in internal} & SURFACE.keys()
+    assert not internal_methods(foldlog.Store)
 
 
 # --- the checker ---------------------------------------------------------------------------------

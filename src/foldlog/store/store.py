@@ -15,6 +15,7 @@ from typing import Self
 from foldlog.errors import ConfigurationError
 from foldlog.log.archive import Archived, Archiver, Archiving, lost_records
 from foldlog.log.moments import head
+from foldlog.log.port import Log
 from foldlog.position import LogPosition
 from foldlog.store.artifacts import Artifacts
 from foldlog.store.belonging import Belongings
@@ -76,6 +77,11 @@ class BaseStore(
             self.on_close(backend.outbox.close)
         self.on_close(self._core.hot_views.close)
         complete(self, backend)
+
+    @property
+    def log(self) -> Log:
+        """The log. `foldlog.memory_store(log=store.log)` shares it, as a second process would."""
+        return self._core.log
 
     @property
     def artifact_store(self) -> Artifacts:
