@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,14 @@ def tasks_are_watched(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 async def no_leaked_tasks() -> AsyncIterator[None]:
-    """No asyncio task outlives the test that caused it.
+    """No asyncio task outlives the test that caused it."""
+    async with leaving_no_task():
+        yield
+
+
+@asynccontextmanager
+async def leaving_no_task() -> AsyncIterator[None]:
+    """No asyncio task outlives the context.
 
     A task that was told to stop may take its last turn here; one that nobody told is a leak.
     """

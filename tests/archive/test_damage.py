@@ -27,6 +27,8 @@ from foldlog_projections.archive import CHANGED, Segment
 from tests.archive.support import ALL, LIMITS, Place, fill, ids, log_of
 from tests.support.build import task, update
 
+TEXT = {"text": "x" * 200}
+
 DEADLINE = 60.0
 """Seconds in which a test has to end."""
 
@@ -61,9 +63,8 @@ async def two_files(place: Place) -> tuple[Segment, Segment]:
     await store.save_task(task("t", "old", status=foldlog.TaskStatus.PAUSED))  # it is on a list
     for sessions in (("old", "both"), ("new", "both")):
         for session in sessions:
-            for n in range(20):
-                id = f"{session}-{n}" if session != "both" else f"{sessions[0]}-{n}"
-                await store.save_update(update(id, session, content={"text": "x" * 200}))
+            updates = [update(f"{sessions[0]}-{n}", session, content=TEXT) for n in range(20)]
+            await asyncio.gather(*map(store.save_update, updates))
         await store.archive(everything=True)
     await store.save_update(update("u", "hot"))
     first, second = (await log_of(store).manifests.current(0, fresh=True)).segments

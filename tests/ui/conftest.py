@@ -9,11 +9,14 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+import pytest_asyncio
 
 import foldlog
+from tests.conftest import leaving_no_task
 
 if TYPE_CHECKING:
     import httpx
@@ -25,7 +28,21 @@ if not (find_spec("starlette") and find_spec("uvicorn") and find_spec("httpx")):
 HOSTS = ("127.0.0.1", "localhost")
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder in the event loop of the browser, which they share."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    """No asyncio task outlives the test that caused it; the browser's are older than the test."""
+    async with leaving_no_task():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def store() -> AsyncIterator[foldlog.Store]:
     """A store over empty data."""
     async with foldlog.memory_store() as opened:
@@ -106,9 +123,9 @@ def client_of() -> Callable[..., httpx.AsyncClient]:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """A browser without a window; where there is none, the test is skipped."""
+    """A browser without a window; where there is none, the tests are skipped."""
     if CHROMIUM is None or not find_spec("playwright"):
         pytest.skip("needs the system's chromium, and Playwright for Python")
     from playwright.async_api import async_playwright
@@ -129,8 +146,10 @@ async def looking(
 ) -> AsyncIterator[Page]:
     """The page of a store in a browser. That nothing went wrong in it is checked at the end."""
     wrong: list[str] = []
-    async with serving(store, **(options or {})) as served:
-        context = await browser.new_context(**{"reduced_motion": "reduce"} | screen)
+    async with (
+        serving(store, **(options or {})) as served,
+        await browser.new_context(**{"reduced_motion": "reduce"} | screen) as context,
+    ):
         page = await context.new_page()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -141,7 +160,6 @@ async def looking(
         await page.goto(f"{served.url}/?token={served.token}")
         await page.wait_for_selector("fl-app main > *")
         yield page
-        await context.close()
     assert wrong == []
 
 
