@@ -11,6 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from operator import itemgetter
 from typing import Any, ClassVar, Final
 
@@ -24,7 +25,6 @@ from foldlog.errors import (
     LogTimeout,
     LogUnavailable,
     StoreClosed,
-    UnsupportedServer,
 )
 from foldlog.log.embedded.binary import check_version
 from foldlog.log.jetstream import server_details
@@ -129,38 +129,32 @@ class Connection:
         check_url(url)
         self = cls(revive=revive)
         self._signing_in = lambda: f"{shown}: it refuses {identity(url, options)}"
-        try:
-            async with asyncio.timeout(timeout):
-                await self._client.connect(
-                    servers=[part.strip() for part in url.split(",")],
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_disconnected,
-                    reconnected_cb=self._on_reconnected,
-                    closed_cb=self._on_closed,
-                    **{**_DEFAULTS, **options},
-                )
-                self._inbox = self._client.new_inbox() + "."
-                await self._client.call(self._inbox + "*", self._on_reply)
-        except (AttributeError, TypeError, ValueError, AssertionError) as error:
-            # nats-py checks what it is given by using it.
-            await self._abandon()
-            raise ConfigurationError(f"cannot connect to {shown}: {error!r}") from error
-        except (TimeoutError, OSError, nats.errors.Error, StoreClosed) as error:
-            await self._abandon()
-            reason = _words(self._last_error or error, timeout)
-            raise LogUnavailable(
-                f"no connection to {shown}: {reason}; is nats-server running there, with -js?"
-            ) from error
-        except BaseException:
-            await self._abandon()
-            raise
-        self._signing_in = None
-        self._connected.set()
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._abandon)
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._client.connect(
+                        servers=[part.strip() for part in url.split(",")],
+                        error_cb=self._on_error,
+                        disconnected_cb=self._on_disconnected,
+                        reconnected_cb=self._on_reconnected,
+                        closed_cb=self._on_closed,
+                        **{**_DEFAULTS, **options},
+                    )
+                    self._inbox = self._client.new_inbox() + "."
+                    await self._client.call(self._inbox + "*", self._on_reply)
+            except (AttributeError, TypeError, ValueError, AssertionError) as error:
+                # nats-py checks what it is given by using it.
+                raise ConfigurationError(f"cannot connect to {shown}: {error!r}") from error
+            except (TimeoutError, OSError, nats.errors.Error, StoreClosed) as error:
+                reason = _words(self._last_error or error, timeout)
+                raise LogUnavailable(
+                    f"no connection to {shown}: {reason}; is nats-server running there, with -js?"
+                ) from error
+            self._signing_in = None
+            self._connected.set()
             check_version(str(self.server.get("version")), f" at {shown}")
-        except UnsupportedServer:
-            await self.close()
-            raise
+            undo.pop_all()
         self._connected_to = self.url
         version, seconds = self.server.get("version"), time.monotonic() - began
         _log.debug("connected to %s: nats-server %s, in %.3f s", self.url, version, seconds)
