@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from foldlog.envelope import Draft, draft, unpack
+from foldlog.envelope import Draft, draft, pack, unpack
 from foldlog.errors import AppendConflict, AppendFailed, ConfigurationError, PayloadTooLarge
 from foldlog.log.packing import MAX_BATCH_MESSAGES
 from foldlog.log.port import Append, Log, Record, Stored
@@ -339,17 +339,40 @@ async def test_closing_twice_is_closing(log: Log) -> None:
 async def test_records_of_another_log_are_appended_as_they_are(log: Log, count: int) -> None:
     subjects = [log.namespace.subject("updates", f"s{n}") for n in range(3)]
     await log.append([Append(subjects[0], (made("first"),))])
-    records = [(subjects[n % 2], f"no record {n}".encode()) for n in range(count)]
+    times = ["2021-03-04T05:06:07.123456789Z", ""]
+    records = [(subjects[n % 2], f"no record {n}".encode(), times[n % 2]) for n in range(count)]
     await log.restore(0, records, after=1)
     for after in (0, 1, count + 2):
         with pytest.raises(AppendConflict) as refused:
             await log.restore(0, records, after=after)
         assert refused.value.expected == after
     found = (await scanned(log))[1:]
-    assert [(each.subject, each.data) for each in found] == [(s.name, d) for s, d in records]
+    assert [(each.subject, each.data) for each in found] == [(s.name, d) for s, d, _ in records]
     assert [each.seq for each in found] == [*range(2, count + 2)]
+    # Each has the time that it had, by every way of reading.
+    assert {each.time for each in found[::2]} == {times[0]}
+    assert all(each.time > "2026" for each in found[1::2])
+    stored = await log.stored(0, 2)
+    assert stored is not None
+    assert stored.time == times[0]
     [seq] = await log.append([Append(subjects[2], (made("next"),))])
     assert seq == count + 2
+
+
+@not_archived
+async def test_a_restored_record_has_its_time_in_every_read(log: Log) -> None:
+    subject, time = log.namespace.subject("updates", "s"), "2021-03-04T05:06:07Z"
+    pushed = list[Record]()
+    unfollow = await log.follow(subject, pushed.append)
+    data = [pack([made(f"{n}")]) for n in range(3)]
+    await log.restore(0, [(subject, each, time) for each in data], after=0)
+    last = await log.last(subject)
+    assert last is not None
+    pages = [page async for page in log.read(subject)]
+    found = [e for page in [*pages, [last], pushed] for record in page for e in record.envelopes]
+    assert len(found) >= 4
+    assert {each.time for each in found} == {time}
+    await unfollow()
 
 
 # --- scanning -----------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def a_backup_without_ids() -> AbstractContextManager[Any]:
     """After it was restored, repeats of what it holds take effect once more."""
 
     async def restore(
-        self: MemoryLog, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self: MemoryLog, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         def renamed(data: bytes) -> bytes:
             return pack(
@@ -257,7 +257,7 @@ def a_backup_without_ids() -> AbstractContextManager[Any]:
                 ]
             )
 
-        changed = [(subject, renamed(data)) for subject, data in records]
+        changed = [(subject, renamed(data), time) for subject, data, time in records]
         await _restore(self, shard, changed, after=after)
 
     return patch.object(MemoryLog, "restore", restore)

@@ -73,13 +73,13 @@ class MemoryLog:
         ]
 
     async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         await asyncio.sleep(0)
         if self._heads[shard] != after:
             raise AppendConflict(self.namespace.stream(shard), after, self._heads[shard])
-        for subject, data in records:
-            self._put(subject, data)
+        for subject, data, time in records:
+            self._put(subject, data, time)
 
     async def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True
@@ -209,9 +209,10 @@ class MemoryLog:
     def _store(self, subject: Subject, drafts: Sequence[Draft]) -> int:
         return self._put(subject, pack(drafts))
 
-    def _put(self, subject: Subject, data: bytes) -> int:
+    def _put(self, subject: Subject, data: bytes, time: str = "") -> int:
         self._heads[subject.shard] = seq = self._heads[subject.shard] + 1
-        stored = Stored(subject.name, seq, dt.datetime.now(dt.UTC).isoformat(), data)
+        time = time or dt.datetime.now(dt.UTC).isoformat()
+        stored = Stored(subject.name, seq, time, data)
         previous = self._end(subject)
         self._stored[subject].append(stored)
         branches = [each for each in self._branches if each.holds(subject.name)]

@@ -95,8 +95,23 @@ async def _of_position(log: Log, position: LogPosition) -> Moment:
 
 async def _by(log: Log, time: dt.datetime) -> LogPosition:
     shards = range(log.namespace.shards)
-    seqs = await asyncio.gather(*(log.sequence_at(shard, time) for shard in shards))
+    seqs = await asyncio.gather(*(_sequence_at(log, shard, time) for shard in shards))
     return LogPosition(tuple(map(Reach, seqs)))
+
+
+async def _sequence_at(log: Log, shard: int, time: dt.datetime) -> int:
+    """As `Log.sequence_at`, by the time that each record had before it was restored."""
+    found = await log.sequence_at(shard, time)
+    behind = await log.stored(shard, found + 1)
+    if behind is not None and _time(behind.time) > time:
+        return found
+    async with aclosing(log.scan(shard, after=found)) as pages:
+        async for page in pages:
+            for each in page:
+                if _time(each.time) > time:
+                    return found
+                found = each.seq
+    return found
 
 
 async def _of_event(log: Log, event: Event) -> Moment:

@@ -131,7 +131,7 @@ class PastLog(Relay):
         raise ReadOnlyStore(appends[0].drafts[0].type)
 
     async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         raise ReadOnlyStore("restore")
 

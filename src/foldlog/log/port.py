@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One stored message, undecoded: its subject's name, and the bytes of its record.
 
-    `time` is the log's clock, RFC 3339.
+    `time` is the log's clock, RFC 3339; of a record that was restored, that of its first log.
     """
 
     subject: str
@@ -154,11 +154,12 @@ class Log(Protocol):
         """
 
     async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         """Append records of another log as they are, all or none: the first at `after` + 1.
 
-        At most 1,000 of them, and some MiB. They are not looked at.
+        Each comes with its time there, RFC 3339, which `Stored.time` has from then on; "" for the
+        time at which it is appended. At most 1,000 of them, and some MiB. They are not looked at.
 
         Raises:
             AppendConflict: the shard does not end at `after`. Nothing was appended.
@@ -228,7 +229,8 @@ class Log(Protocol):
     async def sequence_at(self, shard: int, time: dt.datetime) -> int:
         """Return a sequence that ends what a shard had stored by that time; 0 for nothing.
 
-        By the log's clock, the whole microsecond included. No record need stand there.
+        By the log's clock, the whole microsecond included. No record need stand there. What was
+        restored counts by its new time: see `foldlog.log.moments`.
         """
 
     async def heads(self) -> list[int]:

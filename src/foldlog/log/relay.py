@@ -40,7 +40,7 @@ class Relay:
         return self.below.append(appends, atomic=atomic)
 
     async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         await self.below.restore(shard, records, after=after)
 

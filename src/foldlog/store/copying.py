@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from foldlog.envelope import CLEARED, draft, pack
@@ -21,7 +23,11 @@ FILLER: Final = "filler"
 
 _FILLED: Final = pack([draft(CLEARED, b"\xc0", id="filler", ts=0.0)])
 _FAMILY: Final = re.compile(r"[a-z][a-z0-9_]*")
+_TIME: Final = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9:]{8}(\.[0-9]{1,9})?(Z|\+00:00)")
 _BLOB: Final = re.compile(r"[0-9a-f]{64}-[A-Za-z0-9_]+")
+_Placed = tuple[Subject, bytes, str]
+"""A record to restore: its subject, its bytes and its time."""
+
 _MESSAGES: Final = 1_000
 _BYTES: Final = 4 * 1024 * 1024
 
@@ -78,7 +84,8 @@ async def restore_blob(store: Capability, ref: BlobRef, data: bytes) -> None:
 async def restore_records(
     store: Capability, shard: int, records: Sequence[LogRecord], *, until: int | None = None
 ) -> int:
-    """Append records of another log to one shard: the same bytes at the same sequences.
+    """Append records of another log to one shard: the same bytes at the same sequences, with the
+    times that they had there.
 
     For copies and backups (`foldlog.exporting`): nothing is redacted, nor decided. Where
     sequences are missing, records of no kind fill them; `end_restore` removes those. Nobody
@@ -131,8 +138,8 @@ def _filler(core: Core, shard: int) -> Subject:
 
 def _placed(
     core: Core, shard: int, records: Sequence[LogRecord], end: int
-) -> dict[int, tuple[Subject, bytes]]:
-    placed: dict[int, tuple[Subject, bytes]] = {}
+) -> dict[int, _Placed]:
+    placed: dict[int, _Placed] = {}
     for each in records:
         where = f"record {each.seq} of shard {each.shard}"
         if not _FAMILY.fullmatch(each.kind) or each.kind in (archive.kind.name, FILLER):
@@ -144,22 +151,31 @@ def _placed(
             raise PayloadError(where, f"its keys belong to shard {subject.shard}")
         if each.seq <= end:
             raise PayloadError(where, f"it should come behind sequence {end}")
-        placed[each.seq] = subject, each.data
+        if not _is_time(each.time):
+            raise PayloadError(where, f"its time {each.time!r:.40} is not RFC 3339 in UTC")
+        placed[each.seq] = subject, each.data, each.time
         end = each.seq
     return placed
 
 
+def _is_time(text: str) -> bool:
+    """Whether a text is a time as a log has them."""
+    with suppress(ValueError):
+        return bool(_TIME.fullmatch(text) and dt.datetime.fromisoformat(text))
+    return False
+
+
 def _filled(
-    placed: dict[int, tuple[Subject, bytes]], end: int, upto: int, filler: Subject
-) -> Iterator[tuple[Subject, bytes]]:
+    placed: dict[int, _Placed], end: int, upto: int, filler: Subject
+) -> Iterator[_Placed]:
     """Yield what stands at each sequence from `end` on."""
     for seq in range(end + 1, upto + 1):
-        yield placed.get(seq) or (filler, _FILLED)
+        yield placed.get(seq) or (filler, _FILLED, "")
 
 
-def _chunks(records: Iterator[tuple[Subject, bytes]]) -> Iterator[list[tuple[Subject, bytes]]]:
+def _chunks(records: Iterator[_Placed]) -> Iterator[list[_Placed]]:
     """Cut records into what one append takes."""
-    chunk: list[tuple[Subject, bytes]] = []
+    chunk: list[_Placed] = []
     size = 0
     for each in records:
         if chunk and (len(chunk) == _MESSAGES or size + len(each[1]) > _BYTES):

@@ -184,19 +184,19 @@ class Appender:
         lane.queue.append(waiting)
         return await done
 
-    async def restore(self, records: Sequence[tuple[Subject, bytes]], *, after: int) -> None:
+    async def restore(self, records: Sequence[tuple[Subject, bytes, str]], *, after: int) -> None:
         """See `Log.restore`. It waits for no other append, and no other one for it."""
-        for subject, data in records:
+        for subject, data, _ in records:
             if len(data) > (limit := self._stream.connection.max_payload):
                 raise PayloadTooLarge(f"a record of {subject.name:.80}", len(data), limit)
         group = os.urandom(12).hex()
         messages = [
-            Publication(subject.name, data, f"{group}-{n}", after=None if n else after)
-            for n, (subject, data) in enumerate(records)
+            Publication(subject.name, data, f"{group}-{n}", after=None if n else after, time=time)
+            for n, (subject, data, time) in enumerate(records)
         ]
         deadline = time.monotonic() + self._stream.timeout
         outcomes = await self._publisher.store(messages, atomic=True, deadline=deadline)
-        appends = [Append(subject, (), after) for subject, _ in records]
+        appends = [Append(subject, (), after) for subject, *_ in records]
         stored_at(appends, [(n, n) for n in range(len(records))], outcomes)
 
     async def close(self) -> None:

@@ -205,7 +205,7 @@ class JetStreamLog:
         return stored_at(appends, [(n, n) for n in range(len(appends))], outcomes)
 
     async def restore(
-        self, shard: int, records: Sequence[tuple[Subject, bytes]], *, after: int
+        self, shard: int, records: Sequence[tuple[Subject, bytes, str]], *, after: int
     ) -> None:
         await self._shards[shard].appender.restore(records, after=after)
 

@@ -73,7 +73,8 @@ _ack_decoder = msgspec.json.Decoder(wire.PubAck)
 class Publication(msgspec.Struct, frozen=True, gc=False):
     """One record on its way; `expect` is the last sequence that its subject must have.
 
-    `after`: the last sequence that the stream must have; only of a batch's first message.
+    `after`: the last sequence that the stream must have; only of a batch's first message. `time`:
+    when another log stored it first, RFC 3339.
     """
 
     subject: str
@@ -81,6 +82,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     id: str
     expect: int | None = None
     after: int | None = None
+    time: str = ""
 
     @property
     def expected(self) -> int | None:
@@ -94,6 +96,8 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
             lines.append(f"Nats-Expected-Last-Subject-Sequence: {self.expect}")
         if self.after is not None:
             lines.append(f"Nats-Expected-Last-Sequence: {self.after}")
+        if self.time:
+            lines.append(f"{wire.FIRST_TIME}: {self.time}")
         return Outgoing(self.subject, self.payload, "\r\n".join([*lines, "\r\n"]).encode())
 
 

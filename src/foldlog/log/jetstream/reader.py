@@ -15,6 +15,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from foldlog.errors import LogCorrupt, LogTimeout, LogUnavailable
+from foldlog.log.jetstream import wire
 from foldlog.log.jetstream.asking import LAG_PAUSE
 from foldlog.log.jetstream.client import Incoming
 from foldlog.log.jetstream.connection import Connection, status_of
@@ -259,9 +260,11 @@ def stored_in(msg: Msg) -> tuple[Stored, int | None]:
     found = STORED_HEADERS.search(msg.block) if isinstance(msg, Incoming) else None
     if found is not None:
         subject, seq, stored, previous = found.groups()
-        return Stored(subject.decode(), int(seq), stored.decode(), msg.data), int(previous)
+        time = wire.time_of(msg.block, stored.decode())
+        return Stored(subject.decode(), int(seq), time, msg.data), int(previous)
     headers = msg.headers or {}
-    where, time_stamp = headers.get("Nats-Subject", ""), headers["Nats-Time-Stamp"]
+    where = headers.get("Nats-Subject", "")
+    time_stamp = headers.get(wire.FIRST_TIME) or headers["Nats-Time-Stamp"]
     before = headers.get("Nats-Last-Sequence")
     message = Stored(where, int(headers["Nats-Sequence"]), time_stamp, msg.data)
     return message, None if before is None else int(before)

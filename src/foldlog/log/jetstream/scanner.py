@@ -242,7 +242,7 @@ class ConsumerRead:
             number += 1
             if int(delivered) != number:
                 raise LogUnavailable(f"reading {self._client.name}: a message was lost on its way")
-            stamp = rfc3339(int(nanoseconds))
+            stamp = wire.time_of(msg.block, rfc3339(int(nanoseconds)))
             found.append(Stored(subject.decode(), int(seq), stamp, msg.data))
         self._delivered = number
         return found

@@ -78,7 +78,10 @@ class StreamClient:
     ) -> Stored | None:
         """Return the one message that the leader has for a request, or None."""
         found = await self.find(request, deadline)
-        return None if found is None else Stored(found.subject, found.seq, found.time, found.data)
+        if found is None:
+            return None
+        time = wire.time_of(found.hdrs, found.time)
+        return Stored(found.subject, found.seq, time, found.data)
 
     async def find(
         self, request: Mapping[str, object], deadline: float | None = None

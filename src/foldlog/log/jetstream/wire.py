@@ -104,6 +104,18 @@ class AccountAnswer(Answer, frozen=True):
     api: _ApiLevel = _ApiLevel()
 
 
+FIRST_TIME = "Foldlog-Time"
+"""The header of a record that was restored: the time at which another log stored it first."""
+
+_FIRST_TIME = f"\r\n{FIRST_TIME}: ".encode()
+
+
+def time_of(headers: bytes, stored: str) -> str:
+    """Return a message's time: that in its header block, or the one at which it was stored."""
+    _, found, rest = headers.partition(_FIRST_TIME)
+    return rest.partition(b"\r\n")[0].decode() if found else stored
+
+
 NO_CLUSTER_LEADER = 10008
 NO_MESSAGE = 10037
 NO_STREAM = 10059
