@@ -52,7 +52,7 @@ async def load(store: Store, saves: Iterable[Save]) -> None:
     writer, waiting = Writer(), iter(saves)
     while some := list(islice(waiting, _BATCH)):
         drafted = [core.drafts("load", key, record) for key, record in some]
-        records = [(on, pack(writer.stamped(drafts, head, None))) for on, drafts in drafted]
+        records = [(on, pack(writer.stamped(all_, head, None)), "") for on, all_ in drafted]
         try:
             await core.log.restore(0, records, after=head)
         except AppendConflict:  # an archiver has written a manifest

@@ -371,7 +371,7 @@ class ImportFailed(FoldlogError):
 
 
 class BundleRefused(FoldlogError, ValueError):
-    """A bundle cannot be made, or a file that it takes is not what it should be.
+    """A bundle cannot be made, or the key is not an Ed25519 key as PEM.
 
     `what` names the file, the key or the session.
     """

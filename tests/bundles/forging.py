@@ -2,95 +2,97 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
-import foldlog
-from foldlog.bundles import write_bundle
-from foldlog.bundles.container import Writing
-from foldlog.bundles.manifest import ARTIFACTS, MANIFEST, RECORDS, Line, Manifest, Tally
-from tests.exporting.history import write
+from foldlog.bundles.container import SIGNATURE, member, open_zip
+from foldlog.exporting.lines import Places
+from foldlog.exporting.reading import MEMBER
 
 SESSION = "a"
 
 
+def pem(key: Any) -> bytes:
+    form, none = PrivateFormat.PKCS8, NoEncryption()
+    return bytes(key.private_bytes(Encoding.PEM, form, none))
+
+
+def public(key: Any) -> bytes:
+    return bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+KEY = Ed25519PrivateKey.generate()
+
+
 @dataclass
 class Parts:
-    """A bundle in parts: lines as JSON objects, the manifest as one, artifacts by name."""
+    """A bundle in parts, read by a reader that is not foldlog's."""
 
-    lines: list[Any]
-    manifest: dict[str, Any]
-    artifacts: dict[str, bytes]
-    anchors: dict[str, bytes] = field(default_factory=dict)
+    lines: list[bytes]
+    signature: bytes
 
     @classmethod
     def of(cls, data: bytes) -> Parts:
-        """Take a bundle apart, with a reader that is not foldlog's."""
+        """Take a bundle apart."""
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             held = {name: file.read(name) for name in file.namelist()}
-        lines = [json.loads(line) for line in held[RECORDS].splitlines()]
-        artifacts = {name: data for name, data in held.items() if name.startswith(ARTIFACTS)}
-        anchors = {name: data for name, data in held.items() if name.startswith("anchor/")}
-        return cls(lines, json.loads(held[MANIFEST]), artifacts, anchors)
+        return cls(held[MEMBER].splitlines(keepends=True), held.get(SIGNATURE, b""))
+
+    @property
+    def members(self) -> dict[str, bytes]:
+        """What the file holds."""
+        return {MEMBER: b"".join(self.lines), SIGNATURE: self.signature}
 
     def built(self) -> bytes:
         """The file of these parts, in a bundle's form whatever they say."""
-        return built(self.entries)
+        return built(self.members)
 
-    @property
-    def entries(self) -> list[tuple[str, bytes]]:
-        """The entries of such a file, in order."""
-        lines = b"".join(msgspec.json.encode(line) + b"\n" for line in self.lines)
-        manifest = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
-        return [*{RECORDS: lines, **self.artifacts, MANIFEST: manifest, **self.anchors}.items()]
+    def alter(self, number: int, change: Callable[[dict[str, Any]], Any]) -> None:
+        """Change what a line says, and nothing else of it."""
+        line = json.loads(self.lines[number])
+        change(line)
+        self.lines[number] = encoded(line)
 
     def recomputed(self) -> bytes:
         """The file of these parts with every hash and count made anew: what a writer can do."""
-        of = (self.manifest[name] for name in ("namespace", "session_id", "position"))
-        tally = Tally(*of)
-        read = [msgspec.convert(line, Line) for line in self.lines]
-        lines = [tally.add(line.record) for line in read]
-        for line in read:
-            tally.open(line.record)
-        manifest = tally.manifest({name.removeprefix(ARTIFACTS) for name in self.artifacts})
-        self.lines = [msgspec.to_builtins(line) for line in lines]
-        self.manifest = msgspec.to_builtins(manifest)
+        places, end = Places(), json.loads(self.lines[-1])
+        lines = list[bytes]()
+        for number, line in enumerate(self.lines[:-1]):
+            says = json.loads(line)
+            says.pop("line", None), says.pop("before", None)
+            if number:
+                lines.append(places.placed(encoded(says)))
+            else:
+                lines.append(encoded(says))
+                places.add(lines[0])
+        blobs = sum(line.startswith(b'{"blob"') for line in lines)
+        end |= {"records": len(lines) - 1 - blobs, "blobs": blobs, "sha256": places.sha256}
+        self.lines = [*lines, encoded(end)]
         return self.built()
 
 
-def built(entries: Iterable[tuple[str, bytes]]) -> bytes:
+def encoded(line: dict[str, Any]) -> bytes:
+    """A line as foldlog writes it."""
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def built(members: dict[str, bytes]) -> bytes:
     """A file in a bundle's form."""
     file = io.BytesIO()
-    writing = Writing(file)
-    for name, data in entries:
-        with writing.entry(name) as entry:
-            entry.write(data)
-    writing.finish()
+    with open_zip(file.write) as bundle:
+        for name, data in members.items():
+            with bundle.open(member(name), "w") as to:
+                to.write(data)
     return file.getvalue()
-
-
-def altered(part: Callable[[Parts], Any], data: bytes) -> Parts:
-    """A bundle's parts after a change."""
-    parts = Parts.of(data)
-    part(parts)
-    return parts
-
-
-def made(path: Path, **options: Any) -> tuple[bytes, Manifest]:
-    """A bundle of a session with a bit of everything, on two shards."""
-
-    async def make() -> Manifest:
-        async with foldlog.memory_store(shards=2) as store:
-            await write(store)
-            return (await write_bundle(store, SESSION, path, **options)).manifest
-
-    manifest = asyncio.run(make())
-    return path.read_bytes(), manifest

@@ -21,7 +21,7 @@ UNKNOWN = {
     "bundle": ["bike-repair-1"],
     "diff": ["bike-repair-0", "bike-repair-1"],
     "erase": ["bike-repair-1", "--yes"],
-    "export": ["--session", "bike-repair-1"],
+    "export": ["copy", "--session", "bike-repair-1"],
     "history": ["bike-repair-1"],
     "rebuild": ["--projection", "event"],
     "replay": ["bike-repair-1"],

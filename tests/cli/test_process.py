@@ -38,7 +38,7 @@ def test_import_reads_standard_input(cli: Cli, name: str, as_lines: bool) -> Non
 def test_an_export_goes_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     """`-` is standard output and standard input; a command that needs a file says so."""
     cli.start_task("s", "t")
-    with cli.start("export", "-o", "-") as exporting:
+    with cli.start("export", "-") as exporting:
         sent, stderr = exporting.communicate(timeout=PATIENCE)
     assert (exporting.returncode, stderr) == (0, "")
     for command in ("import", "restore"):

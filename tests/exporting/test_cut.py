@@ -1,4 +1,4 @@
-"""Exports and restores whose process is killed go on, and come to what an uncut one comes to."""
+"""Exports and restores whose process is killed come to what an uncut one comes to."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import pytest
 
 import foldlog
 from foldlog import ConfigurationError
-from foldlog.exporting import check, export, restore
-from foldlog.exporting.part import Part
+from foldlog.exporting import export, export_parquet, restore, writing
+from foldlog.exporting.newfile import NewFile
 from tests.exporting.history import write
-from tests.exporting.test_round_trip import Open, blobs, fresh, read, timeless
-from tests.exporting.worker import small_steps
-from tests.support.build import update
+from tests.exporting.test_round_trip import Open, blobs, fresh, read
 
 __all__ = ["fresh"]
 
@@ -33,20 +31,18 @@ async def killed(action: str, path: Path, store: foldlog.Store, file: Path, plac
 
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
-async def test_an_export_that_is_killed_goes_on(
+async def test_an_export_that_was_killed_is_begun_anew(
     fresh: Open, embedded_path: Path, tmp_path: Path, suffix: str
 ) -> None:
     store = await fresh(shards=2)
     await write(store)
     whole, cut = tmp_path / f"whole.{suffix}", tmp_path / f"cut.{suffix}"
-    for place in ("write1", "write+4", "sync2", "sync+1", "write+5", "finish1"):
+    for place in ("write1", "write+4", "finish1"):
         await killed("export", embedded_path, store, cut, place)
-        assert not cut.exists()
-        await store.save_update(update(f"after {place}", "a"))
-    made = await export(store, cut)
-    assert made.until < await store.position()  # what came after the first sync is no part of it
-    await export(store, whole, until=made.until)
-    assert (check(cut).sha256, made.sha256) == (check(whole).sha256,) * 2
+        assert os.listdir(tmp_path) == [f"{cut.name}.part"]
+    await export(store, cut)
+    await export(store, whole)
+    assert cut.read_bytes() == whole.read_bytes()
     assert set(os.listdir(tmp_path)) == {whole.name, cut.name}
 
 
@@ -62,43 +58,33 @@ async def test_a_restore_that_is_killed_goes_on(
         await killed("restore", embedded_path, copy, tmp_path / "all.jsonl", place)
     brought = await restore(copy, tmp_path / "all.jsonl")
     assert brought.present == len(await read(store))
-    assert timeless(await read(copy)) == timeless(await read(store))
+    assert await read(copy) == await read(store)
     assert await blobs(copy) == await blobs(store)
     assert await copy.position() == await store.position()
     assert (await copy.verify()).is_good
 
 
-async def test_an_export_goes_on_only_for_the_same_question_and_log(
+async def test_an_export_overwrites_nothing_and_leaves_nothing(
     fresh: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, other = await fresh(), await fresh()
+    store, file = await fresh(), tmp_path / "all.jsonl"
     await write(store)
-    await other.save_update(update("u", "s"))
-    small_steps(monkeypatch.setattr)
-    file, sync, finish = tmp_path / "all.jsonl", Part.sync, Part.finish
-
-    async def cut(**options: str) -> None:
-        def fail(part: Part) -> None:
-            raise OSError("cut")
-
-        monkeypatch.setattr(Part, "finish", fail)
-        with pytest.raises(OSError, match="cut"):
-            await export(store, file, **options)
-        monkeypatch.setattr(Part, "finish", finish)
-
-    synced = list[int]()
-    monkeypatch.setattr(Part, "sync", lambda *args: synced.append(1) or sync(*args))
-    await cut()
-    first = len(synced)
-    assert first > 3
-    await cut()
-    assert len(synced) - first <= 1  # went on near the end
-    await cut(session_id="a")
-    assert len(synced) > first + 1
-    assert (await export(other, file)).records == 1
-    with pytest.raises(ConfigurationError, match="cannot be written: No such file"):
-        await export(store, tmp_path / "nowhere" / "x")
-    part = Part(file)
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "blob", None)
+        with pytest.raises(TypeError):
+            await export(store, file)
+    assert os.listdir(tmp_path) == []
+    out = NewFile(file)
     with pytest.raises(ConfigurationError, match="another process writes"):
         await export(store, file)
-    part.close()
+    file.write_text("mine")  # meanwhile
+    with pytest.raises(ConfigurationError, match="exists: name another file, or remove it"):
+        out.finish()
+    out.close()
+    for write_it in (export, export_parquet):
+        with pytest.raises(ConfigurationError, match="exists: name another file, or remove it"):
+            await write_it(store, file)
+        with pytest.raises(ConfigurationError, match="cannot be written: No such file"):
+            await write_it(store, tmp_path / "nowhere" / "x")
+    assert file.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["all.jsonl"]

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
-from foldlog.exporting import export, exporting, part, restore, restoring
-from foldlog.exporting.part import Part
+from foldlog.exporting import export, restore, restoring, writing
+from foldlog.exporting.newfile import NewFile
 from foldlog.log.blobs import Blobs
 from foldlog.log.jetstream.log import JetStreamLog
 from foldlog.store import copying
 
 PLACES: dict[str, tuple[type, str]] = {
-    "write": (Part, "write"),
-    "sync": (Part, "sync"),
-    "finish": (Part, "finish"),
+    "write": (NewFile, "write"),
+    "finish": (NewFile, "finish"),
     "restore": (JetStreamLog, "restore"),
     "blob": (Blobs, "put"),
     "purge": (JetStreamLog, "purge"),
@@ -29,8 +28,7 @@ PLACES: dict[str, tuple[type, str]] = {
 
 def small_steps(setattr_: Callable[..., Any] = setattr) -> None:
     """Have a small log take many steps."""
-    setattr_(exporting, "_RECORDS", 5)
-    setattr_(part, "SYNC_BYTES", 3_000)
+    setattr_(writing, "_RECORDS", 5)
     setattr_(restoring, "_RECORDS", 11)
     setattr_(copying, "_MESSAGES", 7)
 

@@ -57,7 +57,7 @@ def test_what_is_saved_outlives_the_container(image: str, volume: str) -> None:
     try:
         health = json.loads(ran(["docker", "inspect", serving]))[0]["Config"]["Healthcheck"]
         assert json.loads(ran(["docker", "exec", serving, *health["Test"][1:]]))["healthy"]
-        exported = ran(["docker", "exec", serving, "foldlog", "export"])
+        exported = ran(["docker", "exec", serving, "foldlog", "export", "-"])
         assert '"user":10001' in exported
         ran(["docker", "stop", serving])
         assert json.loads(ran(["docker", "inspect", serving]))[0]["State"]["ExitCode"] == 0

@@ -206,8 +206,6 @@ def test_an_error_of_a_program_points_to_that_of_its_base() -> None:
 
 
 INTERNAL_ERRORS = {
-    "foldlog.bundles.anchors.BadAnchor",  # becomes a finding, or a BundleRefused
-    "foldlog.bundles.container.Malformed",  # becomes a finding, or a BundleRefused
     "foldlog.importer.conversation.ShapeError",  # becomes a BrokenLine inside the importer
     "foldlog.log.archive.manifests.Superseded",  # has an archiver or an erasure begin again
     "foldlog.log.archive.segments.SegmentGone",  # has a question be asked of the next manifest

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from foldlog.exporting import Exported, ExportProgress, RestoreProgress
     from foldlog.opening import Store
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Compressed if its name ends in .gz.")]
+NewFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A new file; compressed if its name ends in .gz.", dir_okay=False
+    ),
+]
 Input = Annotated[Path, typer.Argument(metavar="FILE", help="The file; - is standard input.")]
 
 
@@ -37,16 +42,7 @@ class Format(StrEnum):
 @command
 async def export(
     target: Target,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where to; compressed if it ends in .gz; - is standard output.",
-            show_default="standard output",
-        ),
-    ] = None,
+    file: NewFile,
     session: Annotated[
         str | None,
         typer.Option(
@@ -66,9 +62,9 @@ async def export(
         Format, typer.Option(help="Parquet has a row an envelope, and is not imported.")
     ] = Format.JSONL,
 ) -> None:
-    """Write what the log holds to a file.
+    """Write what the log holds to a new file.
 
-    The file is for reading, and `foldlog import` brings it back.
+    The file is for reading, and `foldlog restore` brings it back. - is standard output.
     """
     from foldlog.cli.ids import check_recorded
     from foldlog.exporting import export_lines
@@ -78,14 +74,13 @@ async def export(
         "since": None if since is None else moment(since),
         "until": None if until is None else moment(until),
     }
-    output = None if output == DASH else output
-    if format is Format.PARQUET and output is None:
-        raise typer.BadParameter("--format parquet: name a file by --output")
+    if format is Format.PARQUET and file == DASH:
+        raise typer.BadParameter("--format parquet: a table is a file: name it")
     async with target.connect() as store:
         if session is not None:
             await check_recorded(store, session)
-        if output is not None:
-            _show(target, output, await _exported(store, output, format, **which))
+        if file != DASH:
+            print_exported(target, file, await _exported(store, file, format, **which))
             return
         async with aclosing(export_lines(store, **which)) as lines:  # type: ignore[arg-type]
             async for some in lines:
@@ -93,8 +88,8 @@ async def export(
 
 
 @command
-async def backup(target: Target, file: File) -> None:
-    """Write everything to a file, and check the file.
+async def backup(target: Target, file: NewFile) -> None:
+    """Write everything to a new file, and check the file.
 
     Others may write meanwhile.
     """
@@ -108,12 +103,12 @@ async def backup(target: Target, file: File) -> None:
     async with target.connect() as store:
         made = await _exported(store, file)
     await asyncio.to_thread(check, file)
-    _show(target, file, made)
+    print_exported(target, file, made)
 
 
 @command
 async def restore(target: Target, file: Input) -> None:
-    """Bring a backup or an export into an empty namespace."""
+    """Bring a backup, an export or a bundle into an empty namespace."""
     with readable(file) as path:
         await restored(target, path)
 
@@ -153,7 +148,8 @@ async def _exported(
         return await write(store, file, on_progress=on_progress, **which)
 
 
-def _show(target: Target, file: Path, made: Exported) -> None:
+def print_exported(target: Target, file: Path, made: Exported) -> None:
+    """Say what was written."""
     if target.json:
         print_json({**made._asdict(), "until": str(made.until), "file": str(file)})
     else:

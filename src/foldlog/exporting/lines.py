@@ -1,11 +1,13 @@
 """The format of an export: lines of JSON. What a line says reads back as exactly what it was.
 
-First a header, then a line a record, then a line a blob, and a line that ends the file. An envelope
+First a header, then a line a record, then a line a blob; the last line is the manifest. An envelope
 has its payload as JSON if that gives the same bytes again, else as base64; a record likewise.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,8 +19,12 @@ from foldlog.exporting.payloads import NOT_JSON, as_json, from_json
 from foldlog.store import LogRecord
 from foldlog.store.blobs import BlobRef
 
-FORMAT: Final = 2
-"""Format 1 had blobs that belonged to no view."""
+FORMAT: Final = 3
+"""Lines of formats 1 and 2 have no place; blobs of format 1 belong to no view."""
+
+FIRST_WITH_PLACES: Final = 3
+
+_PLACE: Final = re.compile(rb',"line":([0-9]{1,18}),"before":"[0-9a-f]{16}"}\n')
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -34,14 +40,9 @@ class Header(msgspec.Struct, frozen=True):
     after: str | None
     until: str
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is of the whole log."""
-        return self.session_id is None and self.after is None
 
-
-class End(msgspec.Struct, frozen=True):
-    """The last line: counts, and the SHA-256 of all lines before it."""
+class Manifest(msgspec.Struct, frozen=True):
+    """The last line: counts, and the SHA-256 of all lines before it. A signature covers it."""
 
     end: bool
     records: int
@@ -91,8 +92,43 @@ T = TypeVar("T")
 _record_decoder: Final = msgspec.json.Decoder(_Record)
 
 
+class Places:
+    """Gives each line its place: its number, and the beginning of the SHA-256 of all before it."""
+
+    def __init__(self) -> None:
+        self.lines: int = 0
+        self._digest = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of all lines until now."""
+        return self._digest.hexdigest()
+
+    @property
+    def next(self) -> bytes:
+        """With what the next line ends."""
+        return b',"line":%d,"before":"%s"}\n' % (self.lines + 1, self.sha256[:16].encode())
+
+    def add(self, line: bytes) -> None:
+        """Take in the next line."""
+        self._digest.update(line)
+        self.lines += 1
+
+    def placed(self, line: bytes) -> bytes:
+        """Take in the next line, and return it with its place."""
+        found = line[:-2] + self.next
+        self.add(found)
+        return found
+
+
+def number_of(line: bytes) -> int | None:
+    """Return the number that a line has; None if none can be read."""
+    found = _PLACE.search(line, max(0, len(line) - 80))
+    return None if found is None or found.end() < len(line) else int(found[1])
+
+
 def encode_line(line: msgspec.Struct) -> bytes:
-    """Return a line."""
+    """Return a line, without its place."""
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -109,7 +145,7 @@ def decode_line(line: bytes, type_: type[T]) -> T:
 
 
 def encode_record(record: LogRecord) -> bytes:
-    """Return a record's line."""
+    """Return a record's line, without its place."""
     row = _Record(record.shard, record.seq, record.time, record.kind, record.keys)
     try:
         row.envelopes = list(map(_envelope, record.envelopes))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from foldlog.errors import ConfigurationError, LogCorrupt
-from foldlog.exporting.exporting import Exported, OnProgress, export_records
-from foldlog.exporting.lines import BlobLine
-from foldlog.exporting.part import write_errors
+from foldlog.exporting.newfile import NewFile
 from foldlog.exporting.payloads import as_text
-from foldlog.exporting.reading import read
+from foldlog.exporting.writing import Exported, OnProgress, Writing
 from foldlog.opening import Store
 from foldlog.store import LogRecord
 from foldlog.store.forks import When
@@ -39,52 +38,71 @@ async def export_parquet(
 ) -> Exported:
     """Write the envelopes that a log holds to a Parquet file, and return what was written.
 
-    It is for reading, and nothing imports it: it lacks the bytes of artifacts. It is made from a
-    file `<path>.jsonl.gz`, with which an interrupted export continues.
+    It is for reading, and nothing imports it: it lacks the bytes of artifacts.
 
     Args:
         store: the store.
-        path: the file.
+        path: the file; nothing may be there.
         session_id: only what erasing this session would remove. None: all.
         since: only what was stored after that moment, as `Store.at` takes it. None: all.
         until: only what was stored up to that moment. None: up to now.
         on_progress: called with an `ExportProgress` now and then.
 
     Raises:
-        ConfigurationError: pyarrow is not installed, the file cannot be written, or another process
-            writes it.
+        ConfigurationError: pyarrow is not installed, there is such a file, it cannot be written, or
+            another process writes it.
         InvalidId, UnknownMoment: the session id is empty, or there is no such moment.
-        LogUnavailable, LogCorrupt: the log did not answer, or cannot be read. The next export
-            continues.
-        StoreClosed: the store is closed.
+        PastErased: the session was erased after that moment.
+        LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
     """
     pyarrow = _pyarrow()
-    target = Path(path)
-    lines = target.with_name(f"{target.name}.jsonl.gz")
-    which: dict[str, Any] = {"session_id": session_id, "since": since, "until": until}
-    made = await export_records(store, lines, blobs=False, on_progress=on_progress, **which)
-    await asyncio.to_thread(_convert, pyarrow, lines, target)
-    return made
+    writing, out = Writing(store, session_id, since, until), NewFile(Path(path))
+    try:
+        table = _Table(pyarrow, out)
+        async with aclosing(writing.batches()) as batches:
+            async for some in batches:
+                await asyncio.to_thread(table.add, some)
+                if on_progress is not None:
+                    on_progress(writing.progress)
+        await asyncio.to_thread(table.finish)
+        await asyncio.to_thread(out.finish)
+    except pyarrow.ArrowException as error:
+        raise ConfigurationError(f"{path} cannot be written: {error}") from error
+    finally:
+        await asyncio.to_thread(out.close)
+    return writing.exported
 
 
-def _convert(pyarrow: Any, lines: Path, target: Path) -> None:
-    part, schema = target.with_name(f"{target.name}.part"), _schema(pyarrow)
-    writer = import_module("pyarrow.parquet").ParquetWriter
-    with write_errors(target):
-        try:
-            part.unlink(missing_ok=True)  # of a process that was killed
-            part.touch(0o600)
-            with part.open("wb") as file:
-                with writer(file, schema, compression="zstd") as to:
-                    for some in _groups(_rows(lines)):
-                        to.write_table(_table(pyarrow, some, schema))
-                os.fsync(file.fileno())
-            part.replace(target)
-        except pyarrow.ArrowException as error:
-            raise ConfigurationError(f"{target} cannot be written: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
-        lines.unlink()
+class _Table:
+    """A table under way. Its methods block."""
+
+    def __init__(self, pyarrow: Any, out: NewFile) -> None:
+        self._pyarrow, self._schema = pyarrow, _schema(pyarrow)
+        write = import_module("pyarrow.parquet").ParquetWriter
+        self._writer = write(out.file, self._schema, compression="zstd")
+        self._rows: list[tuple[Any, ...]] = []
+        self._size = 0
+
+    def add(self, records: Sequence[LogRecord]) -> None:
+        """Add the envelopes of records."""
+        for row in chain.from_iterable(map(_rows_of, records)):
+            self._rows.append(row)
+            self._size += len(row[_PAYLOAD] or "")
+            if len(self._rows) == _ROWS or self._size >= _CHARACTERS:
+                self._write()
+
+    def finish(self) -> None:
+        """Write what is left, and the end."""
+        if self._rows:
+            self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        names = self._schema.names
+        columns = dict(zip(names, zip(*self._rows, strict=True), strict=True))
+        columns["time"] = tuple(map(dt.datetime.fromisoformat, columns["time"]))
+        self._writer.write_table(self._pyarrow.table(columns, schema=self._schema))
+        self._rows, self._size = [], 0
 
 
 def _schema(pyarrow: Any) -> Any:
@@ -104,30 +122,6 @@ def _schema(pyarrow: Any) -> Any:
             "writer": pyarrow.string(),
         }
     )
-
-
-def _table(pyarrow: Any, rows: list[tuple[Any, ...]], schema: Any) -> Any:
-    columns = dict(zip(schema.names, zip(*rows, strict=True), strict=True))
-    moments = (dt.datetime.fromisoformat(each) for each in columns["time"])
-    return pyarrow.table({**columns, "time": list(moments)}, schema=schema)
-
-
-def _rows(lines: Path) -> Iterator[tuple[Any, ...]]:
-    for each in read(lines):
-        if not isinstance(each, BlobLine):
-            yield from _rows_of(each)
-
-
-def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    some, size = list[tuple[Any, ...]](), 0
-    for row in rows:
-        some.append(row)
-        size += len(row[_PAYLOAD] or "")
-        if len(some) == _ROWS or size >= _CHARACTERS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 def _rows_of(record: LogRecord) -> Iterator[tuple[Any, ...]]:

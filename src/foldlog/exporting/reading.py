@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple, cast
 
 from foldlog.errors import ImportFailed
-from foldlog.exporting.lines import FORMAT, BlobLine, End, Header, decode_line, decode_record
+from foldlog.exporting.lines import (
+    FIRST_WITH_PLACES,
+    FORMAT,
+    BlobLine,
+    Header,
+    Manifest,
+    Places,
+    decode_line,
+    decode_record,
+    encode_line,
+    number_of,
+)
 from foldlog.store import LogRecord
 
-_ZIPPED: Final = b"\x1f\x8b"
+MEMBER: Final = "export.jsonl"
+"""What a bundle calls its export."""
+
+_GZIP, _ZIP = b"\x1f\x8b", b"PK"
 _HEADER: Final = b'{"foldlog_export":'
 _BLOB: Final = b'{"blob":'
 _END: Final = b'{"end":'
+
+_DAMAGE: Final = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What a compressed file or a bundle that was cut or altered makes its readers raise."""
 
 
 class Checked(NamedTuple):
@@ -36,22 +62,22 @@ class Checked(NamedTuple):
 
 
 def is_export(path: str | Path) -> bool:
-    """Return whether a file begins as an export does; False for what cannot be read twice.
+    """Return whether a file begins as an export or a bundle does.
 
     Args:
-        path: the file.
+        path: the file. False for what cannot be read twice.
     """
     if not Path(path).is_file():
         return False
     try:
         with _opened(Path(path)) as file:
             return file.read(len(_HEADER)) == _HEADER
-    except (OSError, EOFError, zlib.error):
+    except ImportFailed:
         return False
 
 
 def read_header(path: str | Path) -> Header:
-    """Return the first line of an export: what it holds.
+    """Return the first line of an export or a bundle: what it holds.
 
     Args:
         path: the file.
@@ -76,7 +102,10 @@ def is_blob(line: bytes) -> bool:
 
 
 def check(path: str | Path, observe: Callable[[bytes], None] | None = None) -> Checked:
-    """Read an export to its end, and return what it holds. It blocks.
+    """Read an export or a bundle to its end, and return what it holds. It blocks.
+
+    The error says what was done to the file, and where: a line was altered, added, removed or
+    moved, or the end is cut off.
 
     Args:
         path: the file.
@@ -86,47 +115,82 @@ def check(path: str | Path, observe: Callable[[bytes], None] | None = None) -> C
         ImportFailed: it is no export, was cut or altered, or cannot be read.
     """
     header = read_header(path)
-    digest = hashlib.sha256()
-    records, blobs = -1, 0  # the header is no record
-    lines = _lines(Path(path))
+    places, blobs, lines = Places(), 0, _lines(Path(path))
+    has_places = header.foldlog_export >= FIRST_WITH_PLACES
     for line in lines:
         if line.startswith(_END):
             break
-        digest.update(line)
-        if records >= 0 and observe is not None:
+        if has_places and places.lines and not line.endswith(places.next):
+            raise ImportFailed(f"{path}: {_what_was_done(places.lines, line, lines)}")
+        if places.lines and observe is not None:
             observe(line)
-        records, blobs = records + (not is_blob(line)), blobs + is_blob(line)
+        places.add(line)
+        blobs += is_blob(line)
     else:
-        raise ImportFailed(f"{path}: it is cut: its last line is missing")
-    end = decode_line(line, End)
-    found = (max(records, 0), blobs, digest.hexdigest())
+        raise ImportFailed(f"{path}: it is cut off behind line {places.lines}")
+    end, records = decode_line(line, Manifest), places.lines - 1 - blobs
     # To the end: a compressed file's last bytes tell whether it is whole.
-    if next(lines, None) is not None or found != (end.records, end.blobs, end.sha256):
-        raise ImportFailed(f"{path}: it was altered: its lines are not those that were written")
-    return Checked(header, *found)
+    if next(lines, None) is not None:
+        raise ImportFailed(f"{path}: lines were added behind its end")
+    found = Manifest(True, records, blobs, places.sha256)
+    if end != found or (has_places and line != encode_line(found)):
+        lacking = end.records + end.blobs - records - blobs
+        how = f"{abs(lacking)} line(s) were {'removed' if lacking > 0 else 'added'} before its end"
+        altered = f"line {places.lines} was altered, or the last line"
+        raise ImportFailed(f"{path}: {how if lacking else altered}")
+    return Checked(header, records, blobs, places.sha256)
+
+
+def _what_was_done(checked: int, line: bytes, rest: Iterator[bytes]) -> str:
+    """Say what became of a file in which so many lines are followed by a line that did not."""
+    number, wanted = number_of(line), checked + 1
+    if number is None:
+        return f"line {wanted} was altered"
+    if number == wanted:
+        return f"line {checked} was altered, or what line {wanted} says of it"
+    if number < wanted:
+        return f"a line was added or moved behind line {checked}"
+    if any(number_of(each) == wanted for each in rest):
+        return f"line {wanted} was moved"
+    return f"{number - wanted} line(s) were removed behind line {checked}"
 
 
 def read(path: Path) -> Iterator[LogRecord | BlobLine]:
     """Yield what a file holds, in its order. Blocks. Errors as `check`, which comes first."""
-    lines = _lines(path)
-    next(lines)
-    for line in lines:
+    for line in islice(_lines(path), 1, None):
         if line.startswith(_END):
             return
         yield decode_line(line, BlobLine) if is_blob(line) else decode_record(line)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
+    with _opened(path) as file:
+        yield from file
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with read_errors(path), path.open("rb") as file:
+        magic = file.read(2)
+        file.seek(0)
+        if magic == _GZIP:
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file))
+        elif magic == _ZIP:
+            with zipfile.ZipFile(file) as bundle:
+                if bundle.getinfo(MEMBER).compress_type:
+                    raise zipfile.BadZipFile("it is compressed")  # and how large inside?
+                with bundle.open(MEMBER) as member:
+                    yield member
+        else:
+            yield file
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Raise ImportFailed where a file cannot be read."""
     try:
-        with _opened(path) as file:
-            yield from file
-    except (EOFError, zlib.error) as error:
+        yield
+    except _DAMAGE as error:
         raise ImportFailed(f"{path}: it was cut or altered: {error}") from error
     except OSError as error:  # gzip's own, too
         raise ImportFailed(f"{path}: {error.strerror or error}") from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        is_zipped = file.read(2) == _ZIPPED
-    return cast(IO[bytes], gzip.open(path, "rb")) if is_zipped else path.open("rb")

@@ -60,14 +60,14 @@ async def restore(
 ) -> Restored:
     """Bring an export into a store whose namespace is empty, and return what was brought.
 
-    Every record gets its sequence and its bytes, so that positions, forks and cursors mean what
-    they meant; its time is that of the restore. The whole file is checked before anything is
-    written. An interrupted restore continues when it is called again. Nobody else may write to the
-    namespace meanwhile.
+    Every record gets its sequence, its bytes and its time, so that positions, earlier moments,
+    forks and cursors mean what they meant, and what had expired stays so. The whole file is checked
+    before anything is written. An interrupted restore continues when it is called again. Nobody
+    else may write to the namespace meanwhile.
 
     Args:
         store: the store.
-        path: the file.
+        path: the file: an export or a bundle.
         on_progress: called with a `RestoreProgress` now and then.
 
     Raises:

@@ -136,9 +136,7 @@ def _filler(core: Core, shard: int) -> Subject:
     return core.subject(FILLER, core.namespace.key_on(shard, FILLER))
 
 
-def _placed(
-    core: Core, shard: int, records: Sequence[LogRecord], end: int
-) -> dict[int, _Placed]:
+def _placed(core: Core, shard: int, records: Sequence[LogRecord], end: int) -> dict[int, _Placed]:
     placed: dict[int, _Placed] = {}
     for each in records:
         where = f"record {each.seq} of shard {each.shard}"
@@ -165,9 +163,7 @@ def _is_time(text: str) -> bool:
     return False
 
 
-def _filled(
-    placed: dict[int, _Placed], end: int, upto: int, filler: Subject
-) -> Iterator[_Placed]:
+def _filled(placed: dict[int, _Placed], end: int, upto: int, filler: Subject) -> Iterator[_Placed]:
     """Yield what stands at each sequence from `end` on."""
     for seq in range(end + 1, upto + 1):
         yield placed.get(seq) or (filler, _FILLED, "")

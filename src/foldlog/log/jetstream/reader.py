@@ -257,10 +257,10 @@ def stored_in(msg: Msg) -> tuple[Stored, int | None]:
     Raises:
         KeyError, ValueError: it has not the headers of a stored message.
     """
-    found = STORED_HEADERS.search(msg.block) if isinstance(msg, Incoming) else None
-    if found is not None:
+    block = msg.block if isinstance(msg, Incoming) else b""
+    if (found := STORED_HEADERS.search(block)) is not None:
         subject, seq, stored, previous = found.groups()
-        time = wire.time_of(msg.block, stored.decode())
+        time = wire.time_of(block, stored.decode())
         return Stored(subject.decode(), int(seq), time, msg.data), int(previous)
     headers = msg.headers or {}
     where = headers.get("Nats-Subject", "")
