@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from foldlog.envelope import FORKED, Writer
 from foldlog.errors import LogCorrupt
 from foldlog.log.past import cut, until
-from foldlog.log.port import Append, Log, OnRecord, Record, Unfollow
+from foldlog.log.port import Append, Log, Record
 from foldlog.log.relay import Relay
 from foldlog.position import Reach
 from foldlog.subjects import Branch, Subject
@@ -100,15 +100,6 @@ class ForkedLog(Relay):
         if shared is None:
             return record
         return replace(record, envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
-
-    async def follow(self, subject: Subject | Branch, on_record: OnRecord) -> Unfollow:
-        """The record that makes a subject a fork comes without `previous`: read the log."""
-
-        def on_any(record: Record) -> None:
-            is_fork = record.envelopes[0].type == FORKED
-            on_record(replace(record, previous=None) if is_fork else record)
-
-        return await self.below.follow(subject, on_any)
 
     def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch:
         if isinstance(subject, Branch):  # each of its subjects was forked

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from foldlog.envelope import Draft
 from foldlog.errors import AppendFailed, ConfigurationError, PayloadTooLarge
@@ -84,15 +85,18 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
     return records
 
 
-@dataclass(slots=True)
-class Batch:
-    """What one fsync carries: records in order, as pairs of a subject's name and its envelopes."""
+class Batch(msgspec.Struct, eq=False):
+    """What one fsync carries: records in order, as pairs of a subject's name and its envelopes.
+
+    `is_indivisible`: some of the appends must be stored together.
+    """
 
     record_bytes: int = RECORD_BYTES
-    records: list[tuple[str, list[Draft]]] = field(default_factory=list)
+    records: list[tuple[str, list[Draft]]] = []
     bytes: int = 0
-    _filled: list[int] = field(default_factory=list)
-    _open: dict[str, int] = field(default_factory=dict)
+    is_indivisible: bool = False
+    filled: list[int] = []
+    open: dict[str, int] = {}
 
     def add(self, appends: Sequence[Append], sizes: list[int]) -> list[tuple[int, int]] | None:
         """Take the appends in, all or none; return None if the batch is full.
@@ -102,29 +106,26 @@ class Batch:
         """
         if self.records and not self._has_room(sum(sizes), len(sizes)):
             return None
-        return list(map(self._place, appends, sizes))
+        spans = list[tuple[int, int]]()
+        for append, size in zip(appends, sizes, strict=True):
+            name = append.subject.name
+            self.bytes += size
+            index = self.open.get(name)
+            if index is not None and self.filled[index] + size <= self.record_bytes:
+                self.filled[index] += size
+                self.records[index][1].extend(append.drafts)
+                spans.append((index, index))
+                continue
+            first = len(self.records)
+            small = size <= self.record_bytes
+            for part in [append.drafts] if small else split(append.drafts, self.record_bytes):
+                self.records.append((name, list(part)))
+                self.filled.append(size if small else sum(map(size_of, part)))
+            self.open[name] = last = len(self.records) - 1
+            spans.append((first, last))
+        return spans
 
     def _has_room(self, size: int, appends: int) -> bool:
         # Two neighbours that were not joined exceed one record together.
         most = 2 * (size // self.record_bytes) + appends
         return self.bytes + size <= BATCH_BYTES and len(self.records) + most <= MAX_BATCH_MESSAGES
-
-    def _place(self, append: Append, size: int) -> tuple[int, int]:
-        name = append.subject.name
-        self.bytes += size
-        index = self._open.get(name)
-        if index is not None and self._filled[index] + size <= self.record_bytes:
-            self._filled[index] += size
-            self.records[index][1].extend(append.drafts)
-            return index, index
-        first = len(self.records)
-        if size <= self.record_bytes:
-            self._open[name] = first
-            self.records.append((name, list(append.drafts)))
-            self._filled.append(size)
-            return first, first
-        for part in split(append.drafts, self.record_bytes):
-            self.records.append((name, list(part)))
-            self._filled.append(sum(map(size_of, part)))
-        self._open[name] = last = len(self.records) - 1
-        return first, last

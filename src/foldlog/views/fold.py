@@ -44,8 +44,9 @@ class Fold(Generic[S]):
                 step(projection, folded, envelope)
             except msgspec.MsgspecError as error:
                 raise LogCorrupt(self.subject.name, envelope.seq, str(error)) from error
-        self.applied = envelopes[-1].seq
-        self.last = envelopes[-1].position
+        last = envelopes[-1]
+        self.applied = last.seq
+        self.last = Position(last.seq, last.index, last.id)
 
 
 async def read_all(log: Log, subject: Subject, after: int = 0) -> list[Record]:

@@ -14,46 +14,44 @@ from foldlog_projections.fold import Projection
 class Hot:
     """The hot views. Every method takes a time that does not depend on their number.
 
-    `bytes` is the estimate for the hydrated ones, which may be evicted. The others are being
-    loaded, or watched by somebody who does not read just now.
+    `of` has the views of each subject, by whatever projections. `bytes` is the estimate for the
+    hydrated ones, which may be evicted. The others are being loaded, or watched by somebody who
+    does not read just now.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._of: dict[Subject, tuple[View[Any], ...]] = {}
+        self.of: dict[Subject, tuple[View[Any], ...]] = {}
         self._hydrated: OrderedDict[View[Any], None] = OrderedDict()
         self.bytes: int = 0
 
     def find(self, projection: Projection[Any], subject: Subject) -> View[Any] | None:
         """The view of a subject by a projection of that name."""
-        for view in self._of.get(subject, ()):
+        for view in self.of.get(subject, ()):
             if view.projection.name == projection.name:
                 return view
         return None
 
-    def of(self, subject: Subject) -> tuple[View[Any], ...]:
-        """The views of a subject, by whatever projections."""
-        return self._of.get(subject, ())
-
     def __iter__(self) -> Iterator[View[Any]]:
-        return iter([view for views in self._of.values() for view in views])
+        return iter([view for views in self.of.values() for view in views])
 
     def add(self, view: View[Any]) -> None:
         """Take in a view that is not here."""
-        self._of[view.subject] = (*self.of(view.subject), view)
+        self.of[view.subject] = (*self.of.get(view.subject, ()), view)
 
     def touch(self, view: View[Any]) -> None:
         """Note that a hydrated view is used just now."""
         if view in self._hydrated:
             self._hydrated.move_to_end(view)
 
-    def weigh(self, view: View[Any]) -> None:
-        """Count what memory a hydrated view takes now, if it is still here."""
-        if view.is_hydrated and view in self.of(view.subject):
+    def weigh(self, view: View[Any]) -> bool:
+        """Count what memory a hydrated view takes now, if it is still here. Return `is_full`."""
+        if view.looked and view in self.of.get(view.subject, ()):
             self._hydrated.setdefault(view)
             size = view.estimate()
             self.bytes += size - view.bytes
             view.bytes = size
+        return self.bytes > self._max_bytes
 
     @property
     def is_full(self) -> bool:
@@ -70,13 +68,13 @@ class Hot:
 
     def remove(self, view: View[Any]) -> bool:
         """Let go of a view. Return whether it was there."""
-        views = self.of(view.subject)
+        views = self.of.get(view.subject, ())
         if view not in views:
             return False
         if len(views) > 1:
-            self._of[view.subject] = tuple(each for each in views if each is not view)
+            self.of[view.subject] = tuple(each for each in views if each is not view)
         else:
-            del self._of[view.subject]
+            del self.of[view.subject]
         if view in self._hydrated:
             del self._hydrated[view]
             self.bytes -= view.bytes

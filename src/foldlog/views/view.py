@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence, Sized
 from typing import Final, TypeVar
 
-from foldlog.envelope import Recorded
+from foldlog.envelope import FORKED, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Record, Unfollow
 from foldlog.subjects import Subject
@@ -111,17 +111,23 @@ class View(Fold[S]):
         """Take a pushed record in: apply it if it is the next one, else keep it for later.
 
         In another epoch than the log was last looked at, pushes were missed: then it only says
-        that there is something to read.
+        that there is something to read. So does a record that makes its subject a fork.
         """
         self.known_head = max(self.known_head, record.seq)
         is_latest = self.projection.latest_only
-        if epoch != self.checked_epoch or record.previous is None:
+        if (
+            epoch != self.checked_epoch
+            or record.previous is None
+            or record.envelopes[0].type == FORKED
+        ):
             pass  # there is something to read: `known_head` says it
         elif is_latest and knows(record) < self.floor:
             pass  # what is before the floor may have overtaken it
         elif record.previous == self.applied:
             try:
-                self.apply([record])
+                self.advance(record.envelopes)
+                if self._ahead:
+                    self.apply([])
             except LogCorrupt:
                 pass  # `known_head` stands; the next read of the view meets the error
         elif not is_latest and record.previous > self.applied:
@@ -129,7 +135,8 @@ class View(Fold[S]):
             if record.previous not in self._ahead and self._ahead_bytes + size < _MOST_AHEAD_BYTES:
                 self._ahead[record.previous] = record
                 self._ahead_bytes += size
-        self.wake()
+        if self.watchers:
+            self.wake()
 
     def acked(self, seq: int) -> None:
         """Note that this process's append was stored at `seq`."""
@@ -170,7 +177,9 @@ class View(Fold[S]):
             if self.folded.seen is not seen:  # it was cleared
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0
             if (new := self.folded.count - before) > 0:
-                size = sum([len(each.payload) for each in envelopes])
+                size = 0
+                for each in envelopes:
+                    size += len(each.payload)
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size

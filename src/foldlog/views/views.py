@@ -162,7 +162,7 @@ class Views:
 
         `projection`: None for that of the subject's family.
         """
-        for view in self._hot.of(subject):
+        for view in self._hot.of.get(subject, ()):
             name = view.projection.family if projection is None else projection.name
             if view.projection.name == name and self.is_current(view):
                 return view.folded
@@ -175,7 +175,7 @@ class Views:
 
     def of(self, subject: Subject) -> list[View[Any]]:
         """The hot views of a subject, by whatever projections; as with `peek`."""
-        return [view for view in self._hot.of(subject) if view.is_hydrated]
+        return [view for view in self._hot.of.get(subject, ()) if view.is_hydrated]
 
     async def restored(self, projection: Projection[S], subject: Subject) -> View[S] | None:
         """Return a view as a cold read would make it of its snapshot; None if there is none.
@@ -192,14 +192,14 @@ class Views:
         """Have later `session` reads of `subject` see what was stored at `seq`."""
         for notify in self.on_append:
             notify(subject, seq)
-        for view in self._hot.of(subject):
+        for view in self._hot.of.get(subject, ()):
             view.acked(seq)
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
         for notify in self.on_append:
             notify(subject, None)
-        for view in self._hot.of(subject):
+        for view in self._hot.of.get(subject, ()):
             view.unsettle(time.monotonic())
 
     def wake(self) -> None:
@@ -230,7 +230,7 @@ class Views:
 
     def holds(self, view: View[Any]) -> bool:
         """Whether reads are answered from that view: it was not evicted."""
-        return view in self._hot.of(view.subject)
+        return view in self._hot.of.get(view.subject, ())
 
     async def refresh(self, view: View[Any], consistency: Consistency) -> None:
         """Have a view read from the log what a read that begins now is owed."""
@@ -375,14 +375,14 @@ class Views:
             view = self._hot.find(projection, subject)
             if view is None:
                 return
-            if not view.is_hydrated and not view.readers:
+            if not view.looked and not view.readers:
                 view.acked(record.seq)  # it was evicted, and is watched
                 return
             view.hint(record, self._log.epoch)
-            self._hot.weigh(view)
+            is_full = self._hot.weigh(view)
             if self.snapshots is not None:
                 self.snapshots.offer(view)
-            if self._hot.is_full and (self._relief is None or self._relief.done()):
+            if is_full and (self._relief is None or self._relief.done()):
                 relief = self._evict(keep=None)
                 self._relief = asyncio.get_running_loop().create_task(relief, name="foldlog evict")
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -48,6 +49,8 @@ _log: Final = logging.getLogger("foldlog.append")
 
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """What may be queued and in flight to one stream; a writer beyond it waits for space."""
+
+_DEADLINE: Final = attrgetter("deadline")
 
 _ALONE_AT_ONCE: Final = 32
 """Compare-and-set appends that go alone, at once; the server takes 50 batches a stream."""
@@ -230,18 +233,21 @@ class Appender:
         loop = asyncio.get_running_loop()
         while lane.queue:
             riders, outcomes = list[_Queued](), list[Outcome]()
+            batch = Batch(self._record_bytes)
             messages: list[Publication] = []
             try:
-                messages = _messages(self._take(lane, riders), riders)
-                atomic = any(map(_is_indivisible, riders))
-                deadline = max((rider.deadline for rider in riders), default=0.0)
+                self._take(lane, riders, batch)
+                messages = _messages(batch, riders)
+                deadline = max(map(_DEADLINE, riders), default=0.0)
                 # A group that holds an atomic append fits in one batch; a bulk append may not.
                 for start in range(0, len(messages), MAX_BATCH_MESSAGES):
                     part = messages[start : start + MAX_BATCH_MESSAGES]
                     if start:  # each part has a time of its own
                         deadline = time.monotonic() + self._stream.timeout
                     began = time.perf_counter()
-                    found = await self._publisher.store(part, atomic=atomic, deadline=deadline)
+                    found = await self._publisher.store(
+                        part, atomic=batch.is_indivisible, deadline=deadline
+                    )
                     outcomes += found
                     if self.on_group is not None or _log.isEnabledFor(logging.DEBUG):
                         self._report(part, found, time.perf_counter() - began)
@@ -266,7 +272,8 @@ class Appender:
                 else:
                     _settle(riders, outcomes)
             finally:
-                self._pressure.give(sum(rider.bytes for rider in riders))
+                if riders:
+                    self._pressure.give(batch.bytes)
 
     def _report(
         self, sent: Sequence[Publication], outcomes: Sequence[Outcome], seconds: float
@@ -281,9 +288,8 @@ class Appender:
         if self.on_group is not None:
             self.on_group(group)
 
-    def _take(self, lane: _Lane, riders: list[_Queued]) -> Batch:
-        """Move appends from the queue to `riders`: as many as make one group."""
-        batch = Batch(self._record_bytes)
+    def _take(self, lane: _Lane, riders: list[_Queued], batch: Batch) -> None:
+        """Move appends from the queue to `riders` and `batch`: as many as make one group."""
         now = time.monotonic()
         # Those of the latest group are likely to be back while this one is in flight.
         most = 1 if lane is self._alone else (lane.latest + len(lane.queue) + 1) // 2
@@ -306,8 +312,10 @@ class Appender:
                 lane.queue.appendleft(riders.pop())
                 break
             waiting.spans = spans
+            # It is one message otherwise, or may be stored in part.
+            if waiting.atomic and len({index for span in spans for index in span}) > 1:
+                batch.is_indivisible = True
         lane.latest = len(riders)
-        return batch
 
     def _end_unsent(self, waiting: _Queued, error: BaseException) -> None:
         self._pressure.give(waiting.bytes)
@@ -316,11 +324,6 @@ class Appender:
     @property
     def _record_bytes(self) -> int:
         return min(RECORD_BYTES, self._stream.connection.max_payload - OVERHEAD)
-
-
-def _is_indivisible(waiting: _Queued) -> bool:
-    """Whether it must be in one batch: it is one message otherwise, or may be stored in part."""
-    return waiting.atomic and len({index for span in waiting.spans for index in span}) > 1
 
 
 def _messages(batch: Batch, riders: Sequence[_Queued]) -> list[Publication]:
@@ -344,12 +347,13 @@ def _fail(waiting: _Queued, error: BaseException) -> None:
 
 
 def _settle(riders: Sequence[_Queued], outcomes: Sequence[Outcome]) -> None:
-    waiting = [rider for rider in riders if not rider.done.done()]
-    if are_stored(outcomes):
-        for rider in waiting:
-            rider.done.set_result([outcomes[last] for _, last in rider.spans])
-        return
-    for rider in waiting:
+    stored = outcomes if are_stored(outcomes) else None
+    for rider in riders:
+        if rider.done.done():
+            continue
+        if stored is not None:
+            rider.done.set_result([stored[last] for _, last in rider.spans])
+            continue
         try:
             rider.done.set_result(stored_at(rider.appends, rider.spans, outcomes))
         except FoldlogError as error:

@@ -20,7 +20,7 @@ from nats.protocol.parser import PERMISSIONS_ERR
 
 from foldlog.errors import AppendFailed, LogUnavailable, StoreClosed
 
-OnMessage = Callable[[Msg], None]
+OnMessage = Callable[["Incoming"], None]
 
 _VERSION: Final = b"NATS/1.0"
 _STATUS_DIGITS: Final = 3
@@ -146,10 +146,8 @@ class LeanClient(Client):
             StoreClosed, LogUnavailable: closed, or not connected.
             AppendFailed: one is larger than the server takes.
         """
-        if self.is_closed:
-            raise StoreClosed
         if not self.is_connected:
-            raise LogUnavailable("not connected")
+            raise StoreClosed if self.is_closed else LogUnavailable("not connected")
         parts, size = list[bytes](), 0
         for message in messages:
             if len(message.payload) > self._max_payload:

@@ -10,9 +10,8 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from operator import itemgetter
 from typing import Any, ClassVar, Final
 
 import nats.errors
@@ -67,22 +66,28 @@ class Forbidden(LogUnavailable):
 
 
 class _Replies:
-    """What a caller waits for: `asks` replies, or all up to the one that `is_last`.
+    """What a caller waits for: a reply to each of `asks`, or all up to the one that `is_last`.
 
-    `replies` come with the number of their request. `done`: whether all came.
+    `found`: each at the number of its request, None where it did not come; or all in order.
+    `done`: whether all came.
     """
 
     def __init__(self, asks: int = 1, is_last: Callable[[Any], bool] | None = None) -> None:
-        self.asks = asks
-        self.replies: list[tuple[int, Any]] = []
+        self.asks = self._left = asks
+        self.found: list[Any] = [] if is_last else [None] * asks
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._is_last = is_last
 
     def arrived(self, number: int, msg: Msg) -> None:
         if self.done.done():
             return
-        self.replies.append((number, msg))
-        if self._is_last(msg) if self._is_last else len(self.replies) == self.asks:
+        if self._is_last is None:
+            self.found[number] = msg
+            self._left -= 1
+        else:
+            self.found.append(msg)
+            self._left = not self._is_last(msg)
+        if not self._left:
             self.done.set_result(True)
 
     def give_up(self) -> None:
@@ -103,7 +108,7 @@ class Connection:
         self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._numbers = itertools.count(1)  # each ends the subject of one reply
-        self._waiting: dict[str, tuple[_Replies, int]] = {}
+        self._waiting: dict[bytes, tuple[_Replies, int]] = {}
         self._inbox = ""
         self._last_error: Exception | None = None
         self._forbidden = set[str]()
@@ -232,15 +237,16 @@ class Connection:
         subject = messages[0].subject
         if not self.forbids(subject):
             waiting = _Replies(len(messages))
-            if await self._exchange(waiting, messages, timeout):
-                return [msg for _, msg in sorted(waiting.replies, key=itemgetter(0))]
+            found = await self._exchange(waiting, messages, timeout)
+            if waiting.done.result():
+                return found
         if self.forbids(subject):  # which the server says outside of the replies
             raise Forbidden(f"this account may not send to {subject}")
         raise ReplyLost(f"{subject}: the connection broke, or no reply came in {timeout:g} s")
 
-    async def request_each(
+    def request_each(
         self, messages: Sequence[Outgoing], *, timeout: float, asks: int | None = None
-    ) -> list[Msg | None]:
+    ) -> Coroutine[Any, Any, list[Msg | None]]:
         """Send many at once; return the reply to each, None where it did not come.
 
         A message without a reply may have been acted on or not; one with status 503 was not. With
@@ -250,9 +256,7 @@ class Connection:
             LogUnavailable, AppendFailed: none was sent.
         """
         waiting = _Replies(len(messages) if asks is None else asks)
-        await self._exchange(waiting, messages, timeout, at_once=True)
-        found = dict(waiting.replies)
-        return [found.get(number) for number in range(waiting.asks)]
+        return self._exchange(waiting, messages, timeout, at_once=True)
 
     async def collect(self, subject: str, payload: bytes, *, timeout: float) -> list[Msg]:
         """Send, and return every reply up to the one that carries a status.
@@ -261,9 +265,10 @@ class Connection:
             LogUnavailable, LogTimeout: the replies did not come whole.
         """
         waiting = _Replies(is_last=lambda msg: status_of(msg) is not None)
-        if not await self._exchange(waiting, [Outgoing(subject, payload)], timeout):
+        found = await self._exchange(waiting, [Outgoing(subject, payload)], timeout)
+        if not waiting.done.result():
             raise self._broken_off(subject, timeout)
-        return [msg for _, msg in waiting.replies]
+        return found
 
     async def collect_stored(
         self, subject: str, payload: bytes, is_last: Callable[[Incoming], bool], *, timeout: float
@@ -273,32 +278,33 @@ class Connection:
         subscription = await self.subscribe(inbox, lambda msg: waiting.arrived(0, msg))
         try:
             asking = Outgoing(subject, payload, reply=inbox)
-            if not await self._exchange(waiting, [asking], timeout):
+            found = await self._exchange(waiting, [asking], timeout)
+            if not waiting.done.result():
                 raise self._broken_off(subject, timeout)
+            return found
         finally:
             await self.unsubscribe(subscription)
-        return [msg for _, msg in waiting.replies]
 
     async def _exchange(
         self, waiting: _Replies, messages: Sequence[Outgoing], timeout: float, at_once: bool = False
-    ) -> bool:
-        """Send, and wait for the replies to the last messages; return whether all came."""
+    ) -> list[Any]:
+        """Send, and wait for the replies to the last messages; return what came of them."""
         first = len(messages) - waiting.asks
-        replies = [f"{self._inbox}{n}" for n in itertools.islice(self._numbers, waiting.asks)]
-        asking = [
-            Outgoing(each.subject, each.payload, each.headers, each.reply or reply)
-            for reply, each in zip(replies, messages[first:], strict=True)
-        ]
-        for number, reply in enumerate(replies):
-            self._waiting[reply] = waiting, number
+        asking, inboxes = list(messages[:first]), list[bytes]()
+        for number, each in enumerate(messages[first:]):
+            reply = f"{self._inbox}{next(self._numbers)}"
+            asking.append(Outgoing(each.subject, each.payload, each.headers, each.reply or reply))
+            inboxes.append(reply.encode())
+            self._waiting[inboxes[-1]] = waiting, number
         giving_up = asyncio.get_running_loop().call_later(timeout, waiting.give_up)
         try:
-            self._client.send(*messages[:first], *asking, at_once=at_once)
-            return await waiting.done
+            self._client.send(*asking, at_once=at_once)
+            await waiting.done
+            return waiting.found
         finally:
             giving_up.cancel()
-            for reply in replies:
-                del self._waiting[reply]
+            for inbox in inboxes:
+                del self._waiting[inbox]
 
     async def subscribe(self, subject: str, on_message: OnMessage) -> Subscription:
         """Call `on_message` for each message on `subject`, again after a reconnect."""
@@ -331,8 +337,8 @@ class Connection:
             return LogTimeout(f"reading by {subject}", timeout)
         return ReplyLost("the connection broke")
 
-    def _on_reply(self, msg: Msg) -> None:
-        found = self._waiting.get(msg.subject)
+    def _on_reply(self, msg: Incoming) -> None:
+        found = self._waiting.get(msg.raw[0])
         if found is not None:  # else it came too late
             waiting, number = found
             waiting.arrived(number, msg)

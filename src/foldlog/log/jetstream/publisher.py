@@ -152,7 +152,7 @@ class Publisher:
         as_batch = len(messages) > 1 and (atomic or len(messages) >= self._batch_from)
         asking = Asking(self._stream.connection, deadline, _FIRST_PATIENCE)
         try:
-            while (left := asking.left) > 0:
+            while (left := asking.deadline - time.monotonic()) > 0:
                 units = [range(len(messages))] if as_batch else next_units(messages, outcomes)
                 try:
                     if not self._gate.passes_appends:
@@ -231,7 +231,7 @@ def next_units(
     for index, (message, found) in enumerate(zip(messages, outcomes, strict=True)):
         if isinstance(found, LogUnavailable):
             first.setdefault(message.subject, index)
-    return [(index,) for index in first.values()]
+    return list(zip(first.values(), strict=True))
 
 
 def requests_for(messages: Sequence[Publication], units: Sequence[Sequence[int]]) -> list[Outgoing]:
