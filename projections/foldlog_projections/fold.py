@@ -13,13 +13,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, content_id
+from foldlog.envelope import CLEARED, FORKED, Recorded, content_id
 from foldlog.upcasting import UPCASTERS
 from foldlog_projections.items import Items
 
@@ -50,8 +50,8 @@ class Projection(Protocol[S]):
     reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
     that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
     one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
-    None where a state fits no snapshot. `digest(envelope)` is a digest of its content; None where
-    an id follows from the content. `remains`, `forgets_ids`, `early_snapshots`: see
+    None where a state fits no snapshot. `digests` has, by type, what makes a digest of a payload;
+    None where an id follows from the content. `remains`, `forgets_ids`, `early_snapshots`: see
     `foldlog.kind.Fold`.
     """
 
@@ -64,7 +64,7 @@ class Projection(Protocol[S]):
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
     forgets_ids: bool
     early_snapshots: bool
-    digest: Callable[[Recorded | Draft], int] | None
+    digests: Mapping[str, Callable[[bytes], int]] | None
 
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:
@@ -181,7 +181,8 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     if (folded.barred or folded.refused) and _is_barred(folded, envelope):
         return False
     id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
-    digest = None if projection.digest is None else projection.digest(envelope)
+    digests = projection.digests
+    digest = None if digests is None else digests[type](envelope.payload)
     at = seen.get(id)
     # A load that takes the latest only has not looked at what its writer knew of already.
     if at is not None and (not latest_only or at > envelope.known):

@@ -35,6 +35,9 @@ _TUPLE, _SET, _FROZENSET, _DECIMAL, _UUID = 6, 7, 8, 9, 10
 # The first bytes of MessagePack arrays and maps; each level of nesting takes one of them.
 _CONTAINER_HEADERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 
+_TIMESTAMPS: Final = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
+"""How MessagePack's own timestamps begin."""
+
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 _encoder = msgspec.msgpack.Encoder()
@@ -65,7 +68,12 @@ def is_proven(raw: bytes, value: object, decoded: object) -> bool:
     (unequal to itself), a type that msgspec writes as another (date, tuple, UUID ...), a timestamp
     (equal, but its offset would be lost), or nesting that may be too deep for a reader's stack.
     """
-    return not _holds_timestamp(raw) and not _is_too_deep(raw, decoded) and bool(decoded == value)
+    if b"\xff" in raw and any(each in raw for each in _TIMESTAMPS):
+        return False
+    # Each level of nesting takes a header.
+    if len(raw) - len(raw.translate(None, _CONTAINER_HEADERS)) > MAX_DEPTH and _is_deep(decoded):
+        return False
+    return bool(decoded == value)
 
 
 def to_native(value: object, path: str) -> Any:
@@ -102,15 +110,8 @@ def fingerprint(parts: tuple[object, ...]) -> str:
     return digest(_encoder.encode(parts))
 
 
-def _holds_timestamp(raw: bytes) -> bool:
-    """Whether `raw` may hold MessagePack's own timestamp. Errs towards yes."""
-    return b"\xff" in raw and (b"\xd6\xff" in raw or b"\xd7\xff" in raw or b"\xc7\x0c\xff" in raw)
-
-
-def _is_too_deep(raw: bytes, decoded: object) -> bool:
-    """Whether what `raw` decodes to may nest deeper than MAX_DEPTH. Errs towards yes."""
-    if len(raw) - len(raw.translate(None, _CONTAINER_HEADERS)) <= MAX_DEPTH:
-        return False
+def _is_deep(decoded: object) -> bool:
+    """Whether a value may nest deeper than MAX_DEPTH. Errs towards yes."""
     level: list[Any] = [[decoded]]
     for _ in range(MAX_DEPTH + 2):
         parts = list(

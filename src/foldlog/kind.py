@@ -32,7 +32,7 @@ import msgspec
 from msgspec.inspect import AnyType, DictType, ListType, Metadata, StructType, Type, UnionType
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded, upsert_id
+from foldlog.envelope import Recorded, upsert_id
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.subjects import checked_id
 
@@ -382,20 +382,11 @@ class Kind(Generic[S]):
         self._types = {each.schema: type_ for type_, each in self.records.items()}
         self._schemas: Mapping[str, Any] = (records or {}) if of is None else of._schemas
         self._decoders = _Decoders(self, codec.decoder)
-        self._digests: dict[str, Callable[[bytes], int]] = {}
-        self.digest: Callable[[Recorded | Draft], int] | None = None
-        if self.id not in (fresh_id, content_digest) and not isinstance(self.id, content_rule):
-            self.digest = self._digest_of
+        follows = self.id in (fresh_id, content_digest) or isinstance(self.id, content_rule)
+        self.digests: Mapping[str, Callable[[bytes], int]] | None = (
+            None if follows else _Digests(self if of is None else of)
+        )
         self._take_fold(fold)
-
-    def _digest_of(self, envelope: Recorded | Draft) -> int:
-        digest = self._digests.get(envelope.type)
-        if digest is None:
-            record = (self if self.of is None else self.of).records.get(envelope.type)
-            # A fork's records name their session otherwise.
-            digest = zlib.crc32 if record is None else record.digest_without(self.keys)
-            self._digests[envelope.type] = digest
-        return digest(envelope.payload)
 
     @cached_property
     def has_blobs(self) -> bool:
@@ -517,6 +508,21 @@ class _Decoders(dict[str, Any]):
 
     def __missing__(self, type_: str) -> Any:
         raise msgspec.ValidationError(f"{type_} is no record of {self._name}")
+
+
+class _Digests(dict[str, Callable[[bytes], int]]):
+    """What digests a payload, for each type of a kind's records."""
+
+    def __init__(self, kind: Kind[Any]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def __missing__(self, type_: str) -> Callable[[bytes], int]:
+        record = self._kind.records.get(type_)
+        # A fork's records name their session otherwise.
+        found = zlib.crc32 if record is None else record.digest_without(self._kind.keys)
+        self[type_] = found
+        return found
 
 
 def _record_type(

@@ -166,7 +166,7 @@ class Core:
         self, method: str, key: Key[Any], record: msgspec.Struct, type: str | None = None
     ) -> Any:
         """A record with what `redact=` makes of its content. Errors as `Redaction.redacted`."""
-        if not self.redaction:
+        if self.redaction.hook is None:
             return record
         return self.redaction.record(method, key, type or key.kind.type_of(record), record)
 
@@ -181,7 +181,7 @@ class Core:
     ) -> tuple[Subject, list[Draft]]:
         """As `drafted`, with the subject it goes to: what `append_drafts` takes."""
         subject = self.namespace.subject(key.kind.name, *key.keys)
-        return subject, [self.drafted(method, key, record, ts=ts)]
+        return subject, [encode(key.kind, self.redacted(method, key, record), ts=ts)]
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -206,10 +206,13 @@ class Core:
             block.add(appends)
             block.before += before
             return
-        found = [
-            (subject, *await self.without_repeats(subject, drafts))
-            for subject, drafts in (*before, *appends)
-        ]
+        found = list[tuple[Subject, Sequence[Draft], int]]()
+        for subject, drafts in (*before, *appends):
+            folded = self.hot_views.current(subject)
+            if len(drafts) == 1 and (folded is None or drafts[0].id not in folded.seen):
+                found.append((subject, drafts, folded.cleared_at if folded else 0))
+            else:
+                found.append((subject, *await self.without_repeats(subject, drafts)))
         # From here on nothing is awaited: drafts are numbered as they are sent.
         stamped = [
             self._log.stamped(Append(subject, tuple(drafts)), cleared_at)
@@ -217,12 +220,13 @@ class Core:
             if drafts
         ]
         log = self.backend.outbox or self.log
-        listed = {subject for subject, _ in before}
-        ahead = [each for each in stamped if each.subject in listed]
         # Shards are appended to side by side; what is in order on one of them goes as one append.
-        if ahead and len({each.subject.shard for each in stamped}) > 1:
-            with suppress(Spooled):  # so is what follows, which says so
-                await self._append(log, ahead, False)
+        if before and len({each.subject.shard for each in stamped}) > 1:
+            listed = {subject for subject, _ in before}
+            ahead = [each for each in stamped if each.subject in listed]
+            if ahead:
+                with suppress(Spooled):  # so is what follows, which says so
+                    await self._append(log, ahead, False)
             stamped = stamped[len(ahead) :]
         if stamped:
             await self._append(log, stamped, atomic)
@@ -253,14 +257,12 @@ class Core:
             IdTaken: the view has one of the ids, or the call gives it twice, for other content.
         """
         kind = self.kinds.get(subject.family)
-        digest = None if kind is None else kind.digest
-        if digest is None:
+        digests = None if kind is None else kind.digests
+        if digests is None:
             return drafts if folded is None else [d for d in drafts if d.id not in folded.seen]
-        if folded is None and len(drafts) == 1:
-            return drafts
         new = dict[str, tuple[Draft, int]]()
         for each in drafts:
-            given = digest(each)
+            given = digests[each.type](each.payload)
             at = None if folded is None else folded.seen.get(each.id)
             if at is not None and folded is not None:
                 stored = digest_at(folded, at)
@@ -287,11 +289,13 @@ class Core:
             for append in stamped:  # the next reads ask the log: they are how a caller finds out
                 self.hot_views.unsettled(append.subject)
             raise
-        self._acked(stamped, seqs)
-        for append in stamped:
-            folded = self.hot_views.current(append.subject)
-            if folded is not None and folded.conflicts:
-                self._report_conflicts(append.subject, folded, {each.n for each in append.drafts})
+        conflicting = [
+            (append, folded)
+            for append, seq in zip(stamped, seqs, strict=True)
+            if (folded := self.hot_views.acked(append.subject, seq)) is not None
+        ]
+        for append, folded in conflicting:
+            self._report_conflicts(append.subject, folded, {each.n for each in append.drafts})
         return seqs
 
     def _report_conflicts(

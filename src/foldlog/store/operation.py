@@ -56,7 +56,7 @@ class Calls:
         is_past: nothing may be written.
 
     Attributes:
-        degrades: as given.
+        degrades, is_past: as given.
         measure: is given each call to await, if it is set.
     """
 
@@ -64,12 +64,7 @@ class Calls:
         self.failures: Counter[str] = Counter()
         self.measure: Measure | None = None
         self.degrades: bool = degrades
-        self._is_past = is_past
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether calls need nothing but to be made."""
-        return not (self.degrades or self._is_past or self.measure is not None)
+        self.is_past: bool = is_past
 
     async def run(
         self,
@@ -79,7 +74,7 @@ class Calls:
         kwargs: dict[str, Any] | None = None,
     ) -> T:
         """Await a call as this store has it. Cancellation always propagates."""
-        if method.writes and self._is_past:
+        if method.writes and self.is_past:
             call.close()
             raise ReadOnlyStore(method.name)
         if _is_inside.get():
@@ -158,9 +153,9 @@ def operation(
         @functools.wraps(method)
         async def call(self: H, *args: P.args, **kwargs: P.kwargs) -> T:
             calls = self._calls
-            if calls.are_plain:
-                return await method(self, *args, **kwargs)
-            return await calls.run(method(self, *args, **kwargs), about, args, kwargs)
+            if calls.degrades or calls.is_past or calls.measure is not None:
+                return await calls.run(method(self, *args, **kwargs), about, args, kwargs)
+            return await method(self, *args, **kwargs)
 
         return cast(_Call[H, P, T], call)  # what `wraps` returns is callable alike
 

@@ -10,6 +10,7 @@ import dataclasses
 import datetime as dt
 import math
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
 from enum import Enum
@@ -21,7 +22,7 @@ import msgspec
 from pydantic import BaseModel
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft
+from foldlog.envelope import Draft, Recorded
 from foldlog.errors import FoldlogError, PayloadError
 from foldlog.kind import Kind
 from foldlog.store.restoring import FAULTS, decoder, restoring
@@ -82,7 +83,7 @@ def encode(
     body, native = _dump_native(record, *kind.records[type].open_fields)
     version = UPCASTERS.newest.get(type, 1)
     key = kind.id(native, body) if id is None else checked_id(id)
-    return draft(type, body, id=key, v=version, ts=ts)
+    return Draft(key, type, version, time.time() if ts is None else ts, body)
 
 
 # --- checks of one field: each returns what the record holds, or raises PayloadError --------------

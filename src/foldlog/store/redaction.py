@@ -49,15 +49,15 @@ class Redaction:
             getattr(redact, "__call__", None)  # noqa: B004 - of an object that is called
         ):
             raise ConfigurationError(f"redact must not be asynchronous, as {redact!r:.80} is")
-        self._redact = redact
+        self.hook: Redact | None = redact
 
     def __bool__(self) -> bool:
-        return self._redact is not None
+        return self.hook is not None
 
     def record(self, method: str, key: Key[Any], type: str, record: R) -> R:
         """Return a record with the content that is to be saved."""
         about_type = key.kind.records[type]
-        if self._redact is None or about_type.is_redacted or not about_type.content:
+        if self.hook is None or about_type.is_redacted or not about_type.content:
             return record
         fields = dict(zip(key.kind.keys, key.keys, strict=False)) | msgspec.structs.asdict(record)
         # A field that a change leaves as it is holds nothing.
@@ -73,10 +73,10 @@ class Redaction:
         Args:
             method: what was called, for the error's reader.
         """
-        if self._redact is None:
+        if self.hook is None:
             return values
         try:
-            found: Any = self._redact(Saving(kind, about, dict(values)))
+            found: Any = self.hook(Saving(kind, about, dict(values)))
             if isinstance(found, Mapping):
                 found = dict(found)  # here, for its methods are the hook's, too
         except Exception as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from asyncio import get_running_loop
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -102,16 +102,12 @@ class Views:
         """Refuse a caller that the log cannot serve."""
         if self.closed:
             raise StoreClosed
-        if self._loop is not None:
+        if self._loop is not None and _get_running_loop() is not self._loop:
             self.check_loop()
 
     def check_loop(self) -> None:
         """Refuse every event loop but the log's: what belongs to one never answers another."""
-        try:
-            is_at_home = self._loop is None or get_running_loop() is self._loop
-        except RuntimeError:
-            is_at_home = False
-        if not is_at_home:
+        if self._loop is not None and _get_running_loop() is not self._loop:
             raise ConfigurationError(
                 "this store belongs to another event loop, the one in which it was connected: "
                 "one store per event loop, so call foldlog.connect() in this one too, or "
@@ -164,7 +160,9 @@ class Views:
         """
         for view in self._hot.of.get(subject, ()):
             name = view.projection.family if projection is None else projection.name
-            if view.projection.name == name and self.is_current(view):
+            if view.projection.name == name and view.is_current(
+                time.monotonic(), self._log.epoch, TRUST_SECONDS
+            ):
                 return view.folded
         return None
 
@@ -188,12 +186,19 @@ class Views:
 
     # --- what is known to have changed ----------------------------------------------------------
 
-    def acked(self, subject: Subject, seq: int) -> None:
-        """Have later `session` reads of `subject` see what was stored at `seq`."""
+    def acked(self, subject: Subject, seq: int) -> Folded[Any] | None:
+        """Have later `session` reads of `subject` see what was stored at `seq`.
+
+        Return a fold of it that has conflicts, if one has.
+        """
         for notify in self.on_append:
             notify(subject, seq)
+        conflicting: Folded[Any] | None = None
         for view in self._hot.of.get(subject, ()):
             view.acked(seq)
+            if view.folded.conflicts:
+                conflicting = view.folded
+        return conflicting
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
@@ -329,7 +334,7 @@ class Views:
         self, projection: Projection[S], subject: Subject, consistency: Consistency
     ) -> View[S]:
         """The view, after a look at the log where it needs one. Errors as `check`."""
-        if self.closed or (self._loop is not None and get_running_loop() is not self._loop):
+        if self.closed or (self._loop is not None and _get_running_loop() is not self._loop):
             self.check()
         view = self._hot.find(projection, subject)
         if view is not None and self.live and consistency in ("session", "eventual"):
