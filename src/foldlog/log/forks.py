@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from foldlog.envelope import FORKED, Writer
+from foldlog.envelope import FORKED, Draft, Writer
 from foldlog.errors import LogCorrupt
 from foldlog.log.past import cut, until
 from foldlog.log.port import Append, Log, Record
@@ -48,14 +48,15 @@ class ForkedLog(Relay):
         super().__init__(below)
         self.writer: Writer = writer or Writer()
 
-    def stamped(self, append: Append, known: int = 0) -> Append:
-        """Return an append whose drafts are numbered. Call it in the order of saves.
+    def stamped(
+        self, subject: Subject, drafts: Sequence[Draft], expect: int | None = None, known: int = 0
+    ) -> Append:
+        """Return an append of numbered drafts. Call it in the order of saves.
 
         `known`: a sequence of its shard that the caller has seen, if the log below has not.
         """
-        subject, drafts, expect = append.subject, append.drafts, append.expect
         if drafts[0].writer:
-            return append
+            return Append(subject, tuple(drafts), expect)
         keys = subject.keys if subject.is_hashed else None
         known = max(known, self.below.known(subject.shard))
         return Append(subject, self.writer.stamped(drafts, known, keys), expect)
@@ -63,7 +64,8 @@ class ForkedLog(Relay):
     def append(
         self, appends: Sequence[Append], *, atomic: bool = False
     ) -> Coroutine[Any, Any, list[int]]:
-        return self.below.append(list(map(self.stamped, appends)), atomic=atomic)
+        stamped = [self.stamped(each.subject, each.drafts, each.expect) for each in appends]
+        return self.below.append(stamped, atomic=atomic)
 
     async def read(
         self, subject: Subject | Branch, *, after: int = 0, strong: bool = True

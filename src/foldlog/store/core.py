@@ -214,11 +214,10 @@ class Core:
             else:
                 found.append((subject, *await self.without_repeats(subject, drafts)))
         # From here on nothing is awaited: drafts are numbered as they are sent.
-        stamped = [
-            self._log.stamped(Append(subject, tuple(drafts)), cleared_at)
-            for subject, drafts, cleared_at in found
-            if drafts
-        ]
+        stamped = list[Append]()
+        for subject, drafts, cleared_at in found:
+            if drafts:
+                stamped.append(self._log.stamped(subject, drafts, known=cleared_at))
         log = self.backend.outbox or self.log
         # Shards are appended to side by side; what is in order on one of them goes as one append.
         if before and len({each.subject.shard for each in stamped}) > 1:
@@ -278,7 +277,8 @@ class Core:
         Errors as `Log.append`.
         """
         self.hot_views.check()
-        return await self._append(self._log, list(map(self._log.stamped, appends)), atomic)
+        stamped = [self._log.stamped(each.subject, each.drafts, each.expect) for each in appends]
+        return await self._append(self.log, stamped, atomic)
 
     async def _append(
         self, log: Log | Outbox, stamped: Sequence[Append], atomic: bool

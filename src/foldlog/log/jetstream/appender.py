@@ -89,7 +89,7 @@ class BackPressure:
 
     def take(self, size: int) -> bool:
         """Take `size` bytes if they fit and nobody waits; return whether they were taken."""
-        if self._waiting or not self._fits(size):
+        if self._waiting or (self.used and self.used + size > self._limit):
             return False
         self.used += size
         return True
@@ -99,7 +99,7 @@ class BackPressure:
         self._waiting += 1
         try:
             async with self._turn:
-                while not (self._closed or self._fits(size)):
+                while not self._closed and self.used and self.used + size > self._limit:
                     self._given.clear()
                     await self._given.wait()
                 if self._closed:
@@ -112,9 +112,6 @@ class BackPressure:
         """Give `size` bytes back, and let waiting writers in."""
         self.used -= size
         self._given.set()
-
-    def _fits(self, size: int) -> bool:
-        return not self.used or self.used + size <= self._limit
 
 
 class _Queued(msgspec.Struct, eq=False):

@@ -99,11 +99,12 @@ class Connection:
     """A connection that reconnects for ever until `close`.
 
     `revive` is asked, again and again, while there is no connection. `epoch` grows whenever a push
-    may have been missed.
+    may have been missed. `max_payload` is what a message may hold in bytes, as the server says.
     """
 
     def __init__(self, *, revive: Revive | None = None) -> None:
         self._client = LeanClient()
+        self.max_payload: int = 0
         self._connected = asyncio.Event()
         self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
@@ -160,15 +161,10 @@ class Connection:
             self._connected.set()
             check_version(str(self.server.get("version")), f" at {shown}")
             undo.pop_all()
-        self._connected_to = self.url
+        self._connected_to, self.max_payload = self.url, int(self._client.max_payload)
         version, seconds = self.server.get("version"), time.monotonic() - began
         _log.debug("connected to %s: nats-server %s, in %.3f s", self.url, version, seconds)
         return self
-
-    @property
-    def max_payload(self) -> int:
-        """Bytes a message may hold, as the server says."""
-        return int(self._client.max_payload)
 
     @property
     def server(self) -> dict[str, Any]:
@@ -370,7 +366,7 @@ class Connection:
         self._forbidden.clear()
         self._connected.set()
         away = time.monotonic() - self._lost_at
-        self._connected_to = self.url
+        self._connected_to, self.max_payload = self.url, int(self._client.max_payload)
         _log.info("connected to %s again, after %.3f s", self.url, away)
         self.miss()
 
