@@ -88,12 +88,14 @@ def split(drafts: Sequence[Draft], limit: int = RECORD_BYTES) -> list[tuple[Draf
 class Batch(msgspec.Struct, eq=False):
     """What one fsync carries: records in order, as pairs of a subject's name and its envelopes.
 
-    `is_indivisible`: some of the appends must be stored together.
+    `expects`: the last sequences that subjects must have. `is_indivisible`: some of the appends
+    must be stored together.
     """
 
     record_bytes: int = RECORD_BYTES
     records: list[tuple[str, list[Draft]]] = []
     bytes: int = 0
+    expects: dict[str, int | None] = {}
     is_indivisible: bool = False
     filled: list[int] = []
     open: dict[str, int] = {}

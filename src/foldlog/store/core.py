@@ -289,11 +289,11 @@ class Core:
             for append in stamped:  # the next reads ask the log: they are how a caller finds out
                 self.hot_views.unsettled(append.subject)
             raise
-        conflicting = [
-            (append, folded)
-            for append, seq in zip(stamped, seqs, strict=True)
-            if (folded := self.hot_views.acked(append.subject, seq)) is not None
-        ]
+        conflicting = list[tuple[Append, Folded[Any]]]()
+        for append, seq in zip(stamped, seqs, strict=True):
+            folded = self.hot_views.acked(append.subject, seq)
+            if folded is not None:
+                conflicting.append((append, folded))
         for append, folded in conflicting:
             self._report_conflicts(append.subject, folded, {each.n for each in append.drafts})
         return seqs

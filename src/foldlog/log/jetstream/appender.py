@@ -234,7 +234,7 @@ class Appender:
             messages: list[Publication] = []
             try:
                 self._take(lane, riders, batch)
-                messages = _messages(batch, riders)
+                messages = _messages(batch)
                 deadline = max(map(_DEADLINE, riders), default=0.0)
                 # A group that holds an atomic append fits in one batch; a bulk append may not.
                 for start in range(0, len(messages), MAX_BATCH_MESSAGES):
@@ -309,9 +309,11 @@ class Appender:
                 lane.queue.appendleft(riders.pop())
                 break
             waiting.spans = spans
-            # It is one message otherwise, or may be stored in part.
-            if waiting.atomic and len({index for span in spans for index in span}) > 1:
-                batch.is_indivisible = True
+            if waiting.atomic:
+                batch.expects.update((each.subject.name, each.expect) for each in waiting.appends)
+                # It is one message otherwise.
+                if len({index for span in spans for index in span}) > 1:
+                    batch.is_indivisible = True
         lane.latest = len(riders)
 
     def _end_unsent(self, waiting: _Queued, error: BaseException) -> None:
@@ -323,17 +325,11 @@ class Appender:
         return min(RECORD_BYTES, self._stream.connection.max_payload - OVERHEAD)
 
 
-def _messages(batch: Batch, riders: Sequence[_Queued]) -> list[Publication]:
-    expects = {
-        append.subject.name: append.expect
-        for rider in riders
-        if rider.atomic
-        for append in rider.appends
-    }
+def _messages(batch: Batch) -> list[Publication]:
     group = os.urandom(12).hex()
     return [
         # Only a subject's first record can stand where `expect` says.
-        Publication(name, pack(drafts), f"{group}-{number}", expects.pop(name, None))
+        Publication(name, pack(drafts), f"{group}-{number}", batch.expects.pop(name, None))
         for number, (name, drafts) in enumerate(batch.records)
     ]
 

@@ -106,7 +106,6 @@ class Connection:
         self._client = LeanClient()
         self.max_payload: int = 0
         self._connected = asyncio.Event()
-        self.epoch: int = 0
         self._on_epoch: list[Callable[[], None]] = []
         self._numbers = itertools.count(1)  # each ends the subject of one reply
         self._waiting: dict[bytes, tuple[_Replies, int]] = {}
@@ -313,7 +312,6 @@ class Connection:
 
     def miss(self) -> None:
         """Note that a push was lost or could not be read."""
-        self.epoch += 1
         for notify in self._on_epoch:
             notify()
 
@@ -405,6 +403,6 @@ def _words(error: Exception | None, timeout: float) -> str:
 
 def status_of(msg: Msg) -> str | None:
     """The status that the server put on a message, such as "404", or None."""
-    if isinstance(msg, Incoming) and not msg.is_status:
+    if isinstance(msg, Incoming) and not (msg.block and msg.is_status):
         return None
     return msg.headers.get("Status") if msg.headers else None

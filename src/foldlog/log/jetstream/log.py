@@ -73,7 +73,9 @@ class JetStreamLog:
         stage: Stage | None = None,
     ) -> None:
         self.namespace = namespace
+        self.epoch: int = 0
         self.connection = connection
+        connection.on_epoch(self._missed)
         self.timeout = timeout
         self.replicas = replicas
         side = partial(SideStream, connection, replicas=replicas, timeout=timeout)
@@ -151,10 +153,6 @@ class JetStreamLog:
             await connection.close()
             raise
         return log
-
-    @property
-    def epoch(self) -> int:
-        return self.connection.epoch
 
     @property
     def pending_bytes(self) -> int:
@@ -323,6 +321,9 @@ class JetStreamLog:
 
     def on_epoch(self, notify: Callable[[], None]) -> None:
         self.connection.on_epoch(notify)
+
+    def _missed(self) -> None:
+        self.epoch += 1
 
     async def close(self) -> None:
         """Let what is in flight end, for `timeout` seconds, then disconnect. Idempotent."""
