@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -50,7 +50,7 @@ class Projection(Protocol[S]):
     reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
     that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
     one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
-    None where a state fits no snapshot. `digests` has, by type, what makes a digest of a payload;
+    None where a state fits no snapshot. `digest_of(type)` is what digests a payload of that type;
     None where an id follows from the content. `remains`, `forgets_ids`, `early_snapshots`: see
     `foldlog.kind.Fold`.
     """
@@ -64,7 +64,7 @@ class Projection(Protocol[S]):
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None
     forgets_ids: bool
     early_snapshots: bool
-    digests: Mapping[str, Callable[[bytes], int]] | None
+    digest_of: Callable[[str], Callable[[bytes], int]] | None
 
     @property
     def replaces(self) -> Callable[[Recorded], Any] | None:
@@ -181,8 +181,8 @@ def step(projection: Projection[S], folded: Folded[S], envelope: Recorded) -> bo
     if (folded.barred or folded.refused) and _is_barred(folded, envelope):
         return False
     id, seen, latest_only = envelope.id, folded.seen, projection.latest_only
-    digests = projection.digests
-    digest = None if digests is None else digests[type](envelope.payload)
+    digest_of = projection.digest_of
+    digest = None if digest_of is None else digest_of(type)(envelope.payload)
     at = seen.get(id)
     # A load that takes the latest only has not looked at what its writer knew of already.
     if at is not None and (not latest_only or at > envelope.known):

@@ -24,7 +24,7 @@ import re
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
@@ -382,11 +382,15 @@ class Kind(Generic[S]):
         self._types = {each.schema: type_ for type_, each in self.records.items()}
         self._schemas: Mapping[str, Any] = (records or {}) if of is None else of._schemas
         self._decoders = _Decoders(self, codec.decoder)
-        follows = self.id in (fresh_id, content_digest) or isinstance(self.id, content_rule)
-        self.digests: Mapping[str, Callable[[bytes], int]] | None = (
-            None if follows else _Digests(self if of is None else of)
-        )
+        self.digest_of: Callable[[str], Callable[[bytes], int]] | None = None
+        if self.id not in (fresh_id, content_digest) and not isinstance(self.id, content_rule):
+            self.digest_of = cache(self._digest_of)
         self._take_fold(fold)
+
+    def _digest_of(self, type_: str) -> Callable[[bytes], int]:
+        record = (self if self.of is None else self.of).records.get(type_)
+        # A fork's records name their session otherwise.
+        return zlib.crc32 if record is None else record.digest_without(self.keys)
 
     @cached_property
     def has_blobs(self) -> bool:
@@ -508,21 +512,6 @@ class _Decoders(dict[str, Any]):
 
     def __missing__(self, type_: str) -> Any:
         raise msgspec.ValidationError(f"{type_} is no record of {self._name}")
-
-
-class _Digests(dict[str, Callable[[bytes], int]]):
-    """What digests a payload, for each type of a kind's records."""
-
-    def __init__(self, kind: Kind[Any]) -> None:
-        super().__init__()
-        self._kind = kind
-
-    def __missing__(self, type_: str) -> Callable[[bytes], int]:
-        record = self._kind.records.get(type_)
-        # A fork's records name their session otherwise.
-        found = zlib.crc32 if record is None else record.digest_without(self._kind.keys)
-        self[type_] = found
-        return found
 
 
 def _record_type(

@@ -256,12 +256,12 @@ class Core:
             IdTaken: the view has one of the ids, or the call gives it twice, for other content.
         """
         kind = self.kinds.get(subject.family)
-        digests = None if kind is None else kind.digests
-        if digests is None:
+        digest_of = None if kind is None else kind.digest_of
+        if digest_of is None:
             return drafts if folded is None else [d for d in drafts if d.id not in folded.seen]
         new = dict[str, tuple[Draft, int]]()
         for each in drafts:
-            given = digests[each.type](each.payload)
+            given = digest_of(each.type)(each.payload)
             at = None if folded is None else folded.seen.get(each.id)
             if at is not None and folded is not None:
                 stored = digest_at(folded, at)

@@ -115,12 +115,10 @@ class View(Fold[S]):
         """
         self.known_head = max(self.known_head, record.seq)
         is_latest = self.projection.latest_only
-        if (
-            epoch != self.checked_epoch
-            or record.previous is None
-            or record.envelopes[0].type == FORKED
-        ):
+        if epoch != self.checked_epoch or record.previous is None:
             pass  # there is something to read: `known_head` says it
+        elif record.envelopes[0].type == FORKED:
+            pass  # so there is: what it begins with
         elif is_latest and knows(record) < self.floor:
             pass  # what is before the floor may have overtaken it
         elif record.previous == self.applied:
