@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence, Sized
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from foldlog.envelope import FORKED, Recorded
@@ -36,6 +37,8 @@ EMPTY_BYTES: Final = 3800
 
 _MOST_AHEAD_BYTES: Final = 1024 * 1024
 """Pushes that wait until the gap before them closes; beyond that the log is read again."""
+
+_PAYLOAD: Final = attrgetter("payload")
 
 _MOST_SEEN: Final = 64
 """Ids that a view of a last envelope remembers at most."""
@@ -175,9 +178,7 @@ class View(Fold[S]):
             if self.folded.seen is not seen:  # it was cleared
                 before = self.unsaved = self.unsaved_bytes = self._held_bytes = 0
             if (new := self.folded.count - before) > 0:
-                size = 0
-                for each in envelopes:
-                    size += len(each.payload)
+                size = sum(map(len, map(_PAYLOAD, envelopes)))
                 self.unsaved += new
                 self.unsaved_bytes += size
                 self._held_bytes += ENVELOPE_BYTES * new + size
