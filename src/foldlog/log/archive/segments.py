@@ -19,6 +19,7 @@ from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.places import Place
 from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
+from foldlog.log.threads import run_to_end
 from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
@@ -291,19 +292,9 @@ class Segments:
     async def _store(
         self, manifest: Manifest, rows: Iterator[Any], first: int, last: int
     ) -> list[Segment]:
-        """Write in a thread, which has ended when this has."""
         ended = threading.Event()
         work = partial(self._write, manifest, rows, first, last, ended)
-        writing = asyncio.create_task(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(writing)
-        finally:
-            ended.set()
-            while not writing.done():
-                with suppress(asyncio.CancelledError):  # the first is raised in the end
-                    await asyncio.wait([writing])
-            if not writing.cancelled():
-                writing.exception()  # which is either raised, or of a writer that was cancelled
+        return await run_to_end(work, stopping=ended)
 
     def _write(
         self,

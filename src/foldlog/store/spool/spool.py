@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from foldlog.errors import ConfigurationError
+from foldlog.log.threads import run_to_end
 from foldlog.store.spool import file
 from foldlog.store.spool.file import REFUSED, Chunk, Frame, SpoolFile, encode_frame
 from foldlog.store.spool.place import Place
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _log: Final = logging.getLogger("foldlog")
 
@@ -110,7 +108,7 @@ class Spool:
                     self._counts["dropped"] += frame.envelopes
             try:
                 if kept:
-                    own = await _in_thread(self._write, kept)
+                    own = await run_to_end(self._write, kept)
                     own.waiting += envelopes
             except Exception as error:  # noqa: BLE001 - returned to those whose frames they are
                 self._counts["dropped"] += envelopes
@@ -127,14 +125,14 @@ class Spool:
         async with self._disk:
             while True:
                 if self._delivered is None:
-                    await _in_thread(self._adopt)
+                    await run_to_end(self._adopt)
                     self._delivered = self._delivered or self._own
                 if self._delivered is None:
                     return None
-                chunk = await _in_thread(self._delivered.read)
+                chunk = await run_to_end(self._delivered.read)
                 if chunk is not None:
                     return chunk
-                await _in_thread(self._delivered.finish)
+                await run_to_end(self._delivered.finish)
                 self._counts["dropped"] += self._delivered.waiting  # it was damaged
                 if self._own is self._delivered:
                     self._own = None
@@ -154,13 +152,13 @@ class Spool:
         Raises OSError, and ConfigurationError as `Place.check`.
         """
         async with self._disk:
-            return await _in_thread(_set_aside, self._place, frames)
+            return await run_to_end(_set_aside, self._place, frames)
 
     async def close(self) -> None:
         """Let go of the files; what waits in them is for the next process that adopts them."""
         async with self._disk:
             for each in self._files:
-                await _in_thread(each.release if each.waiting else each.finish)
+                await run_to_end(each.release if each.waiting else each.finish)
             self._own = self._delivered = None
 
     # --- in a thread: a caller that is cancelled leaves the file where `close` finds it -----------
@@ -205,13 +203,3 @@ def _set_aside(place: Place, frames: Sequence[Frame]) -> Path:
     finally:
         made.release()
     return made.path
-
-
-async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what blocks in a thread. A caller that is cancelled meanwhile goes when it has ended."""
-    work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait({work})
-        raise
