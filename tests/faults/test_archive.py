@@ -104,6 +104,6 @@ def test_a_segment_is_there_or_gone_for_good_when_the_power_fails(tmp_path: Path
 
 
 def test_a_sync_that_is_forgotten_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foldlog.log.archive.places._sync", lambda path: None)
+    monkeypatch.setattr("foldlog.log.archive.places.sync", lambda path: None)
     images = crashes(tmp_path / "disk", lambda tell: put_and_delete(tmp_path / "disk", tell))
     assert any(each.startswith("put") for each in misplaced(images))

@@ -174,7 +174,7 @@ def no_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def no_fsync_of_the_directory(patch: pytest.MonkeyPatch) -> None:
     """The file is on the disk, and its name may not be."""
-    patch.setattr(file, "_sync_directory", lambda directory: None)
+    patch.setattr(file, "sync", lambda directory: None)
 
 
 def no_fsync_of_its_parent(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from foldlog.disk import sync
 from foldlog.errors import ConfigurationError
 from foldlog.locks import LockFile, require_flock
 
@@ -50,11 +51,7 @@ class NewFile:
             self._refuse_to_overwrite()
             self._part.rename(self._target)
             self._is_named = True
-            directory = os.open(self._target.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync(self._target.parent)
 
     def close(self) -> None:
         """Let go of the file. Without `finish` nothing stays of it."""

@@ -93,12 +93,10 @@ class Archiver:
                 except FoldlogError as error:  # which keeps no other shard from its archive
                     if errors:
                         _log.warning("shard %d could not be archived, either: %s", shard, error)
-                    errors.append(error)
-        try:
-            if errors:
-                raise errors[0]
-        finally:
-            errors.clear()  # the error knows this frame: together they would keep what it held
+                    else:
+                        errors.append(error)
+        if errors:
+            raise errors.pop()  # it knows this frame, which would keep it and what it holds
         return moved
 
     async def health(

@@ -14,6 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
+from foldlog.disk import sync
 from foldlog.errors import ConfigurationError, LogCorrupt, LogUnavailable
 
 _CHUNK: Final = 1024 * 1024
@@ -62,11 +63,11 @@ class Directory:
         """
         target = self._inside(name)
         with _answering(name):
-            _sync(draft)
+            sync(draft)
             draft.rename(target)
             # The process that made a directory may have died before its name was on the disk.
             for each in (target.parent, self.root, self.root.parent):
-                _sync(each)
+                sync(each)
 
     def draft(self, folder: str, name: str) -> Path:
         """Make a directory for what becomes a file of that folder. Errors as `delete`."""
@@ -106,7 +107,7 @@ class Directory:
             else:
                 _overwrite(doomed)
                 doomed.unlink()
-            _sync(path.parent)
+            sync(path.parent)
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files and the drafts in a folder. Errors as `delete`."""
@@ -146,7 +147,7 @@ class Directory:
                 try:
                     (draft / path.name).write_text(new)
                     for each in (draft / path.name, draft):
-                        _sync(each)
+                        sync(each)
                     draft.rename(path.parent)
                 except OSError as error:  # somebody else was first, and may have removed the draft
                     was_first = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
@@ -155,7 +156,7 @@ class Directory:
                 for name in os.listdir(self.root):  # also of processes that were killed
                     if _IDENTITY_DRAFT.fullmatch(name):
                         self.delete(name)
-                _sync(self.root)
+                sync(self.root)
             return path.read_text().strip() if path.exists() else ""
 
 
@@ -334,15 +335,6 @@ def _overwrite(path: Path) -> None:
         end, at = os.fstat(handle).st_size, 0
         while at < end:
             at += os.pwrite(handle, bytes(min(end - at, _CHUNK)), at)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sync(path: Path) -> None:
-    """Have a file's content, or a directory's names, be on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -260,10 +260,7 @@ class Connection:
             LogUnavailable, LogTimeout: the replies did not come whole.
         """
         waiting = _Replies(is_last=lambda msg: status_of(msg) is not None)
-        found = await self._exchange(waiting, [Outgoing(subject, payload)], timeout)
-        if not waiting.done.result():
-            raise self._broken_off(subject, timeout)
-        return found
+        return await self._collect(waiting, Outgoing(subject, payload), timeout)
 
     async def collect_stored(
         self, subject: str, payload: bytes, is_last: Callable[[Incoming], bool], *, timeout: float
@@ -272,13 +269,17 @@ class Connection:
         waiting, inbox = _Replies(is_last=is_last), self._client.new_inbox()
         subscription = await self.subscribe(inbox, lambda msg: waiting.arrived(0, msg))
         try:
-            asking = Outgoing(subject, payload, reply=inbox)
-            found = await self._exchange(waiting, [asking], timeout)
-            if not waiting.done.result():
-                raise self._broken_off(subject, timeout)
-            return found
+            return await self._collect(waiting, Outgoing(subject, payload, reply=inbox), timeout)
         finally:
             await self.unsubscribe(subscription)
+
+    async def _collect(self, waiting: _Replies, asking: Outgoing, timeout: float) -> list[Any]:
+        found = await self._exchange(waiting, [asking], timeout)
+        if waiting.done.result():
+            return found
+        if self._client.is_connected:
+            raise LogTimeout(f"reading by {asking.subject}", timeout)
+        raise ReplyLost("the connection broke")
 
     async def _exchange(
         self, waiting: _Replies, messages: Sequence[Outgoing], timeout: float, at_once: bool = False
@@ -325,11 +326,6 @@ class Connection:
     async def _abandon(self) -> None:
         if self._client.has_begun:  # else there is nothing to close
             await self._client.close()
-
-    def _broken_off(self, subject: str, timeout: float) -> LogUnavailable:
-        if self._client.is_connected:
-            return LogTimeout(f"reading by {subject}", timeout)
-        return ReplyLost("the connection broke")
 
     def _on_reply(self, msg: Incoming) -> None:
         found = self._waiting.get(msg.raw[0])

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from foldlog.disk import sync
 from foldlog.envelope import Draft
 from foldlog.locks import LockFile
 from foldlog.log.port import Append
@@ -152,7 +153,7 @@ class SpoolFile:
             lock = undo.enter_context(LockFile(directory / name))
             if not lock.try_lock() or lock.was_removed():  # taken for a leftover meanwhile
                 return cls.create(directory, prefix, suffix)
-            _sync_directory(directory)
+            sync(directory)
             undo.pop_all()
         return cls(lock)
 
@@ -248,7 +249,7 @@ def erase(path: Path, is_erased: Callable[[Drafts], bool]) -> int:
             made.replace(path)
         elif erased or not data:
             path.unlink(missing_ok=True)
-        _sync_directory(path.parent)
+        sync(path.parent)
         return erased
 
 
@@ -257,7 +258,7 @@ def make_private(directory: Path) -> None:
     if not directory.is_dir():
         make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _sync_directory(directory.parent)
+        sync(directory.parent)
 
 
 def _write(fd: int, data: bytes, offset: int) -> None:
@@ -265,11 +266,3 @@ def _write(fd: int, data: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,0 +1,15 @@
+"""What has to be on the disk before anybody is told so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Have a file's content, or a directory's names, be on the disk. OSError passes through."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
