@@ -56,7 +56,7 @@ class Changed(msgspec.Struct, frozen=True):
     updated_at: str
     status: str | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
-    error: Content[str | msgspec.UnsetType] = msgspec.UNSET
+    error: Content[str | msgspec.UnsetType | None] = msgspec.UNSET
     result: Content[Any | msgspec.UnsetType] = msgspec.UNSET
     progress: Content[Any | msgspec.UnsetType] = msgspec.UNSET
     paused_at: str | msgspec.UnsetType = msgspec.UNSET

@@ -4,7 +4,7 @@ said by the source that an id names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -50,16 +50,16 @@ kind: Final = Kind(
 """By id, the session that each goes with. The key is a number that falls on the shard."""
 
 
-def stem_of(source: str, key: str) -> str:
-    """How the ids begin of what waits at a source, in a view whose first key is that."""
-    return f"{source}/{quote(key, safe=':', errors='strict')}/"
+def stem_of(source: str, keys: Sequence[str]) -> str:
+    """How the ids begin of what waits at a source, in a view of these keys."""
+    return "/".join((source, *(quote(key, safe=":", errors="strict") for key in keys), ""))
 
 
 def listing(source: str) -> Listing:
     """What a kind declares whose views hold what waits at a source."""
 
     def off(keys: tuple[str, ...], listed: Mapping[str, str | None]) -> list[Ended]:
-        stem = stem_of(source, keys[0])
+        stem = stem_of(source, keys)
         ids = tuple(id for id in listed if id.startswith(stem))
         return [Ended(ids)] if ids else []
 

@@ -50,6 +50,8 @@ from foldlog.errors import (
     LogUnavailable as LogUnavailable,
     MissingCapability as MissingCapability,
     MissingUpcaster as MissingUpcaster,
+    Misuse as Misuse,
+    NotFound as NotFound,
     NotWaiting as NotWaiting,
     PastErased as PastErased,
     PayloadError as PayloadError,
@@ -127,6 +129,18 @@ if TYPE_CHECKING:
         missing_capabilities as missing_capabilities,
         require_capabilities as require_capabilities,
     )
+    from foldlog.runs import (
+        QuestionExpired as QuestionExpired,
+        ResultMissing as ResultMissing,
+        Run as Run,
+        RunBusy as RunBusy,
+        RunCancelled as RunCancelled,
+        RunPaused as RunPaused,
+        RunTakenOver as RunTakenOver,
+        StepChanged as StepChanged,
+        StepUnknown as StepUnknown,
+        UnreadableResult as UnreadableResult,
+    )
     from foldlog.steering import (
         sanitize_steering_event as sanitize_steering_event,
         validate_steering_event as validate_steering_event,
@@ -176,6 +190,10 @@ _HOMES = {
         ArtifactStore StateStore SupportsArtifacts SupportsConversationBindings
         SupportsMemoryState SupportsPlannerEvents SupportsPlannerState SupportsSteering
         SupportsTasks SupportsTrajectories missing_capabilities require_capabilities
+    """,
+    "foldlog.runs": """
+        QuestionExpired ResultMissing Run RunBusy RunCancelled RunPaused RunTakenOver StepChanged
+        StepUnknown UnreadableResult
     """,
     "foldlog.steering": "sanitize_steering_event validate_steering_event",
     "foldlog.store": """

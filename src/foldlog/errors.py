@@ -29,6 +29,19 @@ class ConfigurationError(FoldlogError):
     """An option that cannot work, with the other options or with what is stored."""
 
 
+class Misuse(FoldlogError):
+    """The program calls something in an order, or with options, that cannot work."""
+
+
+class NotFound(FoldlogError):
+    """There is nothing of that id: `kind` says of what ("task", "step"), `id` which."""
+
+    def __init__(self, kind: str, id: str, hint: str = "") -> None:
+        super().__init__(f"there is no {kind} {id!r:.80}" + (f": {hint}" if hint else ""))
+        self.kind = kind
+        self.id = id
+
+
 class StoreClosed(FoldlogError):
     """The store, or the connection under it, was closed by its owner."""
 

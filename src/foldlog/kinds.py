@@ -17,6 +17,7 @@ from foldlog_projections.memory import kind as memory
 from foldlog_projections.messages import kind as messages
 from foldlog_projections.pauses import kind as pauses
 from foldlog_projections.planner import kind as planner
+from foldlog_projections.runs import kind as runs
 from foldlog_projections.steering import kind as steering
 from foldlog_projections.tasks import kind as tasks
 from foldlog_projections.traces import kind as traces
@@ -33,6 +34,7 @@ __all__ = [
     "messages",
     "pauses",
     "planner",
+    "runs",
     "steering",
     "tasks",
     "traces",

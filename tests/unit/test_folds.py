@@ -51,7 +51,9 @@ PAYLOADS = {
     "langgraphitems": {"key": "k", "value": 1},
     "langgraphnamespaces": {"labels": ["a", "b"]},
     "lineage": {"session_id": "s", "position": "@1"},
+    "processes": {"lease": 1.0, "number": 1, "host": "h", "pid": 1},
     "routes": {"trace_id": "x", "context_id": None, "task_id": "t"},
+    "runs": {"epoch": 1, "tenure": "t", "process": "p", "session_id": "s", "host": "h", "pid": 1},
     "session": {"event_id": "e", "worker": "w"},
     "checkpoints": {
         "key": "k",

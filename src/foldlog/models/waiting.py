@@ -9,12 +9,13 @@ from typing import Any
 
 
 class WaitingKind(StrEnum):
-    """What waits: a planner's pause, a context patch, a paused task, or an execution's question."""
+    """What waits: a planner's pause, a patch, a paused task, a run's question or doubtful step."""
 
     PAUSE = "pause"
     PATCH = "patch"
     TASK = "task"
     QUESTION = "question"
+    STEP = "step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class Waiting:
         id: names it and the moment since which it waits; also a cursor.
         kind: what it is.
         asked: what is asked, as its source holds it; a copy that you may change.
-        session_id, trace_id, task_id: what it belongs to, as far as the source says.
+        session_id, trace_id, task_id: what it belongs to, as far as the source says. A run is the
+            task of its name.
+        step: the question or the step of a run; None for all others.
         state_id: the execution that asks; None for all others.
         since: when it began to wait.
         until: when it expires; None: never.
@@ -41,6 +44,7 @@ class Waiting:
     trace_id: str | None = None
     task_id: str | None = None
     state_id: str | None = None
+    step: str | None = None
     until: datetime | None = None
     by: str | None = None
 
@@ -53,7 +57,8 @@ class Answered:
         id: the item's id.
         kind: what it was.
         decision: "applied" or "rejected" for a patch, "resumed" or "cancelled" for a task,
-            "answered" for a question, "consumed" for a pause.
+            "answered" for a question, "confirmed" or "retracted" for a step, "consumed" for a
+            pause.
         state: the planner's state of a pause, from which the caller goes on; else None.
     """
 

@@ -21,15 +21,21 @@ from foldlog.store.operation import operation
 from foldlog.store.options import StoreOptions
 from foldlog.store.pauses import PauseSource
 from foldlog.store.store import BaseStore
-from foldlog.store.waiting import Source
+from foldlog.store.waiting import Ref, Source
 from foldlog_projections import scoped, stateartifacts, states
 
 if TYPE_CHECKING:  # loaded when first asked for: most programs need one facade, or none
     from foldlog.agents import StoreAgents
     from foldlog.recovery import Execution, StateBackend
+    from foldlog.runs.process import Process
+    from foldlog.runs.run import Run
     from foldlog.scoped import ScopedStore
     from foldlog.sessions import Session, TaskTelemetrySink
     from foldlog.sql import SqlResult
+
+
+_OF_RUN = 3
+"""How many keys name what waits at a run: the session, the run, the step."""
 
 
 class Store(BaseStore):
@@ -110,6 +116,85 @@ class Store(BaseStore):
             return session
 
         return Opening(open_)
+
+    @functools.cached_property
+    def _process(self) -> Process:
+        from foldlog.runs.process import Process
+
+        return Process(self)
+
+    def run(
+        self,
+        name: str,
+        *,
+        session_id: str | None = None,
+        wait: float = 30.0,
+        restart: bool = False,
+        redo_from: str | None = None,
+        lease: float = 30.0,
+        description: str | None = None,
+    ) -> Run:
+        """Open a run of a session: named, made of steps, each done once.
+
+            async with store.run("book-oslo", session_id="ann") as run:
+                flights = await run.step("search", search, "Oslo")
+                if await run.ask("buy", "Buy for 80 euros?", timeout=86_400, default=False):
+                    await run.step("buy", buy, flights[0])
+
+        A run is the task of its name: `list_tasks` has it, steering acts on it. When the block ends
+        it is COMPLETE, or FAILED if it raised. Opening a run again, here or elsewhere, goes on from
+        where it stopped, with the recorded results of all steps that are done.
+
+        It has one owner at a time. Another one that opens it meanwhile waits, and goes on with it
+        when the owner lets go or dies: on the same machine at once, elsewhere when its lease has
+        run out.
+
+        Args:
+            name: the run's name in its session.
+            session_id: the session. None: a session of the same name.
+            wait: seconds to wait for another owner.
+            restart: begin anew: all steps are done again. A cancelled run is opened in no other
+                way.
+            redo_from: a step; it and all that were first begun after it are done again.
+            lease: seconds after which an owner that does not answer is held for dead. It is renewed
+                while the process lives.
+            description: what it does, for a reader; of a new run.
+
+        Returns:
+            What opens the run when it is entered or awaited.
+
+        Raises (when entered):
+            RunBusy: another owner has it, and has not let it go in `wait` seconds.
+            RunCancelled: it was cancelled.
+            NotFound: there is no step `redo_from`.
+            InvalidId, PayloadError, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: the log did not answer, or
+                refused.
+            ReadOnlyStore, StoreClosed: the store is of the past, or closed.
+
+        Examples:
+            >>> def search(city: str) -> list[str]:
+            ...     return [f"SK to {city}"]
+            >>> async with store.run("book-oslo", session_id="ann") as run:
+            ...     await run.step("search", search, "Oslo")
+            ['SK to Oslo']
+            >>> [(task.task_id, task.status.value) for task in await store.list_tasks("ann")]
+            [('book-oslo', 'COMPLETE')]
+        """
+        from foldlog.runs.run import Run
+
+        session_id = name if session_id is None else session_id
+        return Run(
+            self,
+            self._process,
+            session_id,
+            name,
+            wait=wait,
+            restart=restart,
+            redo_from=redo_from,
+            lease=lease,
+            description=description,
+        )
 
     def task_execution(
         self, session_id: str, task_id: str, **options: Any
@@ -223,10 +308,14 @@ class Store(BaseStore):
         self._core.hot_views.check()
         return Past(self._core.backend, self._core.options, when)
 
-    def _source(self, kind: WaitingKind) -> Source:
-        if kind is WaitingKind.PAUSE:
+    def _source(self, ref: Ref) -> Source:
+        if ref.kind is WaitingKind.PAUSE:
             return PauseSource(self._core)
-        if kind is WaitingKind.QUESTION:
+        if ref.kind in (WaitingKind.QUESTION, WaitingKind.STEP) and len(ref.keys) == _OF_RUN:
+            from foldlog.runs.questions import RunSource
+
+            return RunSource(self)
+        if ref.kind is WaitingKind.QUESTION:
             from foldlog.recovery.questions import Questions
 
             return Questions(self)

@@ -168,6 +168,22 @@ def report(made: Decision, update: UpdateSaved, progress: dict[str, Any] | None)
         made.change_task(task.task_id, progress=progress)
 
 
+def reopen(made: Decision, task_id: str) -> None:
+    """Have a task run again that has ended, or waited: a run that is opened again goes on."""
+    task = made.state.brief(task_id)
+    if task.status is TaskStatus.PAUSED:
+        made.waiting.append(ended(waits_as(made.session_id, task_id, task.paused_at)))
+    made.change_task(task_id, status=TaskStatus.RUNNING.value, error=None)
+    made.status_changed(task, TaskStatus.RUNNING, "opened")
+
+
+def park(made: Decision, task_id: str, reason: str) -> None:
+    """Pause a task that waits for an answer, which is listed; the task itself is not."""
+    task = made.state.brief(task_id)
+    made.change_task(task_id, status=TaskStatus.PAUSED.value, paused_at=now())
+    made.status_changed(task, TaskStatus.PAUSED, reason)
+
+
 def check_unended(made: Decision, task_id: str, wanted: str) -> TaskBrief:
     """Return a task that has not ended; `wanted` is named in the IllegalTransition of others."""
     task = made.state.brief(task_id)

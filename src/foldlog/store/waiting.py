@@ -43,6 +43,15 @@ _AT_ONCE: Final = 64
 """Sources that are read side by side."""
 
 
+_KEYS: Final = {
+    WaitingKind.PAUSE: (1,),
+    WaitingKind.PATCH: (2,),
+    WaitingKind.TASK: (2,),
+    WaitingKind.QUESTION: (2, 3),
+    WaitingKind.STEP: (3,),
+}
+"""How many keys name what waits."""
+
 _Listed = dict[str, str | None]
 
 
@@ -76,7 +85,7 @@ class Ref(NamedTuple):
         try:
             kind = WaitingKind(parts[0])
             keys = [unquote(part, errors="strict") for part in parts[1:-1]]
-            if len(keys) != (1 if kind is WaitingKind.PAUSE else 2):
+            if len(keys) not in _KEYS[kind]:
                 raise ValueError(id)
             return cls(kind, tuple(keys), int(parts[-1], 16) / 1000)
         except (ValueError, OverflowError):
@@ -86,6 +95,13 @@ class Ref(NamedTuple):
     def since_time(self) -> dt.datetime:
         """Since when, in UTC."""
         return dt.datetime.fromtimestamp(self.since, dt.UTC)
+
+
+class Settled(NamedTuple):
+    """What a person says of a step that nobody knew of: that it happened, with this result."""
+
+    happened: bool
+    result: Any = None
 
 
 class Source(Protocol):
@@ -101,8 +117,8 @@ class Source(Protocol):
 class Inbox(Capability):
     """What waits for a person, over all sessions."""
 
-    def _source(self, kind: WaitingKind) -> Source:
-        """Where things of a kind wait."""
+    def _source(self, ref: Ref) -> Source:
+        """Where something waits."""
         raise NotImplementedError
 
     @operation(list)
@@ -168,10 +184,11 @@ class Inbox(Capability):
 
         Args:
             id: the `id` of an item of `waiting`.
-            answer: for a question, the value that its execution gets. For a patch or a task, True
-                to approve or False to reject: the patch is applied or dropped, the task goes on or
-                is cancelled. For a pause it is not used: the pause is consumed, and its state
-                returned for you to go on from.
+            answer: for a question, the value that its run gets. For a patch or a task, True to
+                approve or False to reject: the patch is applied or dropped, the task goes on or is
+                cancelled. For a step, True if it happened and False if not. For a
+                pause it is not used: the pause is consumed, and its state returned for you to go
+                on from.
 
         Returns:
             What was decided, and a consumed pause's state.
@@ -194,7 +211,44 @@ class Inbox(Capability):
             []
         """
         ref = Ref.of(id)
-        return await self._source(ref.kind).answer(ref, answer)
+        return await self._source(ref).answer(ref, answer)
+
+    async def confirm(self, id: str, result: Any = None) -> Answered:
+        """Say that a step whose outcome nobody knew has happened, so that its run goes on.
+
+        Args:
+            id: the `id` of an item of `waiting`, of the kind "step".
+            result: what the step returned, as the run is to have it.
+
+        Returns:
+            What was decided: "confirmed".
+
+        Raises:
+            AlreadyAnswered: somebody else was first; it says what was decided.
+            NotWaiting: nothing of that id ever waited, or its session was removed.
+            InvalidId, PayloadError, RedactionFailed: the id or the result was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; confirming again is safe.
+        """
+        return await self.answer(id, Settled(True, result))
+
+    async def retract(self, id: str) -> Answered:
+        """Say that a step whose outcome nobody knew has not happened, so that its run does it.
+
+        Args:
+            id: the `id` of an item of `waiting`, of the kind "step".
+
+        Returns:
+            What was decided: "retracted".
+
+        Raises:
+            AlreadyAnswered: somebody else was first; it says what was decided.
+            NotWaiting: nothing of that id ever waited, or its session was removed.
+            InvalidId, PayloadError: the id was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
+            AppendUnknown: it may have been stored; retracting again is safe.
+        """
+        return await self.answer(id, Settled(False))
 
     async def _listed(self, consistency: Consistency, session_id: str | None) -> _Listed:
         """The ids that are listed, and the session that each goes with."""
@@ -223,7 +277,7 @@ class Inbox(Capability):
 
     async def _look_at(self, ref: Ref, session_id: str | None) -> Waiting | None:
         try:
-            return await self._source(ref.kind).look(ref)
+            return await self._source(ref).look(ref)
         except PastErased:
             if session_id is not None:
                 raise

@@ -1,0 +1,336 @@
+"""One run of a session: who has it, its steps and questions, what it has heard and used.
+
+Whether it runs, is paused, or has ended, its task says: the run is the task of its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from foldlog.envelope import Recorded
+from foldlog.kind import Blob, Fold, Kind
+from foldlog_projections import waiting
+from foldlog_projections.fold import EqualByBytes
+
+OPENED: Final = "run.opened"
+RELEASED: Final = "run.released"
+REWOUND: Final = "run.rewound"
+STARTED: Final = "run.step_started"
+DONE: Final = "run.step_done"
+FAILED: Final = "run.step_failed"
+RETRACTED: Final = "run.step_retracted"
+UNRECORDED: Final = "run.step_unrecorded"
+DOUBTED: Final = "run.step_doubted"
+ASKED: Final = "run.asked"
+ANSWERED: Final = "run.answered"
+HEARD: Final = "run.heard"
+USED: Final = "run.used"
+
+NIL: Final = msgspec.Raw(b"\xc0")
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """`run.opened`: from here on only this tenure writes steps. `process` has the lease.
+
+    `session_id` is where it was opened: a fork's run has no owner yet.
+    """
+
+    epoch: int
+    tenure: str
+    process: str
+    session_id: str
+    host: str
+    pid: int
+
+
+class Released(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.released`: nobody has it. `parked`: it waits for a person, and goes on afterwards."""
+
+    parked: bool = False
+
+
+class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.rewound`: the step, and all that were first begun after it, are void; "": all steps."""
+
+    step: str = ""
+
+
+class Started(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.step_started`: it is about to happen, with these arguments.
+
+    Long arguments are left out: `digest` is that of their encoding. `parent` is the step in which
+    it happens. Running a `repeatable` one twice does no harm.
+    """
+
+    step: str
+    kind: str = "step"
+    parent: str = ""
+    arguments: msgspec.Raw = NIL
+    digest: str = ""
+    repeatable: bool = False
+
+
+class Done(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.step_done`: it happened, and gave this. Time in seconds.
+
+    A large result is in the blob. `type` names the type of a result that only the caller's own type
+    reads back.
+    """
+
+    step: str
+    seconds: float = 0.0
+    result: msgspec.Raw = NIL
+    type: str = ""
+    blob: Blob = ""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """`run.step_failed`: it raised. `error` is the exception's type. Time in seconds."""
+
+    step: str
+    seconds: float
+    error: str
+    message: str
+
+
+class Retracted(msgspec.Struct, frozen=True):
+    """`run.step_retracted`: it did not happen after all."""
+
+    step: str
+
+
+class Unrecorded(msgspec.Struct, frozen=True):
+    """`run.step_unrecorded`: it happened, and its result was not recorded: `error` says why."""
+
+    step: str
+    seconds: float
+    error: str
+
+
+class Doubted(msgspec.Struct, frozen=True):
+    """`run.step_doubted`: the run waits for a person who knows whether the step happened."""
+
+    step: str
+
+
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.asked`: the run waits for an answer, since and until a time (0: for ever)."""
+
+    step: str
+    question: msgspec.Raw
+    since: float
+    until: float = 0.0
+
+
+class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.answered`: with this; `by` is "timeout" where nobody answered in time."""
+
+    step: str
+    answer: msgspec.Raw
+    by: str = ""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """`run.heard`: what the `call`th look into a channel gave, by the ids of steering events."""
+
+    channel: str
+    call: int
+    events: tuple[str, ...]
+
+
+class Used(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run.used`: a step, or the run itself, has used so much of a model. Cost in US dollars."""
+
+    step: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+Phase = Literal["started", "done", "failed", "retracted", "unrecorded", "doubted", "asked"]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step or a question as it stands.
+
+    `ts` is the writer's clock when this attempt, or this question, began. `attempt` counts starts;
+    `arguments`, `result` and `question` are encoded payloads. `seconds` is how long it took.
+    """
+
+    step: str
+    ts: float
+    phase: Phase = "retracted"
+    kind: str = "step"
+    parent: str = ""
+    attempt: int = 0
+    arguments: bytes = b"\xc0"
+    digest: str = ""
+    repeatable: bool = False
+    seconds: float = 0.0
+    result: bytes = b"\xc0"
+    type: str = ""
+    blob: str = ""
+    error: str = ""
+    message: str = ""
+    question: bytes = b"\xc0"
+    until: float = 0.0
+    by: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a run has used of one model."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, used: Used) -> Usage:
+        """With what a record says."""
+        return Usage(
+            self.input_tokens + used.input_tokens,
+            self.output_tokens + used.output_tokens,
+            self.cost_usd + used.cost_usd,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class State(EqualByBytes):
+    """A run. `epoch` counts owners, 0 before the first; `tenure` is "" while it has none.
+
+    `steps` stand in the order in which they were first begun. `usage` is by model. `since` is the
+    clock of its last owner when it was opened.
+    """
+
+    epoch: int = 0
+    tenure: str = ""
+    process: str = ""
+    session_id: str = ""
+    host: str = ""
+    pid: int = 0
+    since: float = 0.0
+    parked: bool = False
+    steps: dict[str, Step] = field(default_factory=dict)
+    heard: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether it was ever opened."""
+        return self.epoch > 0
+
+
+def _apply(state: State, record: Any, envelope: Recorded) -> State:
+    return applied(state, record, envelope.ts)
+
+
+def applied(state: State, record: Any, ts: float) -> State:
+    """The state after a record that was written at a time: the one it is given, changed."""
+    match record:
+        case Opened(epoch, tenure, process, session_id, host, pid):
+            state.epoch, state.tenure, state.process = epoch, tenure, process
+            state.session_id, state.host, state.pid = session_id, host, pid
+            state.since, state.parked = ts, False
+        case Released(parked):
+            state.tenure, state.parked = "", parked
+        case Rewound(step):
+            _rewind(state, step)
+        case Heard(channel, call, events):
+            state.heard.setdefault(channel, {})[call] = events
+        case Used():
+            _use(state, record)
+        case _:
+            state.steps[record.step] = _step(state, record, ts)
+            state.parked = state.parked and not isinstance(record, Answered)
+    return state
+
+
+def _rewind(state: State, step: str) -> None:
+    names = list(state.steps)
+    void = names[names.index(step) :] if step in state.steps else [] if step else names
+    for each in void:
+        del state.steps[each]
+    state.heard.clear()
+
+
+def _use(state: State, used: Used) -> None:
+    state.usage[used.model] = state.usage.get(used.model, Usage()).plus(used)
+    step = state.steps.get(used.step)
+    if step is not None:
+        state.steps[used.step] = replace(
+            step,
+            input_tokens=step.input_tokens + used.input_tokens,
+            output_tokens=step.output_tokens + used.output_tokens,
+            cost_usd=step.cost_usd + used.cost_usd,
+        )
+
+
+def _step(state: State, record: Any, ts: float) -> Step:
+    before = state.steps.get(record.step) or Step(record.step, ts)
+    match record:
+        case Started(step, kind_, parent, arguments, digest, repeatable):
+            return Step(
+                step,
+                ts,
+                "started",
+                kind_,
+                parent,
+                before.attempt + 1,
+                bytes(arguments),
+                digest,
+                repeatable,
+            )
+        case Done(_, seconds, result, type_, blob):
+            return replace(
+                before, phase="done", seconds=seconds, result=bytes(result), type=type_, blob=blob
+            )
+        case Failed(_, seconds, error, message):
+            return replace(before, phase="failed", seconds=seconds, error=error, message=message)
+        case Unrecorded(_, seconds, error):
+            return replace(before, phase="unrecorded", seconds=seconds, error=error)
+        case Doubted():
+            return replace(before, phase="doubted")
+        case Asked(step, question, since, until):
+            return Step(step, since, "asked", "question", question=bytes(question), until=until)
+        case Answered(_, answer, by):
+            seconds = max(ts - before.ts, 0.0)
+            return replace(before, phase="done", seconds=seconds, result=bytes(answer), by=by)
+        case _:
+            return replace(before, phase="retracted")
+
+
+kind: Final = Kind(
+    "runs",
+    keys=("session_id", "run"),
+    owner="session",
+    listed=[waiting.listing("question"), waiting.listing("step")],
+    records={
+        OPENED: Opened,
+        RELEASED: Released,
+        REWOUND: Rewound,
+        STARTED: Started,
+        DONE: Done,
+        FAILED: Failed,
+        RETRACTED: Retracted,
+        UNRECORDED: Unrecorded,
+        DOUBTED: Doubted,
+        ASKED: Asked,
+        ANSWERED: Answered,
+        HEARD: Heard,
+        USED: Used,
+    },
+    fold=Fold(State, _apply, state=State, takes="native"),
+    redacted={
+        STARTED: ("arguments",),
+        DONE: ("result",),
+        FAILED: ("message",),
+        ASKED: ("question",),
+        ANSWERED: ("answer",),
+    },
+)

@@ -1,0 +1,176 @@
+"""What runs raise beside `foldlog.errors`. All of them are FoldlogErrors."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from foldlog.errors import AppendConflict, AppendFailed, FoldlogError
+
+
+class _OfRun(FoldlogError):
+    """About one run: `session_id` and `run` name it."""
+
+    def __init__(self, session_id: str, run: str, message: str) -> None:
+        super().__init__(f"run {run!r:.80} of session {session_id!r:.80} {message}")
+        self.session_id = session_id
+        self.run = run
+
+
+class RunBusy(_OfRun):
+    """Another owner has the run, and lives: `host`, `pid`, and `since` when it has it, in UTC."""
+
+    def __init__(
+        self, session_id: str, run: str, host: str, pid: int, since: dt.datetime, waited: float
+    ) -> None:
+        super().__init__(
+            session_id,
+            run,
+            f"is open in process {pid} on {host:.80} since {since:%Y-%m-%d %H:%M:%S} UTC, and was "
+            f"not let go in {waited:g} s: wait longer (wait=), or end that process",
+        )
+        self.host = host
+        self.pid = pid
+        self.since = since
+
+
+class RunTakenOver(AppendConflict):
+    """Another owner has the run now, or its session was removed: nothing more is recorded.
+
+    `owner` is the host and the process id of the new one; "" if the run is gone.
+    """
+
+    def __init__(self, session_id: str, run: str, owner: str) -> None:
+        event = f"was taken over by {owner:.80}" if owner else "was removed, or given up"
+        AppendFailed.__init__(
+            self,
+            f"run {run!r:.80} of session {session_id!r:.80} {event}: this owner records nothing "
+            "more and runs no further step",
+        )
+        self.subject = run
+        self.expected = 0
+        self.actual: int | None = None
+        self.session_id = session_id
+        self.run = run
+        self.owner = owner
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class RunCancelled(_OfRun):
+    """The run was cancelled by an order: no further step begins. `reason` is what the order said.
+
+    Opening it again raises this, too, unless with `restart=True`.
+    """
+
+    def __init__(self, session_id: str, run: str, reason: str = "") -> None:
+        told = f" ({reason:.200})" if reason else ""
+        super().__init__(
+            session_id, run, f"was cancelled{told}; open it with restart=True to begin anew"
+        )
+        self.reason = reason
+
+
+class RunPaused(_OfRun):
+    """The run waits for a person and lets go: `store.waiting()` lists the question `step`.
+
+    Opening the run again comes to the same place, and goes on once there is an answer.
+    """
+
+    def __init__(self, session_id: str, run: str, step: str, question: Any) -> None:
+        super().__init__(
+            session_id, run, f"waits for an answer to {step!r:.80}: store.waiting() lists it"
+        )
+        self.step = step
+        self.question = question
+
+
+class QuestionExpired(_OfRun):
+    """Nobody answered the question `step` in time, and it has no default."""
+
+    def __init__(self, session_id: str, run: str, step: str) -> None:
+        super().__init__(
+            session_id, run, f"asked {step!r:.80}, and nobody answered in time: give a default="
+        )
+        self.step = step
+
+
+class StepUnknown(_OfRun):
+    """A step began and its result is not recorded: it may or may not have had its effect.
+
+    `store.waiting()` lists it. Say which, once you know: `store.confirm(id, result)` or
+    `store.retract(id)`. `error` is the type of the error that prevented the recording; "" if the
+    step never ended.
+    """
+
+    def __init__(self, session_id: str, run: str, step: str, attempt: int, error: str = "") -> None:
+        ended = (
+            f"its result could not be recorded ({error})"
+            if error
+            else "its end is not on record: its process died"
+        )
+        super().__init__(
+            session_id,
+            run,
+            f"began step {step!r:.80}, and {ended}. `foldlog waiting` lists it: confirm it if it "
+            "had its effect, else retract it",
+        )
+        self.step = step
+        self.attempt = attempt
+        self.error = error
+
+
+class StepChanged(_OfRun):
+    """A step that is done was to be run with other arguments: `recorded` and `given`.
+
+    Run it with `on_change="again"` to have it done again, or with `on_change="keep"` to have its
+    recorded result. Arguments that were too long to record are named by their size and digest.
+    """
+
+    def __init__(
+        self, session_id: str, run: str, step: str, recorded: object, given: object
+    ) -> None:
+        super().__init__(
+            session_id,
+            run,
+            f"has done step {step!r:.80} with {recorded!r:.300}, and is to do it with "
+            f'{given!r:.300}: say on_change="again" or on_change="keep"',
+        )
+        self.step = step
+        self.recorded = recorded
+        self.given = given
+
+
+class UnreadableResult(_OfRun):
+    """The result of a step is on record, and the caller has not declared a type that reads it.
+
+    Nothing is lost: the next call that declares the type returns the result. `type` is the name of
+    the type that it has.
+    """
+
+    def __init__(self, session_id: str, run: str, step: str, type: str, reason: str) -> None:
+        super().__init__(
+            session_id,
+            run,
+            f"has done step {step!r:.80}, whose result is on record as {type:.80}, but {reason}: "
+            "annotate the function with what it returns, or give returns=",
+        )
+        self.step = step
+        self.type = type
+        self.reason = reason
+
+
+class ResultMissing(_OfRun):
+    """The large result of a step is gone."""
+
+    def __init__(self, session_id: str, run: str, step: str) -> None:
+        super().__init__(session_id, run, f"has done step {step!r:.80}, whose result is gone")
+        self.step = step
+
+
+def consists_of(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Whether an exception is of these kinds, or a group of nothing else, as of a TaskGroup."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(consists_of(each, *kinds) for each in error.exceptions)
+    return isinstance(error, kinds)

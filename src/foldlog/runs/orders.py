@@ -1,0 +1,158 @@
+"""Orders to an open run: steering decides what its task is, and the run obeys between steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Final, TypeVar
+
+from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
+from foldlog.runs.errors import RunCancelled, RunTakenOver
+from foldlog.runs.tenure import Tenure
+from foldlog.store.store import BaseStore
+from foldlog_projections import tasks
+from foldlog_projections.runs import Heard
+
+T = TypeVar("T")
+
+_LOOKS_EVERY: Final = 1.0
+"""Seconds between two looks at a task that is paused, where no push tells of a change."""
+
+_ALL: Final = 2**31
+"""More events than a session has."""
+
+HARD: Final = "hard"
+"""The field of a CANCEL's payload that has the step under way cancelled, too."""
+
+CHANNELS: Final = {
+    "inbox": frozenset({SteeringEventType.USER_MESSAGE, SteeringEventType.INJECT_CONTEXT}),
+    "orders": frozenset({SteeringEventType.REDIRECT, SteeringEventType.PRIORITIZE}),
+}
+"""What comes to a run's code by which of its methods."""
+
+
+class Orders:
+    """What a run is told while it is open."""
+
+    def __init__(self, store: BaseStore, tenure: Tenure) -> None:
+        self._store = store
+        self._tenure = tenure
+        self._calls: set[asyncio.Task[object]] = set()
+        self._looks = dict.fromkeys(CHANNELS, 0)
+        self._moved = asyncio.Event()
+        self._is_hard = False
+        self._watching: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Follow the orders, until `end`."""
+        self._watching = asyncio.create_task(self._watch(), name="foldlog run")
+
+    async def end(self) -> None:
+        """Follow no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+
+    async def obeyed(self) -> None:
+        """Return when a further step may begin: at once, or when a pause is over.
+
+        Raises:
+            RunCancelled: it is to do no more. RunTakenOver: its session was removed.
+        """
+        while True:
+            self._moved.clear()
+            status = await self._tenure.status()
+            if status is TaskStatus.CANCELLED:
+                raise await self.cancelled()
+            if status is None:
+                raise RunTakenOver(self._tenure.session_id, self._tenure.name, "")
+            if status is not TaskStatus.PAUSED:
+                return
+            await self.moved(_LOOKS_EVERY)
+
+    async def obeyed_for(self, seconds: float) -> None:
+        """As `obeyed`, for some time, and not only now."""
+        until = asyncio.get_running_loop().time() + seconds
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            self._moved.clear()
+            await self.moved(left)
+            await self.obeyed()
+
+    async def moved(self, seconds: float) -> None:
+        """Return when a task of the session has changed, or some seconds have passed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._moved.wait()
+
+    async def interruptible(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await what a step does. Raises RunCancelled where a hard cancel ends it."""
+        task = asyncio.ensure_future(_awaited(call))
+        self._calls.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if self._is_hard and (own is None or not own.cancelling()):
+                raise await self.cancelled() from None
+            raise
+        finally:
+            self._calls.discard(task)
+
+    async def heard(self, channel: str) -> list[SteeringEvent]:
+        """Return what came by a channel since the last look; on record, so that a rerun hears it
+        at the same look.
+        """
+        call = self._looks[channel]
+        self._looks[channel] += 1
+        state = await self._tenure.read()
+        on_record = state.heard.get(channel, {})
+        if call in on_record:
+            wanted = set(on_record[call])
+            return [each for each in await self._events() if each.event_id in wanted]
+        if on_record and call < max(on_record):
+            return []
+        known = {id for ids in on_record.values() for id in ids}
+        new = [
+            each
+            for each in await self._events()
+            if each.event_type in CHANNELS[channel] and each.event_id not in known
+        ]
+        if new:
+            ids = tuple(each.event_id for each in new)
+            await self._tenure.write(Heard(channel, call, ids))
+        return new
+
+    async def _events(self) -> list[SteeringEvent]:
+        store, session_id, run = self._store, self._tenure.session_id, self._tenure.name
+        return await self._tenure.patiently(
+            lambda: store.list_steering(session_id, task_id=run, limit=_ALL, consistency="strong")
+        )
+
+    async def cancelled(self) -> RunCancelled:
+        """The error of a run that was cancelled, with the order's reason."""
+        reason = ""
+        for each in await self._events():
+            if each.event_type is SteeringEventType.CANCEL:
+                reason = str(each.payload.get("reason") or "")
+        return RunCancelled(self._tenure.session_id, self._tenure.name, reason)
+
+    async def _watch(self) -> None:
+        async with aclosing(self._store.advances(tasks.kind(self._tenure.session_id))) as advances:
+            async for _ in advances:
+                self._moved.set()
+                if self._calls and await self._tenure.status() is TaskStatus.CANCELLED:
+                    await self._cancel_hard()
+
+    async def _cancel_hard(self) -> None:
+        """Cancel the steps under way, if an order says so."""
+        for each in await self._events():
+            if each.event_type is SteeringEventType.CANCEL and each.payload.get(HARD) is True:
+                self._is_hard = True
+        if self._is_hard:
+            for call in self._calls:
+                call.cancel()
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()

@@ -1,0 +1,139 @@
+"""The lease of a process on its runs: it says that it lives, and others look whether it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import Final
+
+from foldlog.errors import FoldlogError, StoreClosed
+from foldlog.store.operation import outside
+from foldlog.store.store import BaseStore
+from foldlog_projections import processes
+from foldlog_projections.processes import Left, Lives
+
+_log: Final = logging.getLogger("foldlog")
+
+_RENEWALS: Final = 5
+"""How often a lease is renewed before it would end."""
+
+
+class Process:
+    """One store of this process as the owner of runs. It has a lease while it has one.
+
+    Attributes:
+        id: the key under which it says that it lives.
+    """
+
+    def __init__(self, store: BaseStore) -> None:
+        self.id: Final = secrets.token_hex(8)
+        self._store = store
+        self._leases: list[float] = []
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+        store.on_close(self.close)
+
+    async def hold(self, lease: float) -> None:
+        """Have a run, for which the lease is `lease` seconds; the first one is on record then."""
+        is_known = bool(self._leases) and lease >= min(self._leases)
+        self._leases.append(lease)
+        try:
+            if not is_known:
+                await self._say()
+        except BaseException:
+            self._leases.remove(lease)
+            raise
+        if self._renewing is None:
+            task = asyncio.create_task(self._renew(), name="foldlog lease", context=outside())
+            self._renewing = task
+        self._changed.set()
+
+    def let_go(self, lease: float) -> None:
+        """Have one run less."""
+        self._leases.remove(lease)
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Say that it has no runs any more, if it has said that it lives."""
+        if self._renewing is None:
+            return
+        self._renewing.cancel()
+        await asyncio.wait([self._renewing])
+        self._renewing = None
+        try:
+            await self._store.append(processes.kind(self.id), Left())
+        except FoldlogError as error:
+            _log.info("the end of the lease is not on record, and comes by itself: %s", error)
+
+    async def _say(self) -> None:
+        self._number += 1
+        lives = Lives(min(self._leases), self._number, host(), os.getpid(), place(), started())
+        await self._store.append(processes.kind(self.id), lives)
+
+    async def _renew(self) -> None:
+        while True:
+            self._changed.clear()
+            pause = min(self._leases) / _RENEWALS if self._leases else None
+            try:
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+                continue
+            except TimeoutError:
+                pass
+            try:
+                if self._leases:
+                    await self._say()
+            except StoreClosed:
+                return
+            except FoldlogError as error:
+                _log.warning("the lease on runs was not renewed: %s", error)
+
+
+class Look:
+    """Watches whether the owner of a run lives: by its place's kernel, else by its renewals."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+        self._seen: tuple[str, int] = ("", 0)
+        self._since = 0.0
+
+    async def is_gone(self, process: str) -> bool:
+        """Whether the process has ended, or has not renewed its lease since the lease was long."""
+        lives: Lives | None = await self._store.view(processes.kind(process), consistency="strong")
+        if lives is None:
+            return True
+        if lives.place and lives.place == place() and lives.started != started(lives.pid):
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._seen != (process, lives.number):
+            self._seen, self._since = (process, lives.number), now
+        return now - self._since >= lives.lease
+
+
+def host() -> str:
+    """The name of this machine."""
+    return socket.gethostname()
+
+
+def place() -> str:
+    """This kernel, since its start, and the process ids that this process sees; "" if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def started(pid: int | None = None) -> str:
+    """When a process of this place was started, in the kernel's ticks; "" if there is none."""
+    try:
+        stat = Path(f"/proc/{os.getpid() if pid is None else pid}/stat").read_text("utf-8")
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in ("Z", "X") else fields[19]

@@ -1,0 +1,556 @@
+"""A run: an agent or a job that goes on where it stopped, made of steps that are done once.
+
+The guide is `docs/guides/runs.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing, suppress
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar, overload
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import FoldlogError, Misuse, ReadOnlyStore
+from foldlog.models import SteeringEvent, TaskStatus
+from foldlog.runs.arguments import of_call
+from foldlog.runs.errors import (
+    QuestionExpired,
+    RunPaused,
+    RunTakenOver,
+    StepUnknown,
+    consists_of,
+)
+from foldlog.runs.orders import Orders
+from foldlog.runs.process import Process
+from foldlog.runs.questions import as_record, waits_as
+from foldlog.runs.results import StepRedaction, message_of, shortened
+from foldlog.runs.steps import OnChange, Steps, Work, called, doing, finished, is_async
+from foldlog.runs.tenure import Tenure, Turn
+from foldlog.sessions import lifecycle
+from foldlog.store.core import core_of
+from foldlog.store.store import BaseStore
+from foldlog.store.waiting import began, ended
+from foldlog.subjects import checked_id
+from foldlog.values import TypeCodec, as_plain, returned_type, type_codec
+from foldlog_projections import runs
+from foldlog_projections.runs import Asked, Released, Step, Usage, Used
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("foldlog")
+
+_RELEASE_SECONDS: Final = 5.0
+"""Seconds that letting go of a run may take in a program that is being stopped."""
+
+_LOOKS_EVERY: Final = 5.0
+"""Seconds between two looks for an answer, where no push tells of it."""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
+
+
+NO_DEFAULT: Final = _Nothing()
+"""Stands for the default of a question that has none."""
+
+
+class Run:
+    """A run that is open, made by `store.run` and entered by `async with`.
+
+    Leaving it records how it ended: COMPLETE; or FAILED, if an exception propagates. A run that is
+    cancelled from outside of foldlog, or ends with its process, stays RUNNING until it is opened
+    again. `await` opens it, too; then `close` leaves it.
+
+    Attributes:
+        session_id: its session.
+        name: its name; also the id of its task.
+        result: what it has come to, for its task: assign it before the run ends.
+    """
+
+    def __init__(
+        self,
+        store: BaseStore,
+        process: Process,
+        session_id: str,
+        name: str,
+        *,
+        wait: float,
+        restart: bool,
+        redo_from: str | None,
+        lease: float,
+        description: str | None,
+    ) -> None:
+        self.session_id: str = checked_id(session_id, "session_id")
+        self.name: str = checked_id(name, "name")
+        self.result: Any = None
+        if lease <= 0:
+            raise Misuse(f"lease is a number of seconds above 0, not {lease!r:.80}")
+        if restart and redo_from is not None:
+            raise Misuse("restart=True does all steps again, and redo_from= some: give one")
+        self._store = store
+        self._process = process
+        self._lease = lease
+        self._tenure = Tenure(store, process, session_id, name)
+        self._redaction = StepRedaction(core_of(store).redaction, session_id, name)
+        self._orders = Orders(store, self._tenure)
+        self._steps = Steps(store, self._tenure, self._orders, self._redaction)
+        self._phase: Literal["new", "open", "left"] = "new"
+        self._open_with = (wait, restart, redo_from, description)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self if self._phase == "open" else await self._open()
+
+    async def _open(self) -> Self:
+        if self._phase != "new":
+            raise Misuse("a Run is opened once: store.run() makes another one")
+        if core_of(self._store).past is not None:
+            raise ReadOnlyStore("run")
+        wait, restart, redo_from, description = self._open_with
+        outer = doing.get()
+        parent = outer.run.name if outer and outer.run.session_id == self.session_id else None
+        await self._process.hold(self._lease)
+        try:
+            await self._tenure.begin(
+                wait,
+                restart=restart,
+                redo_from=redo_from,
+                parent=parent,
+                description=description,
+            )
+        except BaseException:
+            self._process.let_go(self._lease)
+            raise
+        self._orders.begin()
+        self._phase = "open"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            if isinstance(error, Exception):
+                await finished(self._end(error))
+            else:  # the program is being stopped: the run goes on elsewhere
+                await finished(self._release())
+        except RunTakenOver:
+            pass  # what the caller raises says more
+        finally:
+            await self._leave()
+
+    async def close(self) -> None:
+        """Leave the run: it is COMPLETE, with `result`.
+
+        Raises:
+            RunCancelled: it was cancelled meanwhile. RunTakenOver: another owner has it.
+            PayloadError, PayloadTooLarge, RedactionFailed: `result` cannot be recorded.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            AppendUnknown: it may have been stored.
+            Misuse: the run is not open.
+        """
+        self._check_open()
+        try:
+            await finished(self._end(None))
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self._phase = "left"
+        await self._orders.end()
+        self._process.let_go(self._lease)
+
+    async def _release(self) -> None:
+        """Let go of the run as it is; where the log is away, the lease ends by itself."""
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._tenure.write(Released())
+        except (TimeoutError, FoldlogError) as error:
+            _log.info("run %s of session %s was not let go: %r", self.name, self.session_id, error)
+
+    async def _end(self, error: Exception | None) -> None:
+        """Record how it ended, and that nobody has it."""
+        key = {"task_id": self.name, "session_id": self.session_id}
+        result = None if error is not None or self.result is None else self._result_of_task()
+        message = ""
+        if error is not None:
+            about = {**key, "error": type(error).__qualname__}
+            text = f"{type(error).__qualname__}: {shortened(message_of(error))}"
+            found = core_of(self._store).redaction.alike(
+                "Store.run", "task.changed", about, {"error": text}
+            )
+            message = str(found["error"])
+        is_cancelled = False
+
+        def end(turn: Turn) -> None:
+            nonlocal is_cancelled
+            made = turn.made
+            known = self.name in made.state.saved
+            status = made.state.brief(self.name).status if known else TaskStatus.CANCELLED
+            is_cancelled = status is TaskStatus.CANCELLED
+            parks = error is not None and consists_of(error, RunPaused, StepUnknown)
+            turn.records.append(Released(parked=parks and not is_cancelled))
+            if is_cancelled or (status is TaskStatus.PAUSED and parks):
+                return
+            if parks:
+                lifecycle.park(made, self.name, "waits for a person")
+                return
+            if status is TaskStatus.PAUSED:
+                lifecycle.reopen(made, self.name)
+            if error is not None:
+                lifecycle.move(made, self.name, TaskStatus.FAILED, error=message)
+            else:
+                lifecycle.move(made, self.name, TaskStatus.COMPLETE, result=result)
+
+        await self._tenure.decide(end)
+        if is_cancelled and error is None:
+            raise await self._orders.cancelled()
+
+    def _result_of_task(self) -> Any:
+        plain = as_plain(self.result, "result")
+        about = {"task_id": self.name, "session_id": self.session_id}
+        return core_of(self._store).redaction.value(
+            "Store.run", "task.changed", about, result=plain
+        )
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        timeout: float | None = None,
+        retries: int = 0,
+        pause: float = 1.0,
+        repeatable: bool = False,
+        on_change: OnChange = "raise",
+        returns: Any = None,
+        kind: str = "step",
+        **kwargs: Any,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        timeout: float | None = None,
+        retries: int = 0,
+        pause: float = 1.0,
+        repeatable: bool = False,
+        on_change: OnChange = "raise",
+        returns: Any = None,
+        kind: str = "step",
+        **kwargs: Any,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        timeout: float | None = None,
+        retries: int = 0,
+        pause: float = 1.0,
+        repeatable: bool = False,
+        on_change: OnChange = "raise",
+        returns: Any = None,
+        kind: str = "step",
+        **kwargs: Any,
+    ) -> Any:
+        """Do a step once: call a function and record its result, or return the recorded result.
+
+            flights = await run.step("search", search, "Oslo", limit=3)
+
+        Before it begins, orders are obeyed: a cancelled run raises RunCancelled, a paused one
+        waits. What chooses steps and arguments, such as a model call, has to be a step itself.
+
+        A result may be made of pydantic models, dataclasses and plain data. Models need a declared
+        type: the function's return annotation, or `returns`. The store's `redact=` is applied to
+        arguments and results. A step that raised before is done again.
+
+        Args:
+            name: the step's name, the same in every execution of the code: "plan", "search 2".
+            function: what to call. A plain function is called in a thread, and holds up nobody.
+            args, kwargs: passed to the function, and recorded. Bind arguments that have the name of
+                an option of this method: `functools.partial(search, timeout=...)`.
+            timeout: seconds after which an attempt is given up with a TimeoutError. The thread of a
+                plain function goes on then, and its outcome is unknown.
+            retries: how often it is tried again after an attempt that raised.
+            pause: seconds before the first of these; each pause is twice as long, up to a minute.
+            repeatable: doing it twice does no harm: then it is done again if its outcome is
+                unknown.
+            on_change: what becomes of a step that is done, and was given other arguments: "raise"
+                StepChanged, do it "again", or "keep" its result.
+            returns: the type of its result. None: as the function is annotated.
+            kind: what it is, for readers: "step", "model", "tool".
+
+        Raises:
+            RunCancelled: the run was cancelled. RunTakenOver: another owner has it.
+            StepUnknown: it began before, and its result is not recorded. It was not called.
+            StepChanged: it is done, with other arguments.
+            UnreadableResult: the recorded result is not of the declared type.
+            ResultMissing: the recorded result is gone.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            AppendUnknown: it may have been stored.
+            Misuse: the run is not open, or a step of that name has run here.
+
+        Errors after the call leave its outcome unknown, but for what the function raises, which is
+        recorded and raised.
+        """
+        checked_id(name, "name")
+        if not callable(function):
+            raise Misuse(
+                f"step {name!r:.80} is {type(function).__name__}: step() takes the function and "
+                "its arguments, as in run.step('search', search, 'Oslo')"
+            )
+        if on_change not in ("raise", "again", "keep"):
+            raise Misuse(f'on_change is "raise", "again" or "keep", not {on_change!r:.80}')
+        self._check_open()
+        work = Work(
+            name,
+            str(kind),
+            of_call(self._redaction, name, function, args, kwargs),
+            _declared(function, returns),
+            repeatable,
+            not is_async(function),
+            on_change,
+            timeout,
+            retries,
+            pause,
+        )
+        return await self._steps.do(work, lambda: called(function, args, kwargs))
+
+    def usage(
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost_usd: float = 0.0,
+        model: str = "",
+    ) -> None:
+        """Say what the step that this is called in has used of a model; it is recorded with it.
+
+        Sums stand in `usages`, for each model, and in the page.
+
+        Args:
+            input_tokens, output_tokens: how many tokens.
+            cost_usd: US dollars.
+            model: the model's name.
+
+        Raises:
+            Misuse: this is no step of the run.
+        """
+        step = doing.get()
+        if step is None or step.run is not self._tenure:
+            raise Misuse("run.usage() is called within a step: in the function that run.step calls")
+        step.used.append(Used(step.step, model, input_tokens, output_tokens, cost_usd))
+
+    async def usages(self) -> dict[str, Usage]:
+        """Return what the run has used, by model.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        return dict((await self._tenure.read()).usage)
+
+    async def steps(self) -> list[Step]:
+        """Return the steps and questions on record, in the order in which they first began.
+
+        Raises:
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        return list((await self._tenure.read()).steps.values())
+
+    # --- people -----------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        name: str,
+        question: Any = None,
+        *,
+        timeout: float | None = None,
+        default: Any = NO_DEFAULT,
+        wait: float | None = None,
+        returns: Any = None,
+    ) -> Any:
+        """Ask a person, and return the answer, once there is one.
+
+        The question is on the list of `store.waiting()`; `store.answer`, `foldlog answer` and the
+        page answer it. The answer is recorded: asking again returns it.
+
+        Args:
+            name: the question's name, the same in every execution of the code.
+            question: what is asked; a model is recorded as plain data.
+            timeout: seconds after which the question expires, counted from when it was first asked.
+                None: never.
+            default: the answer then. None given: QuestionExpired is raised.
+            wait: seconds to wait here; then the run lets go with RunPaused, and goes on when it is
+                opened again. None: as long as it takes. 0: not at all.
+            returns: the type of the answer. None: as it was given, models as plain data.
+
+        Raises:
+            RunPaused: there is no answer yet. QuestionExpired: nobody answered in time.
+            RunCancelled, RunTakenOver: the run was cancelled; another owner has it.
+            UnreadableResult: the answer is not of the declared type.
+            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            AppendUnknown: it may have been stored.
+            Misuse: the run is not open, or a step of that name has run here.
+
+        Examples:
+            >>> async with store.run("trip", session_id="ben") as run:
+            ...     await run.ask("buy", "Buy for 80 euros?", timeout=0, default="no")
+            'no'
+        """
+        checked_id(name, "name")
+        self._check_open()
+        given = as_plain(question, "question")
+        data = self._redaction.data("ask", runs.ASKED, name, question=given)
+        encoded = codec.encode(data, "question")
+        with self._steps.using(name):
+            await self._orders.obeyed()
+            recorded = await self._asked(name, encoded, timeout)
+            if recorded.phase != "done":
+                recorded = await self._answered(recorded, default, wait, question)
+            declared = None if returns is None else type_codec(returns)
+            return await self._steps.result(recorded, declared)
+
+    async def _asked(self, name: str, question: bytes, timeout: float | None) -> Step:
+        """Have the question on record and on the list, and return it as it stands."""
+
+        def ask(turn: Turn) -> bool | None:
+            step = turn.run.steps.get(name)
+            if step is not None and step.phase == "done":
+                return False
+            if step is None or step.phase != "asked" or step.question != question:
+                now = time.time()
+                until = 0.0 if timeout is None else now + timeout
+                if step is not None and step.phase == "asked":
+                    turn.made.waiting.append(ended(self._ref(step)))
+                turn.records.append(Asked(name, msgspec.Raw(question), now, until))
+                step = Step(name, now, "asked")
+            turn.made.waiting.append(began(self._ref(step), self.session_id))
+            return None
+
+        known = await self._tenure.step(name)
+        if known is None or known.phase != "done":
+            await self._tenure.decide(ask)
+        found = await self._tenure.step(name)
+        if found is None:
+            raise RunTakenOver(self.session_id, self.name, "")
+        return found
+
+    async def _answered(self, asked: Step, default: Any, wait: float | None, question: Any) -> Step:
+        """Wait until the question is answered, expires, or is left to the next owner."""
+        clock = asyncio.get_running_loop().time
+        gives_up = None if wait is None else clock() + wait
+        expires = None if not asked.until else clock() + max(asked.until - time.time(), 0.0)
+        async with aclosing(self._store.advances(self._tenure.key)) as advances:
+            while True:
+                found = await self._tenure.step(asked.step, "strong")
+                if found is not None and found.phase == "done":
+                    return found
+                await self._orders.obeyed()
+                now = clock()
+                if expires is not None and now >= expires:
+                    return await self._expired(asked, default)
+                if gives_up is not None and now >= gives_up:
+                    raise RunPaused(self.session_id, self.name, asked.step, question)
+                ends = min(each for each in (expires, gives_up, now + _LOOKS_EVERY) if each)
+                await self._moved(advances, ends - now)
+
+    async def _moved(self, advances: Any, seconds: float) -> None:
+        """Return when the run or its task has changed, or some seconds have passed."""
+        changes = [
+            asyncio.ensure_future(anext(advances)),
+            asyncio.ensure_future(self._orders.moved(seconds)),
+        ]
+        try:
+            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in changes:
+                each.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(changes)
+
+    async def _expired(self, asked: Step, default: Any) -> Step:
+        if default is NO_DEFAULT:
+            raise QuestionExpired(self.session_id, self.name, asked.step)
+        record = as_record(self._redaction, asked.step, default, "timeout")
+
+        def answer(turn: Turn) -> bool | None:
+            step = turn.run.steps.get(asked.step)
+            if step is None or step.phase != "asked":
+                return False
+            turn.records.append(record)
+            turn.made.waiting.append(ended(self._ref(step)))
+            return None
+
+        await self._tenure.decide(answer)
+        found = await self._tenure.step(asked.step)
+        if found is None:
+            raise RunTakenOver(self.session_id, self.name, "")
+        return found
+
+    def _ref(self, step: Step) -> Any:
+        return waits_as(self.session_id, self.name, step)
+
+    async def inbox(self) -> list[SteeringEvent]:
+        """Return what was said to the run since the last call: user messages, injected context.
+
+        What it returned is recorded: the same call of a rerun returns the same.
+
+        Raises:
+            RunTakenOver: another owner has the run.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            Misuse: the run is not open.
+        """
+        self._check_open()
+        return await self._orders.heard("inbox")
+
+    async def orders(self) -> list[SteeringEvent]:
+        """Return the orders to go another way, or sooner, that came since the last call.
+
+        Pausing, resuming and cancelling act by themselves. What it returned is recorded: the same
+        call of a rerun returns the same.
+
+        Raises:
+            RunTakenOver: another owner has the run.
+            AppendFailed, LogUnavailable, LogCorrupt, StoreClosed: nothing was stored.
+            Misuse: the run is not open.
+        """
+        self._check_open()
+        return await self._orders.heard("orders")
+
+    def _check_open(self) -> None:
+        if self._phase != "open":
+            raise Misuse(
+                "a Run is used within `async with store.run(...)`: before, it has no owner; "
+                "afterwards, how it ended is on record"
+            )
+
+
+def _declared(function: Callable[..., Any], returns: Any) -> TypeCodec[Any] | None:
+    return type_codec(returned_type(function) if returns is None else returns)

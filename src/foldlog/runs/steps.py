@@ -1,0 +1,321 @@
+"""The steps of an open run: called, recorded before and after, and obeying orders between."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar, Token
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog import codec
+from foldlog.errors import Misuse, PayloadError, RedactionFailed
+from foldlog.runs.arguments import Arguments
+from foldlog.runs.errors import (
+    ResultMissing,
+    RunCancelled,
+    RunPaused,
+    StepChanged,
+    StepUnknown,
+    UnreadableResult,
+    consists_of,
+)
+from foldlog.runs.orders import Orders
+from foldlog.runs.questions import waits_as
+from foldlog.runs.results import PLAIN_DATA, Result, StepRedaction, dump_result, load_result
+from foldlog.runs.tenure import Tenure, Turn
+from foldlog.store.store import BaseStore
+from foldlog.store.waiting import began
+from foldlog.values import TypeCodec
+from foldlog_projections.runs import (
+    Done,
+    Doubted,
+    Failed,
+    Retracted,
+    Started,
+    Step,
+    Unrecorded,
+    Used,
+)
+
+T = TypeVar("T")
+
+OnChange = Literal["raise", "again", "keep"]
+"""What becomes of a step that is done and is given other arguments."""
+
+LARGE_RESULT: Final = 256 * 1024
+"""Bytes from which the result of a step is stored beside its record."""
+
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds between two attempts at a step, at most."""
+
+
+class Work(NamedTuple):
+    """A step to be done. `timeout` and the first `pause` between attempts are in seconds."""
+
+    step: str
+    kind: str
+    arguments: Arguments
+    declared: TypeCodec[Any] | None
+    repeatable: bool
+    in_thread: bool
+    on_change: OnChange
+    timeout: float | None
+    retries: int
+    pause: float
+
+
+class Doing:
+    """A step that is under way: its name, those within it, and what it has used of models."""
+
+    __slots__ = ("outer", "run", "step", "used", "within")
+
+    def __init__(self, run: Tenure, step: str, outer: Doing | None) -> None:
+        self.run: Tenure = run
+        self.step: str = step
+        self.outer: Doing | None = outer
+        self.used: list[Used] = []
+        self.within: set[str] = {step}
+
+
+doing: Final[ContextVar[Doing | None]] = ContextVar("doing", default=None)
+"""The step that the caller is in."""
+
+
+class Using:
+    """A block in which a name stands for one step; if it fails, the name is free again."""
+
+    __slots__ = ("_doing", "_token", "_used")
+
+    def __init__(self, run: Tenure, used: set[str], step: str) -> None:
+        if step in used:
+            raise Misuse(
+                f"a step {step!r:.80} has run here, or is under way: give every step of a run a "
+                "different name"
+            )
+        used.add(step)
+        self._used = used
+        self._doing = Doing(run, step, doing.get())
+
+    def __enter__(self) -> Doing:
+        self._token: Token[Doing | None] = doing.set(self._doing)
+        return self._doing
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        doing.reset(self._token)
+        outer = self._doing.outer
+        if kind is not None:
+            self._used -= self._doing.within  # also the steps within it
+        elif outer is not None and outer.run is self._doing.run:
+            outer.within |= self._doing.within
+
+
+class Steps:
+    """Does the steps of one run, each at most once for each time that it is started."""
+
+    def __init__(
+        self, store: BaseStore, tenure: Tenure, orders: Orders, redaction: StepRedaction
+    ) -> None:
+        self._store = store
+        self._tenure = tenure
+        self._orders = orders
+        self._redaction = redaction
+        self._used: set[str] = set()
+
+    def using(self, step: str) -> Using:
+        """Enter this around a step. Raises Misuse if the name was used before."""
+        return Using(self._tenure, self._used, step)
+
+    async def do(self, work: Work, call: Callable[[], Awaitable[T]]) -> T:
+        """Do a step, or return its recorded result. Errors as `Run.step`."""
+        recorded = await self._tenure.step(work.step)
+        with self.using(work.step) as under_way:
+            if recorded is not None and is_doubtful(recorded) and not work.repeatable:
+                # This process may not know how its own append ended: ask the log.
+                recorded = await self._tenure.step(work.step, "strong")
+            if recorded is not None and recorded.phase == "done" and self._keeps(work, recorded):
+                result: T = await self.result(recorded, work.declared)
+                return result
+            if recorded is not None and is_doubtful(recorded) and not work.repeatable:
+                await self._doubt(recorded)
+                raise StepUnknown(*self._run, work.step, recorded.attempt, recorded.error)
+            return await self._attempt(work, under_way, call)
+
+    async def result(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
+        """Return the result on record as the declared type; as it is, if it needs none."""
+        if recorded.blob:
+            found = await self._tenure.patiently(
+                lambda: self._store.read_blob(self._tenure.key, recorded.blob)
+            )
+            if found is None:
+                raise ResultMissing(*self._run, recorded.step)
+            data = codec.decode(found)
+        else:
+            data = codec.decode(recorded.result)
+        if not recorded.type or (recorded.type == PLAIN_DATA and declared is None):
+            return data
+        try:
+            return load_result(data, recorded.type, declared)
+        except ValueError as error:
+            step, type_ = recorded.step, recorded.type
+            raise UnreadableResult(*self._run, step, type_, str(error)) from error
+
+    @property
+    def _run(self) -> tuple[str, str]:
+        return self._tenure.session_id, self._tenure.name
+
+    def _keeps(self, work: Work, recorded: Step) -> bool:
+        """Whether the recorded result stands. Raises StepChanged."""
+        if recorded.digest == work.arguments.digest or work.on_change == "keep":
+            return True
+        if work.on_change == "again":
+            return False
+        before, given = codec.decode(recorded.arguments), codec.decode(work.arguments.encoded)
+        raise StepChanged(*self._run, work.step, before, given)
+
+    async def _attempt(self, work: Work, under_way: Doing, call: Callable[[], Awaitable[T]]) -> T:
+        pause = work.pause
+        for left in range(work.retries, -1, -1):
+            try:
+                return await self._once(work, under_way, call)
+            except (RunCancelled, RunPaused, StepUnknown, PayloadError, RedactionFailed):
+                raise
+            except Exception as error:
+                is_lost = work.in_thread and isinstance(error, TimeoutError)
+                if left == 0 or (is_lost and not work.repeatable):
+                    raise
+                if consists_of(error, RunPaused, StepUnknown, RunCancelled):
+                    raise
+            await self._orders.obeyed_for(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    async def _once(self, work: Work, under_way: Doing, call: Callable[[], Awaitable[T]]) -> T:
+        # 1. Record that it is about to happen. 2. Its effect. 3. Record the outcome. A step that
+        # is cut short between 1 and 3 has an unknown outcome.
+        await self._orders.obeyed()
+        outer = under_way.outer
+        parent = outer.step if outer is not None and outer.run is self._tenure else ""
+        encoded, digest = work.arguments
+        await self._tenure.write(
+            Started(work.step, work.kind, parent, encoded, digest, work.repeatable)
+        )
+        under_way.used.clear()
+        began_at = time.perf_counter()
+        limit = asyncio.timeout(work.timeout)
+        try:
+            async with limit:
+                value = await self._orders.interruptible(call)
+        except Exception as error:
+            seconds = time.perf_counter() - began_at
+            if limit.expired() and work.in_thread:
+                # The thread goes on: what comes of it nobody will know.
+                lost = Unrecorded(work.step, seconds, "TimeoutError")
+                await finished(self._tenure.write(lost, *under_way.used))
+            else:
+                await finished(self._record_failure(work, under_way, seconds, error))
+            raise
+        seconds = time.perf_counter() - began_at
+        result = await finished(self._record(work, under_way, seconds, value))
+        if result.fault:
+            raise UnreadableResult(*self._run, work.step, result.type, result.fault)
+        return value
+
+    async def _record_failure(
+        self, work: Work, under_way: Doing, seconds: float, error: Exception
+    ) -> None:
+        if consists_of(error, RunPaused, StepUnknown):
+            # A step within lets go of the run, which does this step again when it is opened.
+            await self._tenure.write(Retracted(work.step), *under_way.used)
+            return
+        message = self._redaction.message(work.step, error)
+        failed = Failed(work.step, seconds, type(error).__qualname__, message)
+        await self._tenure.write(failed, *under_way.used)
+
+    async def _record(self, work: Work, under_way: Doing, seconds: float, value: Any) -> Result:
+        large = b""
+        try:
+            result = dump_result(value, work.declared)
+            result = self._redaction.result(work.step, result, work.declared)
+            encoded = result.encoded or codec.encode(result.data, "result")
+            done = Done(work.step, seconds, msgspec.Raw(encoded), result.type)
+            if len(encoded) > LARGE_RESULT:
+                large = encoded
+                blob = await self._tenure.patiently(
+                    lambda: self._store.put_blob(self._tenure.key, large)
+                )
+                done = Done(work.step, seconds, type=result.type, blob=blob)
+        except (PayloadError, RedactionFailed) as error:
+            lost = Unrecorded(work.step, seconds, type(error).__qualname__)
+            await self._tenure.write(lost, *under_way.used)
+            raise
+        await self._tenure.write(done, *under_way.used)
+        if done.blob:
+            await self._tenure.patiently(
+                lambda: self._store.keep_blob(self._tenure.key, done.blob, large)
+            )
+        return result
+
+    async def _doubt(self, recorded: Step) -> None:
+        """Put the step on the list of what waits for a person."""
+
+        def doubt(turn: Turn) -> bool | None:
+            step = turn.run.steps.get(recorded.step)
+            if step is None or not is_doubtful(step):
+                return False
+            if step.phase != "doubted":
+                turn.records.append(Doubted(step.step))
+            ref = waits_as(*self._run, step)
+            turn.made.waiting.append(began(ref, self._tenure.session_id))
+            return None
+
+        await self._tenure.decide(doubt)
+
+
+def is_doubtful(step: Step) -> bool:
+    """Whether a step began, and its result is not on record."""
+    return step.phase in ("started", "unrecorded", "doubted")
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must end: a cancellation meanwhile is raised afterwards.
+
+    For recording an effect that has happened. It takes no longer than the log's timeouts.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            result = await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception as failure:
+            if cancelled is None:
+                raise
+            cancelled.add_note(f"meanwhile: {failure!r}")
+            raise cancelled from None
+        else:
+            if cancelled is None:
+                return result
+            raise cancelled
+
+
+async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a step's function: a coroutine function here, a plain one in a thread."""
+    if is_async(function):
+        return await function(*args, **kwargs)
+    made = await asyncio.to_thread(function, *args, **kwargs)
+    return await made if inspect.isawaitable(made) else made
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a function is called on the event loop: it is a coroutine function, or an object
+    whose call is one.
+    """
+    call = getattr(function, "__call__", None)  # noqa: B004 - of an object that is called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,273 @@
+"""One owner's tenure of a run: it may write until another owner has the run."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog.envelope import Recorded
+from foldlog.errors import AppendUnknown, LogUnavailable, NotFound
+from foldlog.kind import Key
+from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
+from foldlog.runs.errors import RunBusy, RunCancelled, RunTakenOver
+from foldlog.runs.process import Look, Process, host
+from foldlog.sessions import lifecycle
+from foldlog.sessions.decision import Decision
+from foldlog.sessions.state import SessionState, brief_of
+from foldlog.store.core import Core, core_of
+from foldlog.store.decisions import Attempts, decide_drafts
+from foldlog.store.payloads import encode
+from foldlog.store.primitives import At, Decided
+from foldlog.store.store import BaseStore
+from foldlog.store.waiting import list_key
+from foldlog.views import Consistency
+from foldlog_projections import runs, session, tasks
+from foldlog_projections.runs import Opened, Rewound, State, Step
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("foldlog")
+
+PATIENCE: Final = 60.0
+"""Seconds that a run waits for a log that does not answer: longer than an election takes."""
+
+_LOOKS_EVERY: Final = 0.2
+"""Seconds between two looks at an owner who has the run."""
+
+
+class Turn(NamedTuple):
+    """A run and its session, on which something is decided: `records` go to the run."""
+
+    run: State
+    made: Decision
+    records: list[msgspec.Struct]
+
+
+Decide = Callable[[Turn], bool | None]
+"""Adds to a turn what is to be appended; False if nothing is. It does no I/O, and may be called
+several times."""
+
+
+async def decide_on_run(core: Core, session_id: str, name: str, decide: Decide) -> bool:
+    """Append what `decide` adds, to the run and its session, in one moment.
+
+    Returns whether anything was appended. Errors as `Store.decide`, and what `decide` raises.
+    """
+    run: Key[Any] = runs.kind(session_id, name)
+    shard = core.subject(runs.kind, session_id, name).shard
+
+    def decision(at: At, saved: At, folded: At) -> dict[Key[Any], Decided]:
+        state = SessionState(session_id, saved.folded.state, folded.folded.state)
+        turn = Turn(at.folded.state, Decision(state), [])
+        if decide(turn) is False:
+            return {}
+        found: dict[Key[Any], Decided] = {}
+        found[run] = Decided([encode(runs.kind, each) for each in turn.records])
+        found |= {kind(session_id): Decided(each) for kind, each in turn.made.drafts.items()}
+        found[list_key(core, shard)] = Decided(turn.made.waiting)
+        return {key: each for key, each in found.items() if each.drafts}
+
+    keys: list[Key[Any]] = [run, tasks.kind(session_id), session.kind(session_id)]
+    return bool(await decide_drafts(core, keys, decision, in_atomic="refuse"))
+
+
+class Tenure:
+    """A run as its owner may write it."""
+
+    def __init__(self, store: BaseStore, process: Process, session_id: str, name: str) -> None:
+        self.session_id: Final = session_id
+        self.name: Final = name
+        self.key: Final = runs.kind(session_id, name)
+        self._store = store
+        self._core: Core = core_of(store)
+        self._process = process
+        self._id = secrets.token_hex(8)
+        self._turn = asyncio.Lock()
+
+    async def begin(
+        self,
+        wait: float,
+        *,
+        restart: bool,
+        redo_from: str | None,
+        parent: str | None,
+        description: str | None,
+    ) -> None:
+        """Have the run: at once where nobody has it, else when its owner lets go or has died.
+
+        Raises:
+            RunBusy: its owner has lived, and kept it, for `wait` seconds.
+            RunCancelled: it was cancelled, and is not restarted.
+            NotFound: there is no step `redo_from`. Others as `Store.decide`.
+        """
+        look, clock = Look(self._store), asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            state = await self.read("strong")
+            before, owner = state.tenure, state.process
+            is_free = not before or state.session_id != self.session_id
+            if is_free or await self.patiently(lambda: look.is_gone(owner)):  # noqa: B023
+                await self.patiently(
+                    lambda: self._take(before, restart, redo_from, parent, description)  # noqa: B023
+                )
+                state = await self.read("strong")
+                if state.tenure == self._id:
+                    return
+            waited = clock() - began
+            if waited >= wait:
+                since = dt.datetime.fromtimestamp(state.since, dt.UTC)
+                raise RunBusy(self.session_id, self.name, state.host, state.pid, since, waited)
+            await asyncio.sleep(min(_LOOKS_EVERY, wait - waited))
+
+    async def _take(
+        self,
+        before: str,
+        restart: bool,
+        redo_from: str | None,
+        parent: str | None,
+        description: str | None,
+    ) -> None:
+        """Take the run from the tenure `before`, unless somebody else was first."""
+
+        def take(turn: Turn) -> bool | None:
+            state = turn.run
+            if state.tenure != before:
+                return False
+            if redo_from is not None and redo_from not in state.steps:
+                raise NotFound("step", redo_from, f"run {self.name!r:.80} has none of that name")
+            self._start_task(turn, restart, parent, description)
+            turn.records.append(
+                Opened(
+                    state.epoch + 1,
+                    self._id,
+                    self._process.id,
+                    self.session_id,
+                    host(),
+                    os.getpid(),
+                )
+            )
+            if restart or redo_from is not None:
+                turn.records.append(Rewound("" if restart else redo_from or ""))
+            return None
+
+        await decide_on_run(self._core, self.session_id, self.name, take)
+
+    def _start_task(
+        self, turn: Turn, restart: bool, parent: str | None, description: str | None
+    ) -> None:
+        made = turn.made
+        if self.name not in made.state.saved:
+            snapshot = TaskContextSnapshot(
+                session_id=self.session_id,
+                task_id=self.name,
+                spawned_from_task_id=parent or "foreground",
+                notify_on_complete=False,
+            )
+            task = TaskState(
+                task_id=self.name,
+                session_id=self.session_id,
+                status=TaskStatus.RUNNING,
+                task_type=TaskType.BACKGROUND,
+                priority=0,
+                context_snapshot=snapshot,
+                description=description,
+            )
+            lifecycle.spawn(made, task, "job", None, self._redacted_task)
+            return
+        status = made.state.brief(self.name).status
+        if status is TaskStatus.CANCELLED and not restart:
+            raise RunCancelled(self.session_id, self.name)
+        is_ordered_pause = status is TaskStatus.PAUSED and not turn.run.parked
+        if status is not TaskStatus.RUNNING and not is_ordered_pause:
+            lifecycle.reopen(made, self.name)
+
+    def _redacted_task(self, record: tasks.TaskSaved) -> tasks.TaskSaved:
+        found: tasks.TaskSaved = self._core.redacted(
+            "Store.run", tasks.kind(self.session_id), record
+        )
+        return found
+
+    async def read(self, consistency: Consistency = "session") -> State:
+        """Return the run as its view holds it: use it before the next await, never change it."""
+        query = self._store.query
+        return await self.patiently(
+            lambda: query(self.key, lambda state: state, consistency=consistency)
+        )
+
+    async def step(self, name: str, consistency: Consistency = "session") -> Step | None:
+        """Return a step as it is on record."""
+        return (await self.read(consistency)).steps.get(name)
+
+    async def status(self) -> TaskStatus | None:
+        """Return where its task stands, strongly consistent; None where there is none."""
+
+        def find(saved: Mapping[str, Recorded]) -> TaskStatus | None:
+            found = saved.get(self.name)
+            return None if found is None else brief_of(found.payload).status
+
+        query, key = self._store.query, tasks.kind(self.session_id)
+        return await self.patiently(lambda: query(key, find, consistency="strong"))
+
+    async def write(
+        self, *records: msgspec.Struct, when: Callable[[State], bool] | None = None
+    ) -> bool:
+        """Append records of the run; return False if `when`, asked at that moment, says so.
+
+        Raises:
+            RunTakenOver: another owner has it. Nothing was appended. Others as `Store.decide`.
+        """
+        drafts = [encode(runs.kind, each) for each in records]
+        agreed = False
+
+        def decide(at: At) -> dict[Key[Any], Decided]:
+            nonlocal agreed
+            self._check(at.folded.state)
+            agreed = when is None or when(at.folded.state)
+            return {self.key: Decided(drafts)} if agreed else {}
+
+        core = self._core
+        async with self._turn:
+            await self.patiently(
+                lambda: decide_drafts(core, [self.key], decide, in_atomic="refuse")
+            )
+        return agreed
+
+    async def decide(self, decide: Decide) -> bool:
+        """As `decide_on_run`, while it is this owner's. Raises RunTakenOver where it is not."""
+
+        def checked(turn: Turn) -> bool | None:
+            self._check(turn.run)
+            return decide(turn)
+
+        core, session_id, name = self._core, self.session_id, self.name
+        async with self._turn:
+            return await self.patiently(lambda: decide_on_run(core, session_id, name, checked))
+
+    def _check(self, state: State) -> None:
+        if state.tenure != self._id:
+            owner = f"process {state.pid} on {state.host}" if state.tenure else ""
+            raise RunTakenOver(self.session_id, self.name, owner)
+
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a call that is safe to repeat, again while the log does not answer."""
+        attempts: Attempts | None = None
+        while True:
+            try:
+                return await call()
+            except (LogUnavailable, AppendUnknown) as error:
+                if attempts is None:
+                    attempts = Attempts(PATIENCE)
+                    _log.warning(
+                        "run %s of session %s waits for the log: %s",
+                        self.name,
+                        self.session_id,
+                        error,
+                    )
+                await attempts.pause(error)

@@ -1,0 +1,193 @@
+"""Orders to runs, and questions of runs: each takes effect once, and is on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import foldlog
+from foldlog import AlreadyAnswered, WaitingExpired
+from foldlog.models import SteeringEventType
+from foldlog.runs import QuestionExpired, RunCancelled, RunPaused
+from tests.runs.running import Calls, R, S, begun, next_waiting, status, steer
+
+
+async def test_cancel_lets_the_step_in_flight_end_and_no_other_begin(store: foldlog.Store) -> None:
+    calls, go_on = Calls(), asyncio.Event()
+
+    async def slow() -> str:
+        await go_on.wait()
+        return "done"
+
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            flying = asyncio.ensure_future(run.step("slow", slow))
+            await begun(store)
+            await steer(store, SteeringEventType.CANCEL, reason="too dear")
+            go_on.set()
+            assert await flying == "done"
+            assert [each.phase for each in await run.steps()] == ["done"]
+            await run.step("next", calls.giving("next"))
+
+    with pytest.raises(RunCancelled, match="too dear"):
+        await work()
+    assert calls.made == []
+    assert await status(store) == "CANCELLED"
+    with pytest.raises(RunCancelled):
+        async with store.run(R, session_id=S):
+            pass
+    async with store.run(R, session_id=S, restart=True) as run:
+        await run.step("slow", calls.giving("slow"))
+    assert calls.made == ["slow"]
+    assert await status(store) == "COMPLETE"
+
+
+async def test_a_hard_cancel_ends_the_step_in_flight(store: foldlog.Store) -> None:
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            flying = asyncio.ensure_future(run.step("for ever", asyncio.Event().wait))
+            await begun(store)
+            await steer(store, SteeringEventType.CANCEL, hard=True)
+            async with asyncio.timeout(30):
+                await flying
+
+    with pytest.raises(RunCancelled):
+        await work()
+    assert await status(store) == "CANCELLED"
+
+
+async def test_a_cancelled_run_does_not_end_complete(store: foldlog.Store) -> None:
+    with pytest.raises(RunCancelled):
+        async with store.run(R, session_id=S):
+            await steer(store, SteeringEventType.CANCEL)
+    assert await status(store) == "CANCELLED"
+
+
+async def test_a_pause_holds_the_next_step_until_it_is_over(store: foldlog.Store) -> None:
+    calls = Calls()
+    async with store.run(R, session_id=S) as run:
+        await steer(store, SteeringEventType.PAUSE)
+        waits = asyncio.ensure_future(run.step("a", calls.giving("a", 1)))
+        [item] = await store.waiting()
+        assert (item.kind, item.task_id) == ("task", R)
+        assert calls.made == []
+        await steer(store, SteeringEventType.RESUME)
+        assert await waits == 1
+    assert await status(store) == "COMPLETE"
+
+
+async def test_a_pause_holds_the_next_owner_too(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S):
+        pass
+    run = await store.run(R, session_id=S)
+    await steer(store, SteeringEventType.PAUSE)
+    with pytest.raises(asyncio.CancelledError):
+        async with run:
+            raise asyncio.CancelledError
+    async with store.run(R, session_id=S) as second:
+        waits = asyncio.ensure_future(second.step("a", Calls().giving("a", 1)))
+        assert await status(store) == "PAUSED"
+        await steer(store, SteeringEventType.RESUME)
+        assert await waits == 1
+
+
+async def test_words_reach_the_code_once_also_when_it_runs_again(store: foldlog.Store) -> None:
+    heard = []
+    for n in range(2):
+        async with store.run(R, session_id=S) as run:
+            looks = [[e.payload.get("text") for e in await run.inbox()]]
+            if n == 0:
+                await steer(store, SteeringEventType.USER_MESSAGE, text="hello")
+                await steer(store, SteeringEventType.REDIRECT, instruction="north")
+            looks.append([e.payload.get("text") for e in await run.inbox()])
+            orders = [e.payload.get("instruction") for e in await run.orders()]
+            looks.append([e.payload.get("text") for e in await run.inbox()])
+        heard.append((looks, orders))
+    assert heard[0] == ([[], ["hello"], []], ["north"])
+    assert heard[1] == heard[0]
+
+
+async def test_a_question_is_answered_while_the_run_waits(store: foldlog.Store) -> None:
+    async with store.run(R, session_id=S) as run:
+        waits = asyncio.ensure_future(run.ask("buy", {"fare": 80}))
+        item = await next_waiting(store)
+        assert (item.kind, item.session_id, item.task_id, item.step) == ("question", S, R, "buy")
+        assert item.asked == {"fare": 80}
+        assert [each.id for each in await store.waiting(session_id=S)] == [item.id]
+        assert (await store.answer(item.id, "yes")).decision == "answered"
+        assert await waits == "yes"
+        with pytest.raises(AlreadyAnswered):
+            await store.answer(item.id, "no")
+    async with store.run(R, session_id=S) as run:
+        assert await run.ask("buy", {"fare": 80}) == "yes"
+    assert await store.waiting() == []
+
+
+async def test_a_run_that_does_not_wait_is_one_entry_and_goes_on(store: foldlog.Store) -> None:
+    with pytest.raises(RunPaused) as paused:
+        async with store.run(R, session_id=S) as run:
+            await run.ask("buy", "Buy?", wait=0)
+    assert (paused.value.step, paused.value.question) == ("buy", "Buy?")
+    assert await status(store) == "PAUSED"
+    [item] = await store.waiting()
+    assert item.kind == "question"
+    with pytest.raises(RunPaused):
+        async with store.run(R, session_id=S) as run:
+            await run.ask("buy", "Buy?", wait=0)
+    [again] = await store.waiting()
+    assert again.id == item.id
+    await store.answer(item.id, True)
+    assert await store.waiting() == []
+    assert await status(store) == "RUNNING"
+    async with store.run(R, session_id=S) as run:
+        assert await run.ask("buy", "Buy?", wait=0) is True
+    assert await status(store) == "COMPLETE"
+
+
+async def test_a_question_expires(
+    store: foldlog.Store, advance_clock: Callable[[float], None]
+) -> None:
+    with pytest.raises(RunPaused):
+        async with store.run(R, session_id=S) as run:
+            await run.ask("buy", "Buy?", timeout=60, wait=0)
+    [item] = await store.waiting()
+    assert item.until is not None
+    advance_clock(61)
+    assert await store.waiting() == []
+    with pytest.raises(WaitingExpired):
+        await store.answer(item.id, True)
+    with pytest.raises(QuestionExpired):
+        async with store.run(R, session_id=S) as run:
+            await run.ask("buy", "Buy?", timeout=60)
+    for _ in range(2):
+        async with store.run(R, session_id=S) as run:
+            assert await run.ask("buy", "Buy?", timeout=60, default="no") == "no"
+
+
+async def test_a_cancelled_run_asks_nothing(store: foldlog.Store) -> None:
+    asked = []
+
+    async def work() -> None:
+        async with store.run(R, session_id=S) as run:
+            waits = asyncio.ensure_future(run.ask("buy"))
+            asked.append(await next_waiting(store))
+            await steer(store, SteeringEventType.CANCEL)
+            async with asyncio.timeout(30):
+                await waits
+
+    with pytest.raises(RunCancelled):
+        await work()
+    assert await store.waiting() == []
+    with pytest.raises(AlreadyAnswered):
+        await store.answer(asked[0].id, True)
+
+
+async def test_another_question_under_a_name_replaces_the_first(store: foldlog.Store) -> None:
+    for fare in (80, 90):
+        with pytest.raises(RunPaused):
+            async with store.run(R, session_id=S) as run:
+                await run.ask("buy", fare, wait=0)
+    [item] = await store.waiting()
+    assert item.asked == 90
