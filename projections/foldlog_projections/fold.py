@@ -47,18 +47,19 @@ class Projection(Protocol[S]):
     """A fold as views use it; every kind is one.
 
     It folds the subjects of its `family`. States of another `version` are neither compared nor
-    reused. `latest_only`: the last envelope alone gives the state. `replaces(envelope)` is the key
-    that an envelope replaces, None for nothing: of one writer's envelopes with the same key, the
-    one drafted last stands. `keep` makes bytes of a state, and `restore` an equal state of them;
-    None where a state fits no snapshot. `digest_of(type)` is what digests a payload of that type;
-    None where an id follows from the content. `remains`, `forgets_ids`, `early_snapshots`: see
-    `foldlog.kind.Fold`.
+    reused. `latest_only`: the last envelope alone gives the state, where those of the types
+    `beside` are left out. `replaces(envelope)` is the key that an envelope replaces, None for
+    nothing: of one writer's envelopes with the same key, the one drafted last stands. `keep` makes
+    bytes of a state, and `restore` an equal state of them; None where a state fits no snapshot.
+    `digest_of(type)` is what digests a payload of that type; None where an id follows from the
+    content. `remains`, `forgets_ids`, `early_snapshots`: see `foldlog.kind.Fold`.
     """
 
     name: str
     family: str
     version: int
     latest_only: bool
+    beside: frozenset[str]
     keep: Callable[[S], bytes] | None
     restore: Callable[[bytes], S] | None
     remains: tuple[Callable[[S], bytes], Callable[[bytes], S]] | None

@@ -1,7 +1,7 @@
 """The keys of a scope: what was written or deleted last of each, and how keys are linked.
 
-A key's subject is the truth about the key. To know all keys of a scope, fold all of its
-subjects, in order, into an index: `foldlog.scoped.index`.
+A key's subject is the truth about the key; the vectors of a value stand there, too, behind it. To
+know all keys of a scope, fold all of its subjects, in order, into an index: `foldlog.scoped.index`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ WRITTEN: Final = "scoped.written"
 DELETED: Final = "scoped.deleted"
 LINKED: Final = "scoped.linked"
 UNLINKED: Final = "scoped.unlinked"
+EMBEDDED: Final = "scoped.embedded"
 
 OWN: Final = "\0"
 """What stands in place of a key in a scope's own subject: its links are there, and the tombstone
@@ -53,12 +54,30 @@ class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
     metadata: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
+class Embedded(msgspec.Struct, frozen=True):
+    """`scoped.embedded`: the vector of one value of the key, 32-bit floats of length 1.
+
+    `version` is the id of the record that wrote the value; `model` names what made the vector.
+    """
+
+    version: str
+    model: str
+    vector: bytes
+
+
 kind: Final = Kind(
     "scoped",
     keys=("scope", "key"),
     owner="scope",
-    version=2,
-    records={WRITTEN: Written, DELETED: Deleted, LINKED: Linked, UNLINKED: Linked},
+    version=3,
+    records={
+        WRITTEN: Written,
+        DELETED: Deleted,
+        LINKED: Linked,
+        UNLINKED: Linked,
+        EMBEDDED: Embedded,
+    },
     fold=last,
+    beside=(EMBEDDED,),
     redacted={WRITTEN: ("value",), LINKED: ("metadata",)},
 )

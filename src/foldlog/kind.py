@@ -157,10 +157,6 @@ def _as_declared(field: msgspec.structs.FieldInfo | None) -> Any:
     return msgspec.field(default=msgspec.to_builtins(field.default), name=field.encode_name)
 
 
-def _everything(envelope: Recorded) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Fold(Generic[S]):
     """How records become a state: `apply(state, record, envelope)` returns the state after one.
@@ -313,6 +309,8 @@ class Kind(Generic[S]):
         id: what makes two records the same one: `fresh_id`, `content_digest`,
             `field_id("field")`, or a function from record and encoded record to id.
         of: the kind whose records it folds, for a view of another kind's records.
+        beside: types of records that say something about the record before them, where the state
+            follows from the last record alone: they leave it as it is.
         redacted: types whose content is redacted before the record is made, with what the hook
             is shown.
 
@@ -344,6 +342,7 @@ class Kind(Generic[S]):
         id: IdRule = fresh_id,
         of: Kind[Any] | None = None,
         redacted: Mapping[str, tuple[str, ...]] | None = None,
+        beside: Sequence[str] = (),
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -374,6 +373,7 @@ class Kind(Generic[S]):
             )
         self.owns = owns
         self.pointers = pointers
+        self.beside: frozenset[str] = frozenset(beside) if of is None else of.beside
         self.listed: tuple[Listing, ...] = tuple(listed)
         self.records: dict[str, RecordType] = {
             type_: _record_type(type_, schema, (redacted or {}).get(type_))
@@ -423,7 +423,11 @@ class Kind(Generic[S]):
         self.apply: Callable[[S, Recorded], S] = apply
         replaces = (fold.replaces,) if isinstance(fold.replaces, str) else fold.replaces
         if fold.latest_only:
-            replaces = _everything
+            replaces = self._everything
+            if self.beside:
+                self.apply = lambda state, envelope: (
+                    state if envelope.type in self.beside else apply(state, envelope)
+                )
         key_of = self._fields(replaces) if isinstance(replaces, tuple) else replaces
         self.replaces: Callable[[Recorded], Any] | None = key_of
         if fold.takes == "field":
@@ -441,6 +445,9 @@ class Kind(Generic[S]):
         if fold.state is not None:
             self.keep = fold.keep or msgspec.msgpack.Encoder().encode
             self.restore = fold.restore or msgspec.msgpack.Decoder(fold.state).decode
+
+    def _everything(self, envelope: Recorded) -> str | None:
+        return None if envelope.type in self.beside else ""
 
     def _fields(self, names: tuple[str, ...]) -> Callable[[Recorded], Any]:
         of_type = {type_: fields_of(*names, of=each) for type_, each in self._schemas.items()}

@@ -210,9 +210,9 @@ async def test_a_decision_sees_what_the_block_saved(reopen: OpenStore) -> None:
 async def test_what_a_block_saves_with_a_time_to_live_lives(store: foldlog.Store) -> None:
     soon = StoreOptions(ttl=60_000)
     async with store.atomic():
-        version = await store.scoped.write_hinted(PLACE, "key", 1, soon)
+        version = await store.scoped.write(PLACE, "key", 1, soon)
         await store.scoped.write(PLACE, "key", 2, expected=version)
-        await store.scoped.write_hinted(PLACE, "gone", 1, soon)
+        await store.scoped.write(PLACE, "gone", 1, soon)
         await store.scoped.delete(PLACE, "gone")
         await store.save_planner_state("token", {"step": 1})
         assert await store.load_planner_state("token") == {"step": 1}
@@ -275,7 +275,7 @@ async def test_a_value_of_a_block_that_failed_is_nowhere(store: foldlog.Store) -
 
     async def fail() -> None:
         async with store.atomic():
-            await store.scoped.write_hinted(PLACE, "key", 1, hot)
+            await store.scoped.write(PLACE, "key", 1, hot)
             with pytest.raises(VersionConflict):
                 await store.scoped.write(PLACE, "key", 2, expected=None)
             raise LookupError

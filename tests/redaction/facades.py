@@ -47,13 +47,13 @@ SCOPED: dict[str, Case] = {
     "ScopedStore.write of a large value": Case(
         "ScopedStore.write", {"scoped.written"}, lambda s: s.scoped.write(SCOPE, "large", LARGE)
     ),
-    "ScopedStore.write_hinted": Case(
+    "ScopedStore.write of a value with hints": Case(
         "ScopedStore.write",
         {"scoped.written"},
-        lambda s: s.scoped.write_hinted(SCOPE, "k", LEAKY, StoreOptions(salience=1.0)),
+        lambda s: s.scoped.write(SCOPE, "k", LEAKY, StoreOptions(salience=1.0)),
     ),
     "ScopedStore.write_many": Case(
-        "ScopedStore.apply",
+        "ScopedStore.write_many",
         {"scoped.written"},
         lambda s: s.scoped.write_many(SCOPE, {"m": LEAKY, "n": SECRET}),
     ),

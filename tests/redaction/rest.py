@@ -17,6 +17,7 @@ from foldlog_projections import (
     conversations,
     langgraphitems,
     langgraphnamespaces,
+    scoped,
     workflowcheckpoints,
 )
 from foldlog_projections.a2alist import Listed, Unlisted
@@ -71,7 +72,9 @@ async def _saves(store: Store) -> None:
 
 async def _scoped(store: Store) -> None:
     scope = Scope.session("rest")
-    await store.scoped.write(scope, "k", 1)
+    version = await store.scoped.write(scope, "k", 1)
+    vector = scoped.Embedded(version, "model", b"1234")
+    await store.append(scoped.kind(scope.subject_key, "k"), vector)
     await store.scoped.link(scope, MemoryLink("k", "l", "to"))
     await store.scoped.unlink(scope, "k", "l", "to")
     await store.scoped.delete(scope, "k")

@@ -193,8 +193,8 @@ async def test_a_value_that_is_never_stored_is_shown_to_no_hook(
     store: foldlog.Store, log: Handed, hook: Hook
 ) -> None:
     scope, scratch = Scope.session("s"), StoreOptions(lifetime=Lifetime.TRANSIENT)
-    await store.scoped.write_hinted(scope, "k", LEAKY, scratch)
-    assert await store.scoped.read_hinted(scope, "k", scratch) == LEAKY
+    await store.scoped.write(scope, "k", LEAKY, scratch)
+    assert await store.scoped.read(scope, "k", scratch) == LEAKY
     assert (hook.shown, log.drafts) == ([], [])
 
 

@@ -77,7 +77,7 @@ GIVEN_NOTHING: dict[type, set[str]] = {
         *("delete", "clear_session", "clear"),
     },
     ScopedStore: {
-        *("read", "read_hinted", "entry", "list", "search", "search_hinted", "traverse", "links"),
+        *("read", "entry", "list", "search", "traverse", "links"),
         *("history", "watch", "with_search", "clear_transient", "forget", "close"),
         *("delete", "unlink", "end_session", "clear"),
     },

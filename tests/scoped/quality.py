@@ -19,6 +19,6 @@ async def recall(scoped: ScopedStore, mode: Mode, at: int = 5) -> float:
     shares = []
     for query, relevant in RELEVANT.items():
         options = SearchOptions()
-        found = await scoped.search_hinted(SCOPE, query, at, options, mode=mode)
+        found = await scoped.search(SCOPE, query, at, options, mode=mode)
         shares.append(len(relevant & {each.key for each in found}) / len(relevant))
     return sum(shares) / len(shares)

@@ -50,14 +50,14 @@ async def test_a_session_that_is_cleared_takes_its_scope_along(
     await scoped.write_many(ONE, {"a": "word", "big": "x" * 300_000, "gone": 1})
     await scoped.delete(ONE, "gone")
     await scoped.link(ONE, MemoryLink("a", "big", "r"))
-    await scoped.write_hinted(ONE, "draft", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
+    await scoped.write(ONE, "draft", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
     await scoped.write(OTHER, "a", "kept")
     report = await getattr(store, how)(ONE.ids[0])
     assert await scoped.list(ONE) == []
     assert await scoped.traverse(ONE, "a", None, 1) == []
     assert await scoped.search(ONE, "word", 5) == []
     for key in ("a", "big", "gone", "draft"):
-        assert await scoped.read_hinted(ONE, key, StoreOptions()) is None
+        assert await scoped.read(ONE, key, StoreOptions()) is None
         assert await scoped.history(ONE, key) == []
     assert await scoped.read(OTHER, "a") == "kept"
     if hasattr(store._core.log, "blobs"):
@@ -68,9 +68,9 @@ async def test_a_session_that_is_cleared_takes_its_scope_along(
 
 
 async def test_a_store_that_is_cleared_has_no_transient_values(store: foldlog.Store) -> None:
-    await store.scoped.write_hinted(ONE, "a", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
+    await store.scoped.write(ONE, "a", 1, StoreOptions(lifetime=Lifetime.TRANSIENT))
     await store.clear()
-    assert await store.scoped.read_hinted(ONE, "a", StoreOptions()) is None
+    assert await store.scoped.read(ONE, "a", StoreOptions()) is None
 
 
 def holding(directory: Path) -> list[str]:
@@ -149,7 +149,7 @@ async def test_an_index_that_cannot_be_wiped_is_an_error(
 async def test_an_index_that_is_being_read_is_not_taken_for_wiped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foldlog.scoped.index._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("foldlog.scoped.documents._LOCK_SECONDS", 0.05)
     async with foldlog.memory_store() as store:
         scoped = store.scoped.with_search(path=tmp_path)
         await scoped.write(ONE, "a", SECRET)

@@ -68,7 +68,7 @@ async def test_a_value_that_is_read_is_the_callers_own(scoped: ScopedStore) -> N
 async def test_a_key_that_is_missing_is_none(scoped: ScopedStore) -> None:
     assert await scoped.read(ONE, "missing") is None
     assert await scoped.entry(ONE, "missing") is None
-    assert await scoped.read_hinted(ONE, "missing", StoreOptions()) is None
+    assert await scoped.read(ONE, "missing", StoreOptions()) is None
     assert await scoped.list(ONE) == []
     assert await scoped.history(ONE, "missing") == []
     assert await scoped.traverse(ONE, "missing", None, 3) == []
@@ -167,45 +167,44 @@ async def test_a_transient_value_is_for_hinted_reads_until_it_is_cleared(
     scoped: ScopedStore, again: ScopedStore
 ) -> None:
     await scoped.write(ONE, "kept", "kept")
-    assert await scoped.write_hinted(ONE, "scratch", {"a": 1}, TRANSIENT) == ""
+    assert await scoped.write(ONE, "scratch", {"a": 1}, TRANSIENT) == ""
     for each in (scoped, scoped.reader):
-        assert await each.read_hinted(ONE, "scratch", StoreOptions()) == {"a": 1}
-        assert await each.read_hinted(ONE, "scratch", TRANSIENT) == {"a": 1}
+        assert await each.read(ONE, "scratch", StoreOptions()) == {"a": 1}
+        assert await each.read(ONE, "scratch", TRANSIENT) == {"a": 1}
     assert await scoped.read(ONE, "scratch") is None
     assert await scoped.list(ONE) == ["kept"]
     assert await scoped.search(ONE, "scratch", 5) == []
     assert await scoped.history(ONE, "scratch") == []
-    assert await again.read_hinted(ONE, "scratch", StoreOptions()) is None
+    assert await again.read(ONE, "scratch", StoreOptions()) is None
     scoped.clear_transient()
     scoped.clear_transient()
-    assert await scoped.read_hinted(ONE, "scratch", StoreOptions()) is None
-    assert await scoped.read_hinted(ONE, "kept", StoreOptions()) == "kept"
+    assert await scoped.read(ONE, "scratch", StoreOptions()) is None
+    assert await scoped.read(ONE, "kept", StoreOptions()) == "kept"
 
 
 async def test_a_transient_value_never_reaches_the_log(store: foldlog.Store) -> None:
-    await store.scoped.write_hinted(ONE, "scratch", "secret", TRANSIENT)
+    await store.scoped.write(ONE, "scratch", "secret", TRANSIENT)
     await store.scoped.apply([Effect.WriteMemory(ONE, "other", "secret", TRANSIENT)])
     [stream] = (await store._core.log.info()).streams
     assert stream.messages == 0
-    assert await store.scoped.read_hinted(ONE, "other", StoreOptions()) == "secret"
+    assert await store.scoped.read(ONE, "other", StoreOptions()) == "secret"
 
 
 async def test_what_was_written_last_is_what_a_hinted_read_sees(scoped: ScopedStore) -> None:
-    await scoped.write_hinted(ONE, "key", "scratch", TRANSIENT)
+    await scoped.write(ONE, "key", "scratch", TRANSIENT)
     await scoped.write(ONE, "key", "stored")
-    assert await scoped.read_hinted(ONE, "key", StoreOptions()) == "stored"
-    await scoped.write_hinted(ONE, "key", "scratch", TRANSIENT)
-    assert await scoped.read_hinted(ONE, "key", StoreOptions()) == "scratch"
+    assert await scoped.read(ONE, "key", StoreOptions()) == "stored"
+    await scoped.write(ONE, "key", "scratch", TRANSIENT)
+    assert await scoped.read(ONE, "key", StoreOptions()) == "scratch"
     assert await scoped.read(ONE, "key") == "stored"
     await scoped.delete(ONE, "key")
-    assert await scoped.read_hinted(ONE, "key", StoreOptions()) is None
+    assert await scoped.read(ONE, "key", StoreOptions()) is None
 
 
 # --- the reader ---------------------------------------------------------------------------------
 
 WRITES = {
     "write",
-    "write_hinted",
     "write_many",
     "delete",
     "link",
@@ -230,18 +229,15 @@ def test_arguments_stand_in_the_crates_order() -> None:
         found = inspect.signature(method).parameters.values()
         return [each.name for each in found if each.kind is each.POSITIONAL_OR_KEYWORD][1:]
 
-    assert names(ScopedStore.read) == ["scope", "key"]
-    assert names(ScopedStore.write) == ["scope", "key", "value"]
     assert names(ScopedStore.delete) == ["scope", "key"]
     assert names(ScopedStore.list) == ["scope", "prefix"]
-    assert names(ScopedStore.search) == ["scope", "query", "limit"]
-    assert names(ScopedStore.read_hinted) == ["scope", "key", "options"]
-    assert names(ScopedStore.write_hinted) == ["scope", "key", "value", "options"]
+    assert names(ScopedStore.read) == ["scope", "key", "options"]
+    assert names(ScopedStore.write) == ["scope", "key", "value", "options"]
     assert names(ScopedStore.clear_transient) == []
     assert names(ScopedStore.link) == ["scope", "link"]
     assert names(ScopedStore.unlink) == ["scope", "from_key", "to_key", "relation"]
     assert names(ScopedStore.traverse) == ["scope", "from_key", "relation", "max_depth"]
-    assert names(ScopedStore.search_hinted) == ["scope", "query", "limit", "options"]
+    assert names(ScopedStore.search) == ["scope", "query", "limit", "options"]
 
 
 # --- compare-and-set ----------------------------------------------------------------------------
@@ -373,8 +369,8 @@ async def test_bad_arguments_are_refused_and_nothing_is_written(scoped: ScopedSt
         lambda: scoped.write(ONE, "", 1),
         lambda: scoped.write(ONE, "\ud800", 1),
         lambda: scoped.write(ONE, "key", object()),
-        lambda: scoped.write_hinted(ONE, "key", 1, StoreOptions(ttl=-1)),
-        lambda: scoped.write_hinted(ONE, "", 1, TRANSIENT),
+        lambda: scoped.write(ONE, "key", 1, StoreOptions(ttl=-1)),
+        lambda: scoped.write(ONE, "", 1, TRANSIENT),
         lambda: scoped.write_many(ONE, bad),
         lambda: scoped.apply([bad]),
         lambda: scoped.apply([Effect.LinkMemory(ONE, bad)]),
@@ -393,5 +389,5 @@ async def test_bad_arguments_are_refused_and_nothing_is_written(scoped: ScopedSt
         with pytest.raises((PayloadError, InvalidId)):
             await call()
     with pytest.raises(foldlog.ConfigurationError):
-        await scoped.write_hinted(ONE, "key", 1, TRANSIENT, expected=None)
+        await scoped.write(ONE, "key", 1, TRANSIENT, expected=None)
     assert await scoped.list(ONE) == []

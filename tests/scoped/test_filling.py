@@ -1,31 +1,25 @@
-"""Filling a search index: all of a scope, however its pages come."""
+"""Folding a scope into its index: all of it, however its records come."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import foldlog
-from foldlog.envelope import Recorded
 from foldlog.log.memory import MemoryLog
-from foldlog.log.port import Record, Stored
 from foldlog.scoped import (
     ContentKind,
     MemoryTier,
     Scope,
-    SearchOptions,
     StoreOptions,
-    filling,
     indexes,
-    texts,
 )
 from foldlog.scoped.index import Index, Synced
-from foldlog.scoped.texts import Document
-from foldlog.subjects import Namespace
-from foldlog_projections import scoped as kinds
+from foldlog.scoped.records import KeyEvent
+from foldlog.subjects import Branch
 
 ONE = Scope.session("s1")
 
@@ -41,20 +35,20 @@ async def filled(store: foldlog.Store, count: int) -> None:
     hints = StoreOptions(
         tier=MemoryTier.COLD, content_kind=ContentKind.EPISODIC, salience=0.9, ttl=10**9
     )
-    await scoped.write_hinted(ONE, "k:1", "word rewritten", hints)
-    await scoped.write_hinted(ONE, "over", "word", StoreOptions(ttl=0))
+    await scoped.write(ONE, "k:1", "word rewritten", hints)
+    await scoped.write(ONE, "over", "word", StoreOptions(ttl=0))
     await scoped.delete(ONE, "gone")
     await scoped.write(Scope.session("s10"), "k:1", "word of another")
 
 
-async def documents(store: foldlog.Store) -> list[tuple[Any, ...]]:
-    """What the index of the scope holds, made anew."""
-    scoped = store.scoped.with_search()
+async def documents(store: foldlog.Store, place: Path) -> list[tuple[Any, ...]]:
+    """What the index of the scope holds, made anew in a place."""
+    scoped = store.scoped.with_search(path=place)
     await scoped.search(ONE, "word", 1)
     [index] = [each.index for each in scoped._indexes._open.values()]
     query = (
         "SELECT e.key, e.version, e.tier, e.kind, e.salience, e.expires_at, t.body, t.parts"
-        " FROM entries AS e JOIN texts AS t ON t.rowid = e.id WHERE e.taken = e.version"
+        " FROM entries AS e JOIN texts AS t ON t.rowid = e.id"
     )
     found = list(index.database.execute(query))
     index.database.execute("INSERT INTO texts(texts) VALUES ('integrity-check')")
@@ -62,13 +56,12 @@ async def documents(store: foldlog.Store) -> list[tuple[Any, ...]]:
 
 
 async def test_an_index_is_the_same_however_it_is_filled(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+    store: foldlog.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 700
     await filled(store, count)
-    monkeypatch.setattr(filling, "_ASKED", 10**6)
-    wanted = await documents(store)
-    assert {row[0] for row in wanted} == {
+    wanted = await documents(store, tmp_path / "whole")
+    assert {row[0] for row in wanted} - {"over"} == {
         *(f"k:{n}" for n in range(count)),
         "x" * 200,
         "a.*>",
@@ -76,108 +69,47 @@ async def test_an_index_is_the_same_however_it_is_filled(
     }
     [rewritten] = [row for row in wanted if row[0] == "k:1"]
     assert rewritten[2:5] == ("cold", "episodic", 0.9)
-    monkeypatch.setattr(filling, "_ASKED", 512)
-    assert await documents(store) == wanted
-    monkeypatch.setattr(filling, "_ASKED", 100)
-    lasts = store.scoped._keys.lasts
-
-    async def partly(scope: Scope) -> AsyncIterator[list[Stored]]:
-        async for page in lasts(scope):
-            yield page[::3]
-
-    async def twice(scope: Scope) -> AsyncIterator[list[Stored]]:
-        async for page in lasts(scope):
-            yield [*page, *page]
-            yield page
-
-    async def nothing(scope: Scope) -> AsyncIterator[list[Stored]]:
-        pages: list[list[Stored]] = []
-        for page in pages:
-            yield page
-
-    for hints in (partly, twice, nothing):
-        monkeypatch.setattr(store.scoped._keys, "lasts", hints)
-        assert await documents(store) == wanted
-
-
-async def test_pages_that_lag_put_nothing_old_into_an_index(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scoped = store.scoped
-    await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
-    late = [page async for page in scoped._keys.lasts(ONE)]
-    await scoped.write_many(ONE, {f"k{n}": "new" for n in range(20)})
-    monkeypatch.setattr(filling, "_ASKED", 10)
-
-    async def stale(scope: Scope) -> AsyncIterator[list[Stored]]:
-        for page in late:
-            yield page
-
-    monkeypatch.setattr(scoped._keys, "lasts", stale)
-    assert len(await scoped.search(ONE, "new", 50)) == 20
-    assert await scoped.search(ONE, "old", 50) == []
-
-
-async def test_a_key_that_is_written_while_an_index_is_filled_is_found_as_it_is(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scoped = store.scoped
-    await scoped.write_many(ONE, {f"k{n}": "old" for n in range(20)})
-    monkeypatch.setattr(filling, "_ASKED", 10)
-    lasts = scoped._keys.lasts
-
-    async def overtaken(scope: Scope) -> AsyncIterator[list[Stored]]:
-        await scoped.write(ONE, "k1", "new")
-        await scoped.delete(ONE, "k2")
-        async for page in lasts(scope):
-            yield page
-
-    monkeypatch.setattr(scoped._keys, "lasts", overtaken)
-    found = {each.key for each in await scoped.search(ONE, "old", 50)}
-    monkeypatch.undo()
-    assert found == {f"k{n}" for n in range(20)} - {"k1", "k2"}
-    assert [each.key for each in await scoped.search(ONE, "new", 50)] == ["k1"]
-    assert len(await scoped.search(ONE, "old", 50)) == 18
+    monkeypatch.setattr(indexes, "_EVENTS", 10)
+    assert await documents(store, tmp_path / "few") == wanted
+    monkeypatch.setattr(indexes, "_BATCH", 1)
+    assert await documents(store, tmp_path / "one") == wanted
 
 
 async def test_large_values_are_taken_in_a_few_at_a_time(
-    store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
+    store: foldlog.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foldlog.scoped.keys.BLOB_BYTES", 10)
-    monkeypatch.setattr(filling, "_AT_ONCE", 7)
-    await store.scoped.write_many(ONE, {f"k{n}": f"word number {n}" for n in range(40)})
-    taken, take = list[int](), texts.take
+    monkeypatch.setattr(indexes, "_BATCH", 100)
+    await store.scoped.write_many(ONE, {f"k{n}": f"word number {n:02}" for n in range(40)})
+    folded, fold = list[int](), Index.fold
 
-    def counted(index: Index, documents: Iterable[Document]) -> None:
-        some = list(documents)
-        taken.append(len(some))
-        take(index, some)
+    def counted(index: Index, events: Sequence[KeyEvent], since: Synced) -> Synced | None:
+        folded.append(sum(len(each.text) for each in events))
+        return fold(index, events, since)
 
-    monkeypatch.setattr(texts, "take", counted)
-    for asked in (10, 512):  # by a walk, and by asking
-        monkeypatch.setattr(filling, "_ASKED", asked)
-        taken.clear()
-        scoped = store.scoped.with_search()
-        assert len(await scoped.search(ONE, "word", 50)) == 40
-        assert (sum(taken), max(taken)) == (40, 7)
+    monkeypatch.setattr(Index, "fold", counted)
+    scoped = store.scoped.with_search(path=tmp_path)
+    assert len(await scoped.search(ONE, "word", 50)) == 40
+    assert (sum(folded), max(folded)) == (40 * 14, 8 * 14)
 
 
-async def test_a_large_scope_is_indexed_while_it_is_written(
+async def test_an_index_that_grows_goes_on_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "_CLOSING_SECONDS", 60.0)
     async with foldlog.memory_store(log=(log := MemoryLog())) as store:
         scoped = store.scoped.with_search(path=tmp_path)
+        await scoped.write(Scope.global_(), "small", 1)
         for start in range(0, 2400, 600):
             numbers = range(start, start + 600)
             await scoped.write_many(ONE, {f"k:{number:04}": number for number in numbers})
-        await scoped.write(Scope.global_(), "small", 1)
+            assert len(await scoped.list(ONE)) == start + 600
+        assert await scoped.list(Scope.global_()) == ["small"]
     [_] = tmp_path.glob("*.db")  # noqa: ASYNC240 - one look at a local directory
     folded, fold = list[int](), Index.fold
 
-    def counted(index: Index, records: Sequence[Record], since: Synced) -> Synced | None:
-        folded.append(sum(record.seq > since.seq for record in records))
-        return fold(index, records, since)
+    def counted(index: Index, events: Sequence[KeyEvent], since: Synced) -> Synced | None:
+        folded.append(len(events))
+        return fold(index, events, since)
 
     monkeypatch.setattr(Index, "fold", counted)
     async with foldlog.memory_store(log=log) as store:
@@ -189,71 +121,23 @@ async def test_a_large_scope_is_indexed_while_it_is_written(
         assert folded == [1]
 
 
-async def test_a_search_tells_how_far_the_index_is(
+async def test_other_views_of_a_busy_log_make_no_index_read_its_scope_again(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.scoped.write_many(ONE, {f"k{n}": "word" for n in range(100)})
-    for asked in (10, 512):  # by a walk, and by asking
-        monkeypatch.setattr(filling, "_ASKED", asked)
-        scoped, told = store.scoped.with_search(), list[tuple[int, int]]()
+    await store.scoped.write(ONE, "a", "word")
+    await store.scoped.list(ONE)
+    asked, read = list[int](), store._core.log.read
 
-        def tell(done: int, total: int, told: list[tuple[int, int]] = told) -> None:
-            told.append((done, total))
+    def counted(subject: Any, *, after: int = 0, strong: bool = True) -> Any:
+        if isinstance(subject, Branch):
+            asked.append(after)
+        return read(subject, after=after, strong=strong)
 
-        for _ in range(2):
-            found = await scoped.search_hinted(ONE, "word", 5, SearchOptions(), on_progress=tell)
-            assert len(found) == 5
-        assert told == sorted(set(told))
-        assert told[-1] == (100, 100)
-
-
-def write(index: Index, number: int, key: str, type: str = kinds.WRITTEN) -> None:
-    subject, time = Namespace().subject("scoped", "s", key), "2026-01-01T00:00:00Z"
-    envelope = Recorded(str(number), type, 1, 0.0, b"\x80", None, number, 0, time)
-    record = Record(number, [envelope], subject=subject.name)
-    assert index.fold([record], index.synced()) is not None
-
-
-def test_pages_are_taken_in_and_let_go_whole() -> None:
-    index = Index(None)
-    for number, key in enumerate(["a", "b\0", "a"], 1):
-        write(index, number, key)
-    assert texts.untaken(index) == {"a": "3", "b\0": "2"}
-    texts.take(index, [Document("a", "1", "one"), Document("b\0", "2", "two")])
-    assert texts.untaken(index) == {"a": "3"}
-    texts.take(index, [Document("a", "3", "three"), Document("none", "3", "x")])
-    assert texts.untaken(index) == {}
-    assert texts.snippets(index, ["three"], ["a", "b\0"]) == {"a": "three", "b\0": "two"}
-    [(id, version, _), _] = texts.lacking(index, "model", 0, 9)
-    texts.put_vectors(index, "model", [(id, version, b"1234")])
-    assert len(texts.lacking(index, "model", 0, 9)) == 1
-
-    def broken() -> Any:
-        yield Document("c", "4", "four")
-        raise ValueError
-
-    write(index, 4, "c")
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever it is
-        texts.take(index, broken())
-    assert texts.untaken(index) == {"c": "4"}
-    write(index, 5, "a")  # its old text is not found, its old vector not kept
-    assert texts.matching(index, ["three"], texts.Filter(0.0), 9) == []
-    texts.take(index, [Document("a", "5", "five"), Document("c", "4", "four")])
-    assert len(texts.lacking(index, "model", 0, 9)) == 3
-    write(index, 6, "a", kinds.DELETED)
-    assert [row[0] for row in index.database.execute("SELECT key FROM texts")] == ["b\0", "c"]
-    index.close()
-
-
-def test_a_vector_of_an_older_version_is_not_kept() -> None:
-    index = Index(None)
-    write(index, 1, "a")
-    texts.take(index, [Document("a", "1", "old")])
-    [(id, version, _)] = texts.lacking(index, "model", 0, 9)
-    write(index, 2, "a")
-    texts.take(index, [Document("a", "2", "new")])  # by another process, say
-    texts.put_vectors(index, "model", [(id, version, b"old!")])
-    assert texts.lacking(index, "model", 0, 9) == [(id, "2", "a\nnew")]
-    texts.put_vectors(index, "model", [(id, "2", b"new!")])
-    assert texts.lacking(index, "model", 0, 9) == []
-    index.close()
+    monkeypatch.setattr(store._core.log, "read", counted)
+    assert await store.scoped.list(ONE) == ["a"]
+    assert asked == []  # nothing was heard of
+    for number in range(3):
+        await store.save_memory_state("acme:ann:trip", {"n": number})
+        assert await store.scoped.list(ONE) == ["a"]
+    assert len(asked) == len(set(asked)) == 3  # each time from farther on
+    assert asked == sorted(asked)

@@ -16,7 +16,7 @@ from foldlog import LogCorrupt
 from foldlog.envelope import CLEARED, Recorded
 from foldlog.log.port import Record
 from foldlog.scoped.index import Edge, Index, Synced
-from foldlog.scoped.indexes import seen_at_once
+from foldlog.scoped.records import events_of
 from foldlog.subjects import Namespace
 from foldlog_projections import scoped
 from foldlog_projections.scoped import OWN
@@ -45,7 +45,7 @@ def record(number: int, step: Step, **writer: Any) -> Record:
 def fold(index: Index, *steps: Step) -> None:
     since = index.synced()
     for number, step in enumerate(steps, since.seq + 1):
-        since = index.fold([record(number, step)], since) or since
+        since = index.fold(events_of([record(number, step)]), since) or since
 
 
 def write(key: str, at: float = 0.0, **hints: Any) -> Step:
@@ -67,8 +67,8 @@ def keys(index: Index) -> list[str]:
 def test_keys_stand_sorted_and_in_the_order_of_their_last_writes(index: Index) -> None:
     fold(index, write("b"), write("a"), write("c"), write("b"), delete("a"), delete("x"))
     assert keys(index) == ["b", "c"]
-    synced = Synced(6, "id-6", 6)
-    assert index.present(NOW, "") == (synced, [("c", "id-3"), ("b", "id-4")])
+    assert index.synced() == Synced(6, "id-6", 6)
+    assert index.present(NOW, "") == (6, [("c", "id-3"), ("b", "id-4")])
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a\U0010ffff", "\ud7ff", "\U0010ffff", "é", "a\0"])
@@ -86,8 +86,7 @@ def test_what_is_over_goes_with_the_next_change_and_takes_its_links_along(index:
     fold(index, write("b", 0.999))
     assert keys(index) == ["a", "b"]
     assert index.keys(NOW + 1, "") == ["b"]
-    assert index.entry(NOW + 1, "a") is None
-    assert index.entry(NOW + 0.999, "a") is not None
+    assert index.keys(NOW + 0.999, "") == ["a", "b"]
     assert index.edges(NOW + 1, "b") == [Edge("c", "r", b"\xc0")]
     assert len(index.edges(NOW + 0.999, "b")) == 2
     fold(index, write("b", 1.0))
@@ -101,7 +100,7 @@ def test_what_is_over_goes_with_the_next_change_and_takes_its_links_along(index:
 def test_an_unknown_change_is_refused_and_nothing_of_its_page_is_folded(index: Index) -> None:
     page = [record(1, write("a")), record(2, ("scope.renamed", 0, {}))]
     with pytest.raises(LogCorrupt):
-        index.fold(page, Synced())
+        index.fold(events_of(page), Synced())
     assert (keys(index), index.synced()) == ([], Synced())
 
 
@@ -122,7 +121,7 @@ def test_a_clearing_begins_anew(index: Index) -> None:
 
 def test_a_change_has_one_effect_and_none_after_a_later_one_of_its_writer(index: Index) -> None:
     def folded(number: int, step: Step, writer: str, n: int) -> None:
-        assert index.fold([record(number, step, writer=writer, n=n)], index.synced())
+        assert index.fold(events_of([record(number, step, writer=writer, n=n)]), index.synced())
 
     folded(1, write("a", tier="hot"), "one", 5)
     folded(2, write("b"), "one", 4)
@@ -131,9 +130,8 @@ def test_a_change_has_one_effect_and_none_after_a_later_one_of_its_writer(index:
     folded(5, write("a", tier="cold"), "one", 3)  # late
     folded(6, link("a", "b"), "one", 2)
     folded(7, (scoped.UNLINKED, 0, link("a", "b")[2]), "one", 1)  # late
-    entry = index.entry(NOW, "a")
-    assert entry is not None
-    assert (entry.tier, entry.version) == ("warm", "id-3")
+    entries = index.database.execute("SELECT key, tier, version, seq FROM entries")
+    assert list(entries) == [("a", "warm", "id-3", 5), ("b", "", "id-2", 2)]
     assert len(index.edges(NOW, "a")) == 1
 
 
@@ -141,24 +139,21 @@ def test_what_is_asked_sees_one_moment_whatever_others_write(tmp_path: Path) -> 
     with closing(Index(tmp_path / "x.db")) as one, closing(Index(tmp_path / "x.db")) as other:
         fold(one, write("a"))
 
-        def asked(index: Index) -> tuple[list[str], Synced]:
-            found = keys(index)
+        with one.transaction("DEFERRED"):
+            found = keys(one)
             fold(other, write("b"))
-            return found, index.synced()
-
-        assert seen_at_once(asked)(one) == (["a"], Synced(1, "id-1", 1))
+            assert (found, one.synced()) == (["a"], Synced(1, "id-1", 1))
         assert keys(one) == ["a", "b"]
-        assert one.known.at == one.synced() == Synced(2, "id-2", 2)
+        assert one.synced() == Synced(2, "id-2", 2)
 
 
 def test_who_is_behind_folds_nothing(index: Index) -> None:
     fold(index, write("a"))
-    assert index.fold([record(1, delete("a"))], Synced()) is None
+    assert index.fold(events_of([record(1, delete("a"))]), Synced()) is None
     assert keys(index) == ["a"]
 
 
-KEPT = ["a", "ab", "b", "ba", "é"]
-KEYS = st.sampled_from(KEPT)
+KEYS = st.sampled_from(["a", "ab", "b", "ba", "é"])
 STEPS = st.lists(
     st.one_of(
         st.builds(
@@ -203,16 +198,51 @@ def test_the_fold_agrees_with_a_plain_one_however_it_is_cut_into_pages(
             links = links | {edge} if type == scoped.LINKED else links - {edge}
     with closing(Index(None)) as index:
         for page in (records[:cut], records[cut:]):
-            for key in KEPT:  # what was read is remembered, and has to change with what follows
-                index.entry(-1e12, key)
-                index.keys(-1e12, "")
             if page:
-                assert index.fold(page, index.synced()) is not None
-        if index.known.at == index.synced():
-            assert index.known.keys(-1e12, "") in (None, sorted(alive))
-            for key in KEPT:
-                assert index.known.entry(-1e12, key) in (None, index.entry(-1e12, key))
+                assert index.fold(events_of(page), index.synced()) is not None
         assert keys(index) == sorted(alive)
         assert index.keys(-1e12, prefix) == [key for key in keys(index) if key.startswith(prefix)]
         found = {(a, e.to_key, e.relation) for a, *_ in links for e in index.edges(-1e12, a)}
         assert found == links
+
+
+def embedded(key: str, version: str, vector: bytes = b"1234") -> Step:
+    return scoped.EMBEDDED, 0, {"key": key, "version": version, "model": "m", "vector": vector}
+
+
+def test_a_vector_counts_for_the_value_that_it_was_made_of(index: Index) -> None:
+    def vectors() -> list[tuple[str, bytes]]:
+        query = "SELECT key, vector FROM vectors JOIN entries USING (id) ORDER BY key"
+        return index.database.execute(query).fetchall()
+
+    fold(index, write("a"), write("b"), embedded("a", "id-1", b"aaaa"), embedded("b", "id-2"))
+    assert vectors() == [("a", b"aaaa"), ("b", b"1234")]
+    assert index.lacking("m", 9) == []
+    fold(index, write("a"), embedded("a", "id-1"))
+    assert vectors() == [("b", b"1234")]
+    [lacking] = index.lacking("m", 9)
+    assert (lacking.key, lacking.version, lacking.seq) == ("a", "id-5", 6)
+    fold(index, embedded("a", "id-5", b"new!"), delete("b"), embedded("b", "id-2"))
+    assert vectors() == [("a", b"new!")]
+    assert keys(index) == ["a"]
+    page = [record(10, write("c")), record(11, embedded("c", "id-10")), record(12, write("c"))]
+    assert index.fold(events_of(page), index.synced()) is not None
+    assert vectors() == [("a", b"new!")]
+
+
+def test_texts_follow_their_keys(index: Index) -> None:
+    def texts() -> list[tuple[str, str]]:
+        index.database.execute("INSERT INTO texts (texts) VALUES ('integrity-check')")
+        return index.database.execute("SELECT title, body FROM texts ORDER BY title").fetchall()
+
+    def value(key: str, text: str) -> Step:
+        return scoped.WRITTEN, 0, {"key": key, "value": text}
+
+    fold(index, value("a", "one"), value("b", "two"), value("a", "three"))
+    assert texts() == [("a", "three"), ("b", "two")]
+    page = [record(4, value("c", "four")), record(5, delete("c")), record(6, delete("b"))]
+    assert index.fold(events_of(page), index.synced()) is not None
+    assert texts() == [("a", "three")]
+    assert index.snippets(["three"], ["a"]) == {"a": "three"}
+    fold(index, (CLEARED, 0, {"refused": b""}))
+    assert texts() == []

@@ -168,7 +168,7 @@ class Clock:
 async def _write(
     scoped: ScopedStore, model: Model, now: float, scope: Scope, key: str, value: Any, hints: Any
 ) -> None:
-    version = await scoped.write_hinted(scope, key, value, hints)
+    version = await scoped.write(scope, key, value, hints)
     assert bool(version) == (hints.lifetime is not Lifetime.TRANSIENT)
     model.write(key, value, hints, now)
 
@@ -256,6 +256,6 @@ async def _same(scoped: ScopedStore, scope: Scope, model: Model) -> None:
             assert (entry.value, entry.options) == (held.value, held.options)
             assert await scoped.read(scope, key, at=entry.position) == held.value
         seen = model.transient.get(key) or held
-        assert await scoped.read_hinted(scope, key, StoreOptions()) == (seen and seen.value)
+        assert await scoped.read(scope, key, StoreOptions()) == (seen and seen.value)
         for depth in (1, 3):
             assert await scoped.traverse(scope, key, None, depth) == model.reach(key, depth)

@@ -37,7 +37,7 @@ async def test_a_history_has_all_that_was_written_in_order(
         salience=0.25,
         ttl=10**6,
     )
-    first = await store.scoped.write_hinted(ONE, "key", {"a": 1}, options)
+    first = await store.scoped.write(ONE, "key", {"a": 1}, options)
     await store.scoped.write(ONE, "key", "x" * 300_000)
     await store.scoped.delete(ONE, "key")
     await store.scoped.write(OTHER, "key", "other")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,13 @@ from foldlog.scoped import (
     MemoryLink,
     MemoryTier,
     Scope,
-    ScopedStore,
     SearchFailed,
     SearchOptions,
     SearchResult,
     StoreOptions,
-    index as index_module,
-    texts,
 )
+from foldlog.scoped.documents import Text
 from foldlog.scoped.index import Index
-from foldlog.scoped.texts import Document
 from tests.conftest import OpenStore
 from tests.scoped.quality import fill, recall
 
@@ -35,7 +32,7 @@ ONE = Scope.session("s1")
 
 
 async def keys(scoped: Any, query: str, limit: int = 10, **options: Any) -> list[str]:
-    found = await scoped.search_hinted(ONE, query, limit, SearchOptions(**options))
+    found = await scoped.search(ONE, query, limit, SearchOptions(**options))
     assert all(0 < each.score <= 1 for each in found)
     assert [each.score for each in found] == sorted((e.score for e in found), reverse=True)
     return [each.key for each in found]
@@ -122,7 +119,7 @@ async def test_results_are_filtered_by_kind_and_tier(store: foldlog.Store) -> No
         "hot": StoreOptions(tier=MemoryTier.HOT, content_kind=ContentKind.EPISODIC),
         "cold": StoreOptions(tier=MemoryTier.COLD, content_kind=custom),
     }.items():
-        await scoped.write_hinted(ONE, key, "word", options)
+        await scoped.write(ONE, key, "word", options)
     assert sorted(await keys(scoped, "word")) == ["cold", "hot", "plain"]
     assert await keys(scoped, "word", content_kind=ContentKind.EPISODIC) == ["hot"]
     assert await keys(scoped, "word", content_kind=custom) == ["cold"]
@@ -134,7 +131,7 @@ async def test_results_are_filtered_by_kind_and_tier(store: foldlog.Store) -> No
 
 async def test_salience_breaks_ties(store: foldlog.Store) -> None:
     for key, salience in (("a", 0.1), ("b", 0.9), ("c", None), ("d", 0.9)):
-        await store.scoped.write_hinted(ONE, key, "word", StoreOptions(salience=salience))
+        await store.scoped.write(ONE, key, "word", StoreOptions(salience=salience))
     assert await keys(store.scoped, "word") == ["b", "d", "c", "a"]
     assert await keys(store.scoped, "word", limit=2) == ["b", "d"]
 
@@ -142,17 +139,17 @@ async def test_salience_breaks_ties(store: foldlog.Store) -> None:
 async def test_results_lead_along_links(store: foldlog.Store) -> None:
     scoped = store.scoped
     await scoped.write_many(ONE, {"a": "word", "b": "b", "c": "c", "d": "word too long"})
-    await scoped.write_hinted(ONE, "cold", "x", StoreOptions(tier=MemoryTier.COLD))
+    await scoped.write(ONE, "cold", "x", StoreOptions(tier=MemoryTier.COLD))
     for from_key, to_key in (("a", "b"), ("b", "c"), ("c", "a"), ("a", "cold"), ("a", "nowhere")):
         await scoped.link(ONE, MemoryLink(from_key, to_key, "r"))
     assert await keys(scoped, "word") == ["a", "d"]
     assert await keys(scoped, "word", max_depth=0) == ["a", "d"]
-    near = await scoped.search_hinted(ONE, "word", 9, SearchOptions(max_depth=1))
+    near = await scoped.search(ONE, "word", 9, SearchOptions(max_depth=1))
     scores = {each.key: each.score for each in near}
     assert set(scores) == {"a", "d", "b", "cold"}
     assert scores["b"] == pytest.approx(scores["a"] / 2)
     assert [each.snippet for each in near if each.key == "b"] == ["b"]
-    far = await scoped.search_hinted(ONE, "word", 9, SearchOptions(max_depth=9))
+    far = await scoped.search(ONE, "word", 9, SearchOptions(max_depth=9))
     assert {each.key for each in far} == {"a", "d", "b", "c", "cold"}
     assert set(await keys(scoped, "word", max_depth=9, tier=MemoryTier.HOT)) == {*"abcd"}
     assert await keys(scoped, "word", max_depth=9, min_score=scores["d"]) == ["a", "d"]
@@ -169,14 +166,14 @@ async def test_the_index_follows_what_is_written_here_and_elsewhere(
     await other.write(ONE, "b", "second")
     await scoped.write_many(ONE, {f"n{number}": "third" for number in range(5)})
     for each in (scoped, other):
-        found = await each.search_hinted(ONE, "second", 9, SearchOptions(), consistency="strong")
+        found = await each.search(ONE, "second", 9, SearchOptions(), consistency="strong")
         assert [result.key for result in found] == ["a", "b"]
         assert await keys(each, "first") == []
         assert len(await keys(each, "third")) == 5
     await scoped.delete(ONE, "a")
     await other.delete(ONE, "b")
     for each in (scoped, other):
-        found = await each.search_hinted(ONE, "second", 9, SearchOptions(), consistency="strong")
+        found = await each.search(ONE, "second", 9, SearchOptions(), consistency="strong")
         assert found == []
 
 
@@ -239,24 +236,23 @@ async def memory() -> AsyncIterator[foldlog.Store]:
         yield store
 
 
-def indexed(scoped: ScopedStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The keys that are taken into an index from now on."""
+def indexed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys whose texts are taken into an index from now on."""
     taken: list[str] = []
-    take = texts.take
+    take = Index.take
 
-    def counted(index: Index, documents: Iterable[Document]) -> None:
-        documents = list(documents)
-        taken.extend(document.key for document in documents)
-        take(index, documents)
+    def counted(index: Index, texts: Sequence[Text]) -> None:
+        taken.extend(each.key for each in texts)
+        take(index, texts)
 
-    monkeypatch.setattr(texts, "take", counted)
+    monkeypatch.setattr(Index, "take", counted)
     return taken
 
 
 async def test_an_index_that_is_kept_takes_in_only_what_is_new(
     memory: foldlog.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = indexed(memory.scoped, tmp_path, monkeypatch)
+    taken = indexed(monkeypatch)
     one = memory.scoped.with_search(path=tmp_path)
     await one.write_many(ONE, {"a": "word", "b": "word", "c": "word"})
     assert await keys(one, "word") == ["a", "b", "c"]
@@ -289,7 +285,7 @@ async def test_an_index_that_is_missing_or_damaged_is_made_again(
         case "foreign":
             path.write_bytes(b"no database at all" * 1000)
         case "newer":
-            damaged(path, f"PRAGMA user_version = {index_module.FORMAT + 1}")
+            damaged(path, f"PRAGMA user_version = {Index.format + 1}")
         case "empty":
             path.write_bytes(b"")
         case "words":
@@ -332,7 +328,7 @@ def damaged(path: Path, statement: str) -> None:
 async def test_who_has_heard_of_less_does_not_set_an_index_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foldlog.scoped.indexes._Opened.hear", lambda opened, seq: None)
+    monkeypatch.setattr(MemoryLog, "known", lambda log, shard: 0)
     log = MemoryLog()
     async with foldlog.memory_store(log=log) as one, foldlog.memory_store(log=log) as two:
         first, second = (each.scoped.with_search(path=tmp_path) for each in (one, two))
@@ -396,12 +392,12 @@ async def test_semantic_search_says_what_it_lacks(
     mode: Any
     for mode in ("semantic", "both", "odd"):
         with pytest.raises(ConfigurationError):
-            await memory.scoped.search_hinted(ONE, "a", 1, SearchOptions(), mode=mode)
+            await memory.scoped.search(ONE, "a", 1, SearchOptions(), mode=mode)
     monkeypatch.setitem(sys.modules, "numpy", None)
     scoped = memory.scoped.with_search(embedder=lambda texts: [[1.0]] * len(texts))
     with pytest.raises(ConfigurationError, match=r"foldlog\[semantic\]"):
         await scoped.search(ONE, "a", 1)
-    assert await scoped.search_hinted(ONE, "a", 1, SearchOptions(), mode="text")
+    assert await scoped.search(ONE, "a", 1, SearchOptions(), mode="text")
 
 
 def test_without_its_package_the_offline_embedder_names_the_extra(

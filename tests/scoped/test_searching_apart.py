@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ import pytest
 
 import foldlog
 from foldlog import StoreClosed
-from foldlog.scoped import Scope, indexes as indexes_module, search as search_module, texts
+from foldlog.scoped import Scope, indexes as indexes_module
+from foldlog.scoped.documents import Text
 from foldlog.scoped.index import Index
-from foldlog.scoped.texts import Document
 
 ONE, OTHER = Scope.session("s1"), Scope.session("s2")
 
@@ -42,22 +42,23 @@ class Gate:
 @contextmanager
 def holding_up(held_up: Scope, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A gate before a scope's index; open at the end, however the test ends."""
-    gate, fill = Gate(), search_module.fill
+    gate, current = Gate(), indexes_module.Indexes._current
 
-    async def gated(keys: Any, scope: Scope, *args: Any) -> bool:
+    async def gated(indexes: Any, scope: Scope, *args: Any) -> Index:
+        found = await current(indexes, scope, *args)
         if scope == held_up and not gate.reached.is_set():
             gate.reached.set()
             await gate.opened.wait()
-        return await fill(keys, scope, *args)
+        return found
 
-    monkeypatch.setattr(search_module, "fill", gated)
+    monkeypatch.setattr(indexes_module.Indexes, "_current", gated)
     try:
         yield gate
     finally:
         gate.opened.set()
 
 
-async def test_a_search_that_takes_long_holds_up_no_other_scope_and_no_list(
+async def test_a_search_that_takes_long_holds_up_no_other_scope(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     scoped = store.scoped.with_search(path=tmp_path)
@@ -66,7 +67,7 @@ async def test_a_search_that_takes_long_holds_up_no_other_scope_and_no_list(
         await gate.reached.wait()
         async with asyncio.timeout(20):
             assert await keys(scoped, OTHER, "word") == ["a"]
-            assert await scoped.list(ONE) == ["a", "b"]
+            assert await scoped.read(ONE, "a") == "word"
             await scoped.clear(OTHER)
             assert await keys(scoped, OTHER, "word") == []
         assert not slow.done()
@@ -93,14 +94,13 @@ async def test_searches_of_one_scope_make_its_index_once(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    take = texts.take
+    take = Index.take
 
-    def counted(index: Index, documents: Iterable[Document]) -> None:
-        documents = list(documents)
-        taken.extend(each.key for each in documents)
-        take(index, documents)
+    def counted(index: Index, texts: Sequence[Text]) -> None:
+        taken.extend(each.key for each in texts)
+        take(index, texts)
 
-    monkeypatch.setattr(texts, "take", counted)
+    monkeypatch.setattr(Index, "take", counted)
     found = await asyncio.gather(*(keys(store.scoped, ONE, "word") for _ in range(8)))
     assert found == [["a"]] * 8
     assert sorted(taken) == ["a", "b"]
@@ -118,17 +118,15 @@ async def test_a_search_that_was_given_up_leaves_its_index_to_the_next(
 ) -> None:
     loop, opened = asyncio.get_running_loop(), threading.Event()
     reached = asyncio.Event()
-    take = texts.take
+    take = Index.take
 
-    def held_up(index: Index, documents: Iterable[Document]) -> None:
-        def slowly() -> Iterable[Document]:
-            yield from documents  # the transaction is open
+    def held_up(index: Index, texts: Sequence[Text]) -> None:
+        take(index, texts)
+        if not opened.is_set():  # the transaction is open
             loop.call_soon_threadsafe(reached.set)
             assert opened.wait(20)
 
-        take(index, slowly() if not opened.is_set() else documents)
-
-    monkeypatch.setattr(texts, "take", held_up)
+    monkeypatch.setattr(Index, "take", held_up)
     slow = asyncio.create_task(keys(store.scoped, ONE, "word"))
     await reached.wait()
     slow.cancel()

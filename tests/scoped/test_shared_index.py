@@ -38,7 +38,7 @@ async def test_who_is_killed_leaves_an_index_that_is_right(tmp_path: Path, round
         position = None
         while position != await store.position():  # the server may still store what was sent to it
             position = await store.position()
-            anew = store.scoped.with_search()
+            anew = store.scoped.with_search(path=tmp_path / position.__str__())
             keys = await anew.list(ONE, consistency="strong")
             listed = await store.scoped.list(ONE, consistency="strong")
             expected = await anew.search(ONE, "word", 1000)

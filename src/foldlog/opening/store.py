@@ -73,11 +73,7 @@ class Store(BaseStore):
         from foldlog.scoped.store import open_scoped
 
         server = self._core.backend.server
-        found = open_scoped(
-            self,
-            max_bytes=self._core.options.max_hot_bytes,
-            directory=server.path if server is not None else None,
-        )
+        found = open_scoped(self, server.path if server is not None else None)
         self.on_close(found.close)
         return found
 
@@ -339,8 +335,10 @@ class Store(BaseStore):
         if "scoped" in vars(self) or self._core.backend.server is not None:
             from foldlog.scoped import Scope
 
-            scope = None if area is None else Scope.from_subject_key(area.keys[0])
-            await self.scoped.forget(scope)
+            if area is None:
+                await self.scoped.forget(None)
+            else:
+                await self.scoped.forget(Scope.from_subject_key(area.keys[0]), *area.keys[1:])
 
 
 class Closing(Protocol):

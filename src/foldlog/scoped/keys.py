@@ -5,7 +5,9 @@ A key's subject is the truth about it; all subjects of a scope are one branch of
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import logging
 import math
 from collections.abc import (
     AsyncGenerator,
@@ -22,30 +24,34 @@ from typing import Any, Final
 
 from foldlog.envelope import CLEARED, Draft, Position, Recorded
 from foldlog.errors import (
+    AppendConflict,
+    AppendFailed,
     AppendUnknown,
     FoldlogError,
     InvalidId,
     LogCorrupt,
+    LogUnavailable,
     PayloadError,
 )
 from foldlog.kind import Key
-from foldlog.log.port import Record, Stored
+from foldlog.log.port import Append, Record
 from foldlog.position import LogPosition
 from foldlog.scoped import records
-from foldlog.scoped.cache import Cache
 from foldlog.scoped.models import Revision, StoreOptions
 from foldlog.scoped.records import Change, Held
 from foldlog.scoped.scope import Scope, checked_scope
 from foldlog.store.belonging import add_belongings
 from foldlog.store.core import Core, core_of
 from foldlog.store.decisions import append_directly, decide_drafts
+from foldlog.store.payloads import encode
 from foldlog.store.primitives import At, Decided
 from foldlog.store.store import BaseStore
 from foldlog.subjects import Branch, Subject
-from foldlog.views.latest import Latest, read_latest
+from foldlog.views import Consistency
+from foldlog.views.latest import read_latest
 from foldlog_projections import scoped
-from foldlog_projections.fold import start, step
-from foldlog_projections.scoped import OWN
+from foldlog_projections.fold import Folded, start, step
+from foldlog_projections.scoped import OWN, Embedded
 
 BLOB_BYTES: Final = 256 * 1024
 """Encoded values larger than this are blobs: a page of values stays small."""
@@ -57,13 +63,15 @@ Moment = Position | LogPosition | dt.datetime
 """A place on the log, or a time by its clock."""
 
 
+_log: Final = logging.getLogger("foldlog")
+
+
 class Keys:
     """The keys of one store's scopes, for those who read and write them."""
 
-    def __init__(self, journal: BaseStore, cache: Cache) -> None:
+    def __init__(self, journal: BaseStore) -> None:
         self.journal = journal
         self.core: Core = core_of(journal)
-        self.cache = cache
 
     def subject(self, scope: Scope, key: str) -> Subject:
         """Where a key stands. Raises InvalidId: it is empty, or NUL; PayloadError: no Scope."""
@@ -84,18 +92,6 @@ class Keys:
         """Yield pages of a scope's changes after a sequence. Errors as `Log.read`."""
         return self.core.forked_log.read(self.branch(scope), after=after)
 
-    async def last(
-        self, scope: Scope, key: str, *, upto: tuple[int, float] | None = None
-    ) -> Held | None:
-        """Return a key's last envelope, as of now or of a place."""
-        subject = self.subject(scope, key)
-        latest = await read_latest(self.core.forked_log, scoped.kind, subject, upto=upto)
-        return _read(latest)
-
-    def lasts(self, scope: Scope) -> AsyncGenerator[list[Stored]]:
-        """Yield the last messages of a scope's keys, in pages: a hint, see `Log.lasts`."""
-        return self.core.forked_log.lasts(self.branch(scope))
-
     async def history(self, scope: Scope, key: str) -> list[Held]:
         """Return all that was written to a key, in order. Errors as `Log.read`."""
         found: list[Held] = []
@@ -107,7 +103,7 @@ class Keys:
                         continue
                     if envelope.type == CLEARED:
                         found.clear()
-                    else:
+                    elif envelope.type not in scoped.kind.beside:
                         found.append(records.read(envelope))
         return found
 
@@ -122,7 +118,7 @@ class Keys:
             place = (at.seq, at.index)
         else:
             raise PayloadError("at", f"{at!r:.80} is no position here, and no time with an offset")
-        found = await self.last(scope, key, upto=place)
+        found = _read((await read_latest(log, scoped.kind, subject, upto=place)).folded)
         if found is None or found.written is None:
             return None
         if isinstance(at, dt.datetime):
@@ -133,7 +129,7 @@ class Keys:
 
     async def version(self, scope: Scope, key: str, version: str) -> Held | None:
         """Return the envelope that made a key's version, if it is still there."""
-        held = await self.last(scope, key)
+        held = await self.last(scope, key, "strong")
         if held is not None and held.version == version:
             return held
         found = (held for held in await self.history(scope, key) if held.version == version)
@@ -160,7 +156,7 @@ class Keys:
             payload = await self.payload(scope, key, held)
         return Revision(
             key=key,
-            value=None if payload is None else records.decoded(payload, held),
+            value=None if payload is None else records.decoded(payload, held.envelope),
             version=held.version,
             position=held.envelope.position,
             recorded_at=records.time_of(held.envelope),
@@ -168,15 +164,22 @@ class Keys:
             deleted=held.written is None,
         )
 
-    async def present(self, scope: Scope, key: str) -> tuple[Held | None, bytes]:
+    async def last(self, scope: Scope, key: str, consistency: Consistency) -> Held | None:
+        """Return what was written to a key last, or that it was deleted."""
+        keys = self.subject(scope, key).keys
+        return _read(await self.core.read(scoped.kind, *keys, consistency=consistency))
+
+    async def present(
+        self, scope: Scope, key: str, consistency: Consistency = "strong"
+    ) -> tuple[Held | None, bytes]:
         """Return a key's last envelope and its encoded value, as of now; None if it has none."""
-        held = await self.last(scope, key)
+        held = await self.last(scope, key, consistency)
         while held is not None and held.is_there(self.core.now()):
             try:
                 return held, await self.payload(scope, key, held)
             except LogCorrupt:
                 # Its scope may have been cleared meanwhile: look again.
-                again = await self.last(scope, key)
+                again = await self.last(scope, key, "strong")
                 if again == held:
                     raise
                 held = again
@@ -222,7 +225,6 @@ class Keys:
             await self.journal.delete_all(scoped.kind, name, overwrite=False)
         else:
             await self.journal.delete(scoped.kind(name, key))
-            self.cache.drop(self.subject(scope, key))
 
     async def append(self, changes: list[tuple[Scope, Change]]) -> None:
         """Append changes, all or nothing."""
@@ -232,6 +234,24 @@ class Keys:
             subject = self.own(scope) if is_link else self.subject(scope, change.key)
             drafts.setdefault(subject, []).append(change.draft)
         await append_directly(self.core, *drafts.items())
+
+    async def add_vectors(self, scope: Scope, made: Sequence[tuple[str, int, Embedded]]) -> None:
+        """Save vectors of values by key: not where its subject does not end at that sequence.
+
+        Never part of an `atomic()` block. The next search makes the vectors that are not saved now:
+        writes of others, and an unavailable log, are no error.
+        """
+        appends = [
+            Append(self.subject(scope, key), (encode(scoped.kind, each),), seq)
+            for key, seq, each in made
+        ]
+        try:
+            await self.core.append_at_once(appends)
+        except AppendConflict:
+            if len(made) > 1:
+                await asyncio.gather(*(self.add_vectors(scope, [each]) for each in made))
+        except (AppendFailed, AppendUnknown, LogUnavailable) as error:
+            _log.info("vectors of %s were not saved: %s", scope, error)
 
     async def decide(
         self,
@@ -248,7 +268,7 @@ class Keys:
 
         def decide(*all_at: At) -> dict[Key[Any], Decided]:
             now = self.core.now()
-            found = zip(keys, map(_read, all_at), strict=True)
+            found = zip(keys, (_read(at.folded) for at in all_at), strict=True)
             held = {key: each for key, each in found if each is not None and each.is_there(now)}
             return {views[each.key]: Decided([each.draft], each) for each in decision(held)}
 
@@ -256,7 +276,7 @@ class Keys:
         return [stored.value for stored in decided.values()]
 
 
-def _read(at: Latest[Recorded | None] | At) -> Held | None:
+def _read(folded: Folded[Recorded | None]) -> Held | None:
     """What a key holds; None if that is nothing, or it was cleared."""
-    envelope: Recorded | None = at.folded.state
+    envelope = folded.state
     return None if envelope is None else records.read(envelope)

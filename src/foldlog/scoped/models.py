@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
 import msgspec
 from msgspec import structs
@@ -18,14 +17,11 @@ from foldlog.envelope import Position
 from foldlog.errors import PayloadError
 from foldlog.subjects import checked_id
 
-S = TypeVar("S", bound="StoreOptions")
-
-NEUTRAL: Final = 0.5
-"""The salience of what has none."""
+F = TypeVar("F", bound="_Form")
 
 
 class MemoryTier(StrEnum):
-    """How long a value stays in memory: HOT longest, WARM less, COLD not at all."""
+    """How often a value is wanted, as its writer sees it."""
 
     HOT = "hot"
     WARM = "warm"
@@ -144,15 +140,13 @@ class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     """Hints of a write, and of a read.
 
     Attributes:
-        tier: HOT values stay in memory longest, WARM ones go first, COLD ones never stay. None
-            is HOT. Of a read: COLD leaves what is in memory as it is.
-        lifetime: TRANSIENT values are never stored; `read_hinted` sees them until
+        tier: what searches filter by. None is HOT. Means nothing for a read.
+        lifetime: TRANSIENT values are never stored; a `read` with options sees them until
             `clear_transient`. SESSION values go with `end_session`. None is DURABLE. Of a read:
             only values of that lifetime.
         content_kind: what searches filter by. Of a read: only a value of that kind.
-        salience: from 0 to 1. Within a tier the least salient values leave memory first; among
-            equal results of a search the most salient come first. None is 0.5. Means nothing for a
-            read.
+        salience: from 0 to 1. Among equal results of a search the most salient come first. None is
+            0.5. Means nothing for a read.
         ttl: milliseconds from the log's time of the write, after which there is no such value.
             More than 10**16 of them, up to layer0's longest duration, mean never. Means nothing
             for a read.
@@ -161,8 +155,8 @@ class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     tier: MemoryTier | None = None
     lifetime: Lifetime | None = None
     content_kind: ContentKind | None = None
-    salience: float | None = None
-    ttl: int | None = None
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    ttl: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -174,7 +168,7 @@ class StoreOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
         Raises:
             PayloadError: they are no options.
         """
-        return checked_options(super().from_json(data))
+        return cast(Self, checked_options(super().from_json(data)))
 
 
 class SearchOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
@@ -189,7 +183,7 @@ class SearchOptions(_Form, frozen=True, kw_only=True, omit_defaults=True):
     min_score: float | None = None
     content_kind: ContentKind | None = None
     tier: MemoryTier | None = None
-    max_depth: int | None = None
+    max_depth: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class MemoryLink(_Form, frozen=True, omit_defaults=True):
@@ -243,49 +237,19 @@ class Revision(msgspec.Struct, frozen=True):
     deleted: bool = False
 
 
-def checked_options(options: S) -> S:
+def checked_options(options: StoreOptions) -> StoreOptions:
     """Return options with their parts as what they should be, or raise PayloadError."""
-    if not isinstance(options, StoreOptions):
-        raise PayloadError("options", f"{options!r:.80} is no StoreOptions")
-    salience, ttl = options.salience, options.ttl
-    if salience is not None:
-        if isinstance(salience, bool) or not isinstance(salience, int | float):
-            raise PayloadError("options.salience", f"{salience!r:.80} is not a number")
-        if math.isnan(salience) or not 0 <= salience <= 1:
-            raise PayloadError("options.salience", f"{salience!r:.80} is not from 0 to 1")
-    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0):
-        raise PayloadError("options.ttl", f"{ttl!r:.80} is not a number of milliseconds")
-    if ttl is not None and ttl > _U64_MAX:
-        raise PayloadError("options.ttl", f"{ttl:.3e} milliseconds are more than 64 bits hold")
-    checked: S = _with_enums(options)
-    return checked if ttl is None or ttl <= _LONGEST_TTL else structs.replace(checked, ttl=None)
+    checked = _checked(options, StoreOptions, "options")
+    if checked.ttl is None or checked.ttl <= _LONGEST_TTL:
+        return checked
+    if checked.ttl > _U64_MAX:
+        raise PayloadError("options.ttl", f"{checked.ttl:.3e} ms are more than 64 bits hold")
+    return structs.replace(checked, ttl=None)
 
 
-_U64_MAX: Final = 2**64 - 1
-"""layer0's longest duration, which stands for ever."""
-
-_LONGEST_TTL: Final = 10**16
-"""Milliseconds: some 300,000 years, which a float of seconds still tells apart."""
-
-_ENUMS: Final = {"tier": MemoryTier, "lifetime": Lifetime}
-
-
-def _with_enums(options: Any) -> Any:
-    """The options with members where their bare values were given."""
-    changed: dict[str, Any] = {}
-    for field, members in _ENUMS.items():
-        value = getattr(options, field, None)
-        if value is not None and type(value) is not members:
-            try:
-                changed[field] = members(value)
-            except ValueError:
-                raise PayloadError(
-                    f"options.{field}", f"{value!r:.80} is no {members.__name__}"
-                ) from None
-    kind = options.content_kind
-    if kind is not None and not isinstance(kind, ContentKind):
-        changed["content_kind"] = ContentKind.from_json(kind)
-    return structs.replace(options, **changed) if changed else options
+def checked_search(options: SearchOptions) -> SearchOptions:
+    """Return options with their parts as what they should be, or raise PayloadError."""
+    return _checked(options, SearchOptions, "options")
 
 
 def checked_link(link: MemoryLink) -> MemoryLink:
@@ -295,19 +259,23 @@ def checked_link(link: MemoryLink) -> MemoryLink:
     return link
 
 
-def checked_search(options: SearchOptions) -> SearchOptions:
-    """Return options with their parts as what they should be, or raise PayloadError."""
-    if not isinstance(options, SearchOptions):
-        raise PayloadError("options", f"{options!r:.80} is no SearchOptions")
-    depth, least = options.max_depth, options.min_score
-    if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
-        raise PayloadError("options.max_depth", f"{depth!r:.80} is no number of steps")
-    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
-        raise PayloadError("options.min_score", f"{least!r:.80} is not a number")
-    checked: SearchOptions = _with_enums(options)
-    return checked
+_U64_MAX: Final = 2**64 - 1
+"""layer0's longest duration, which stands for ever."""
+
+_LONGEST_TTL: Final = 10**16
+"""Milliseconds: some 300,000 years, which a float of seconds still tells apart."""
+
+
+def _checked(given: F, form: type[F], name: str) -> F:
+    """A form with members where their bare values were given."""
+    if not isinstance(given, form):
+        raise PayloadError(name, f"{given!r:.80} is no {form.__name__}")
+    try:
+        return msgspec.convert(structs.asdict(given), form, dec_hook=_kind_from_json)
+    except msgspec.ValidationError as error:
+        raise PayloadError(name, str(error)) from None
 
 
 def _kind_from_json(type_: type, data: Any) -> ContentKind:
     assert type_ is ContentKind, "the other fields are of types that msgspec knows"
-    return ContentKind.from_json(data)
+    return data if isinstance(data, ContentKind) else ContentKind.from_json(data)

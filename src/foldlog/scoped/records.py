@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foldlog import codec
-from foldlog.envelope import Draft, Recorded, draft
+from foldlog.envelope import CLEARED, FORKED, Draft, Recorded, draft
 from foldlog.errors import LogCorrupt
+from foldlog.log.port import Record
 from foldlog.scoped.models import ContentKind, Lifetime, MemoryLink, MemoryTier, StoreOptions
+from foldlog.scoped.text import text_of
 from foldlog.store.payloads import dump
 from foldlog.store.restoring import FAULTS, load, restoring, unreadable
 from foldlog.subjects import checked_id, unescape
+from foldlog.upcasting import UPCASTERS
 from foldlog_projections import scoped
-from foldlog_projections.scoped import OWN, Linked, Written
+from foldlog_projections.scoped import OWN, Embedded, Linked, Written
 
 
 class Change(NamedTuple):
@@ -24,6 +28,17 @@ class Change(NamedTuple):
 
     key: str
     draft: Draft
+
+
+class KeyEvent(NamedTuple):
+    """What the log recorded of a key; of a link, under the scope's own. `record` is None where that
+    says that the key is gone; `text` is what can be found of a value that stands in its record.
+    """
+
+    key: str
+    envelope: Recorded
+    record: Written | Linked | Embedded | None
+    text: str = ""
 
 
 class Held(NamedTuple):
@@ -85,12 +100,38 @@ def read(envelope: Recorded) -> Held:
     raise msgspec.ValidationError(f"{envelope.type} is not known to this version")
 
 
-def decoded(payload: bytes | msgspec.Raw, held: Held) -> Any:
+def events_of(page: Sequence[Record]) -> list[KeyEvent]:
+    """What the records of a scope say, in order. It takes its time: call it on a thread."""
+    return [
+        _event_of(key_of(record.subject, each), each)
+        for record in page
+        for each in record.envelopes
+    ]
+
+
+def _event_of(key: str, envelope: Recorded) -> KeyEvent:
+    if envelope.type in (CLEARED, FORKED, scoped.DELETED):
+        return KeyEvent(key, envelope, None)
+    try:
+        record = scoped.kind.decode(UPCASTERS.bring_up(envelope))
+    except msgspec.MsgspecError as error:
+        raise LogCorrupt(scoped.kind.name, envelope.seq, str(error)) from error
+    if not isinstance(record, Written) or record.blob:
+        return KeyEvent(key, envelope, record)
+    return KeyEvent(key, envelope, record, text_in(record.value, envelope))
+
+
+def text_in(payload: bytes | msgspec.Raw, envelope: Recorded) -> str:
+    """What can be found of an encoded value. Raises LogCorrupt: it cannot be read."""
+    return text_of(decoded(payload, envelope))
+
+
+def decoded(payload: bytes | msgspec.Raw, envelope: Recorded) -> Any:
     """An encoded value, decoded: a new object. Raises LogCorrupt: it cannot be read."""
     try:
         return codec.decode(payload)
     except FAULTS as fault:
-        raise unreadable(held.envelope, fault) from fault
+        raise unreadable(envelope, fault) from fault
 
 
 def options_of(found: Written) -> StoreOptions:

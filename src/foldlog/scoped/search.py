@@ -1,4 +1,4 @@
-"""Searching a scope: its index is brought up to date and filled, then asked."""
+"""Searching a scope: values get their vectors, and its index is asked."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import partial
 from typing import Any, Final, Literal, get_args
 
 from foldlog.errors import ConfigurationError
-from foldlog.scoped import graph, records, texts, vectors
-from foldlog.scoped.filling import OnProgress, fill
+from foldlog.scoped import graph, records, vectors
+from foldlog.scoped.documents import MOST, Filter, Hit, Lacking
 from foldlog.scoped.index import Index
-from foldlog.scoped.indexes import Indexes, on, seen_at_once
+from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import SearchOptions, SearchResult
 from foldlog.scoped.scope import Scope
 from foldlog.scoped.text import terms
-from foldlog.scoped.texts import Filter, Hit
 from foldlog.scoped.vectors import Embedder
 from foldlog.views import Consistency
+from foldlog_projections.scoped import Embedded
 
 Mode = Literal["text", "semantic", "both"]
 
@@ -28,12 +28,6 @@ _EMBEDDED: Final = 256
 _CANDIDATES: Final = 100
 _TEXT_EMBEDDED: Final = 4000
 """Characters of a value that an embedder is given."""
-
-_FILLED: Final = 2
-"""Times that an index is filled before it is asked: what it lacks then was written meanwhile."""
-
-_MOST: Final = 2**31
-"""Results: more than any scope has, and within what SQLite counts."""
 
 
 class Search:
@@ -47,6 +41,7 @@ class Search:
         self.indexes = indexes
         self._keys = keys
         self._embedder = embedder
+        self._model = "" if embedder is None else vectors.name_of(embedder)
         # Nobody says that an embedder may be called twice at a time. A call that was given up goes
         # on; the next one comes after it.
         self._embedding = asyncio.Lock()
@@ -60,22 +55,17 @@ class Search:
         options: SearchOptions,
         mode: Mode | None,
         consistency: Consistency,
-        on_progress: OnProgress | None,
     ) -> list[SearchResult]:
-        """See `ScopedReader.search_hinted`."""
-        mode = self._checked(mode)
-
-        async def searched() -> list[SearchResult]:
-            async with self.indexes.turn(scope, "search"):
-                index = await self._filled(scope, consistency, on_progress)
-                vector = b"" if mode == "text" else await self._vector(index, query)
-                if limit <= 0:
-                    return []
-                asked = terms(query), vector, min(limit, _MOST), options, mode
-                now = self._keys.core.now()
-                return await on(index, seen_at_once(self._found), now, *asked)
-
-        return await self.indexes.mended(scope, searched)
+        """See `ScopedReader.search`."""
+        mode, vector = self._checked(mode), b""
+        if mode != "text":
+            async with self.indexes.turn(scope, "vectors"):
+                await self._embed_values(scope, consistency)
+            [vector] = await self._embedded([query])
+        asked = terms(query), vector, min(max(limit, 0), MOST), options, mode
+        return await self.indexes.ask(
+            scope, consistency, lambda index, now: self._found(index, now, *asked), searches=True
+        )
 
     async def close(self) -> None:
         """Let go of the indexes. Searches that have begun end first; others are StoreClosed."""
@@ -83,17 +73,6 @@ class Search:
             await self.indexes.close()
         finally:
             self._embedders.shutdown(wait=False)
-
-    async def _filled(
-        self, scope: Scope, consistency: Consistency, on_progress: OnProgress | None
-    ) -> Index:
-        for _ in range(_FILLED):
-            async with self.indexes.turn(scope):
-                index = await self.indexes.current(scope, consistency, is_kept=True)
-            if not await fill(self._keys, scope, index, on_progress):
-                break
-            consistency = "strong"
-        return index
 
     def _found(
         self,
@@ -112,42 +91,47 @@ class Search:
             None if options.content_kind is None else records.kind_text(options.content_kind),
         )
         if mode == "text":
-            hits = texts.matching(index, words, which, limit)
+            hits = index.matching(words, which, limit)
         else:
             most = limit if mode == "semantic" else max(limit * 4, _CANDIDATES)
-            hits = vectors.nearest(index, self._model, vector, which, most)
+            hits = index.nearest(self._model, vector, which, most)
             if mode == "both":
-                hits = _blended(texts.matching(index, words, which, most), hits)
+                hits = _blended(index.matching(words, which, most), hits)
             hits = heapq.nsmallest(limit, hits, key=_order)
         if options.max_depth:
             scores = {hit.key: hit.score for hit in hits}
             linked = graph.widened(partial(index.edges, now), scores, options.max_depth)
-            hits += texts.chosen(index, linked, which)
+            hits += index.chosen(linked, which)
         least = options.min_score or 0.0
         best = heapq.nsmallest(
             limit, (hit for hit in hits if hit.score > 0 and hit.score >= least), key=_order
         )
-        snippets = texts.snippets(index, words, [hit.key for hit in best])
+        snippets = index.snippets(words, [hit.key for hit in best])
         return [SearchResult(hit.key, hit.score, snippets.get(hit.key)) for hit in best]
 
-    @property
-    def _model(self) -> str:
-        assert self._embedder is not None, "the mode was checked"
-        return vectors.name_of(self._embedder)
+    async def _embed_values(self, scope: Scope, consistency: Consistency) -> None:
+        """Give a vector to every value that has none: on the log, for all, and in the index."""
 
-    async def _vector(self, index: Index, query: str) -> bytes:
-        """Give a vector to every document that has none, and to the query."""
-        after = 0
-        while lacking := await on(index, texts.lacking, self._model, after, _EMBEDDED):
-            made = await self._embedded([text[:_TEXT_EMBEDDED] for _, _, text in lacking])
-            kept = [
-                (id, version, vector)
-                for (id, version, _), vector in zip(lacking, made, strict=True)
-            ]
-            await on(index, texts.put_vectors, self._model, kept)
-            after = lacking[-1][0]
-        [vector] = await self._embedded([query])
-        return vector
+        def lacking(index: Index, now: float) -> list[Lacking]:
+            return index.lacking(self._model, _EMBEDDED)
+
+        while some := await self.indexes.ask(scope, consistency, lacking, searches=True):
+            made = await self._embedded([each.text[:_TEXT_EMBEDDED] for each in some])
+            await self._save(scope, some, made)
+
+    async def _save(self, scope: Scope, some: list[Lacking], made: list[bytes]) -> None:
+        """Have vectors on the log and in the index."""
+        found = list(zip(some, made, strict=True))
+        if self._keys.core.past is None:
+            await self._keys.add_vectors(
+                scope, [(s.key, s.seq, Embedded(s.version, self._model, v)) for s, v in found]
+            )
+
+        def put(index: Index, now: float) -> None:
+            kept = [(each.key, each.version, [vector]) for each, vector in found]
+            index.put_vectors(self._model, kept)
+
+        await self.indexes.ask(scope, "eventual", put, searches=True, within="IMMEDIATE")
 
     async def _embedded(self, given: list[str]) -> list[bytes]:
         assert self._embedder is not None, "the mode was checked"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,7 +13,6 @@ import msgspec
 from foldlog import codec
 from foldlog.errors import ConfigurationError, PayloadError
 from foldlog.scoped import records
-from foldlog.scoped.cache import Cache, Transient
 from foldlog.scoped.effects import AnyEffect, Effect, checked_effect
 from foldlog.scoped.errors import VersionConflict
 from foldlog.scoped.index import Index
@@ -24,13 +22,13 @@ from foldlog.scoped.models import (
     Lifetime,
     MemoryLink,
     StoreOptions,
-    checked_link,
     checked_options,
 )
 from foldlog.scoped.reader import ScopedReader
 from foldlog.scoped.records import Change, Held
-from foldlog.scoped.scope import Scope, checked_scope
+from foldlog.scoped.scope import Scope
 from foldlog.scoped.search import Search
+from foldlog.scoped.transient import Transient
 from foldlog.scoped.vectors import Embedder
 from foldlog.store.operation import operation
 from foldlog.store.redaction import Redaction
@@ -50,7 +48,6 @@ Expected = str | None | Literal[Expect.ANYTHING]
 """A version; None for no such key."""
 
 _ENDED_AT_ONCE: Final = 256
-_APPLY: Final = "ScopedStore.apply"
 
 
 _operation: Final = functools.partial(operation, prefix="scoped.")
@@ -79,11 +76,11 @@ class ScopedStore(ScopedReader):
         """Return the same scopes, searched in another way.
 
         Args:
-            embedder: an async function that makes vectors of texts.
+            embedder: a function, async or not, that makes vectors of texts.
             path: a directory for the search indexes, which this process can read and write. None:
-                in memory.
+                the indexes of this object.
         """
-        indexes = Indexes(self._keys.journal, None if path is None else Path(path))
+        indexes = self._indexes if path is None else Indexes(self._keys, Path(path))
         self._searches.append(Search(self._keys, indexes, embedder))
         return type(self)(self._keys, self._transient, self._searches)
 
@@ -93,25 +90,31 @@ class ScopedStore(ScopedReader):
         scope: Scope,
         key: str,
         value: Any,
+        options: StoreOptions | None = None,
         *,
         expected: Expected = Expect.ANYTHING,
         session_id: str | None = None,
     ) -> str:
-        """Write a value, in place of what was there, hints included. Returns the version.
+        """Write a value, in place of what was there, hints included.
 
         Args:
             scope: the scope.
             key: the key.
             value: JSON, and other data that the log can hold; it comes back exactly.
+            options: hints: lifetime, tier, salience, kind of content, and time to live.
             expected: the version that the key must be at, as `entry` has it; None: no such key.
             session_id: the session that the key belongs to, and is cleared with. The keys of
                 `Scope.session(id)` need none.
+
+        Returns:
+            The version; "" for a transient value.
 
         Raises:
             InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
             VersionConflict: the key is not at that version. Nothing was written.
+            ConfigurationError: a transient value has no version to expect.
 
         Examples:
             >>> scope = foldlog.scoped.Scope.session("trip")
@@ -122,64 +125,9 @@ class ScopedStore(ScopedReader):
             >>> await store.scoped.read(scope, "seat")
             \'window\'
         """
-        return await self.write_hinted(
-            scope, key, value, StoreOptions(), expected=expected, session_id=session_id
-        )
-
-    @_operation(writes=True)
-    async def write_hinted(
-        self,
-        scope: Scope,
-        key: str,
-        value: Any,
-        options: StoreOptions,
-        *,
-        expected: Expected = Expect.ANYTHING,
-        session_id: str | None = None,
-    ) -> str:
-        """Write a value with hints. Returns the version; "" for a transient value.
-
-        Args:
-            scope: the scope.
-            key: the key.
-            value: JSON, and other data that the log can hold; it comes back exactly.
-            options: the hints: lifetime, tier, salience, kind of content, and time to live.
-            expected: the version that the key must be at, as `entry` has it; None: no such key.
-            session_id: the session that the key belongs to, and is cleared with.
-
-        Raises:
-            InvalidId, PayloadError, PayloadTooLarge, RedactionFailed: the input was refused.
-            AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
-            AppendUnknown: it may have been stored; saving the same again is safe.
-            VersionConflict: the key is not at that version. Nothing was written.
-        """
-        options = checked_options(options)
-        body = _encoded(self._redaction, "ScopedStore.write", scope, key, value, options)
-        if options.lifetime is Lifetime.TRANSIENT:
-            if expected is not Expect.ANYTHING:
-                raise ConfigurationError(
-                    "expected= and Lifetime.TRANSIENT: a transient value has no versions"
-                )
-            checked_id(key, "key")
-            self._transient.put(checked_scope(scope), key, body, options)
-            return ""
-        self._keys.subject(scope, key)  # refuses what is none
-        await self._keys.add_belongings(session_id, [(scope, key)])
-        async with self._keys.storing() as store:
-            version = records.new_version()
-            blob = await store(scope, key, body)
-            change = records.written(key, body, options, version, blob)
-            if expected is Expect.ANYTHING:
-                await self._keys.append([(scope, change)])
-            else:
-                await self._replace(scope, change, expected)
-
-        def remember() -> None:
-            self._indexes.written(scope, 1)
-            self._remember(scope, change, body, options)
-
-        self._keys.core.after_stored(remember)
-        return change.draft.id
+        write = Effect.WriteMemory(scope, key, value, _hints(options))
+        [version] = await self._apply("write", [write], session_id, expected)
+        return version
 
     @_operation(writes=True)
     async def write_many(
@@ -205,11 +153,11 @@ class ScopedStore(ScopedReader):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
         """
-        hints = StoreOptions() if options is None else options
         if not isinstance(values, Mapping):
             raise PayloadError("values", f"{values!r:.80} is not a mapping")
+        hints = _hints(options)
         effects = [Effect.WriteMemory(scope, key, value, hints) for key, value in values.items()]
-        versions = await self.apply(effects, session_id=session_id)
+        versions = await self._apply("write_many", effects, session_id)
         return dict(zip(values, versions, strict=True))
 
     @_operation(writes=True)
@@ -231,35 +179,7 @@ class ScopedStore(ScopedReader):
             AppendUnknown: it may have been stored; saving the same again is safe.
             ConfigurationError: the scopes do not share a shard. Nothing was written.
         """
-        checked = [_checked(self._redaction, effect) for effect in effects]
-        changes: list[Change | None] = []
-        async with self._keys.storing() as store:
-            for effect, body in checked:
-                changes.append(await _change(effect, body, store))
-            scoped_changes = [
-                (effect.scope, change)
-                for (effect, _), change in zip(checked, changes, strict=True)
-                if change is not None
-            ]
-            if scoped_changes:
-                written = [(scope, c.key) for scope, c in scoped_changes if c.key != OWN]
-                await self._keys.add_belongings(session_id, written)
-                await self._keys.append(scoped_changes)
-
-        def remember() -> None:
-            for scope, count in Counter(scope for scope, _ in scoped_changes).items():
-                self._indexes.written(scope, count)
-            for (effect, body), change in zip(checked, changes, strict=True):
-                if isinstance(effect, Effect.DeleteMemory):
-                    self._transient.drop(effect.scope, effect.key)
-                elif isinstance(effect, Effect.WriteMemory):
-                    if change is None:
-                        self._transient.put(effect.scope, effect.key, body, effect.options)
-                    else:
-                        self._remember(effect.scope, change, body, effect.options)
-
-        self._keys.core.after_stored(remember)
-        return [change.draft.id if change and change.key != OWN else "" for change in changes]
+        return await self._apply("apply", list(effects), session_id)
 
     @_operation(writes=True)
     async def delete(self, scope: Scope, key: str, *, expected: Expected = Expect.ANYTHING) -> None:
@@ -283,12 +203,7 @@ class ScopedStore(ScopedReader):
             await self._replace(scope, change, expected)
         else:
             await self._keys.decide(scope, [key], lambda held: [change] if held else [])
-
-        def forget() -> None:
-            self._transient.drop(scope, key)
-            self._keys.cache.drop(self._keys.subject(scope, key))
-
-        self._keys.core.after_stored(forget)
+        self._keys.core.after_stored(lambda: self._transient.drop(scope, key))
 
     @_operation(writes=True)
     async def link(self, scope: Scope, link: MemoryLink) -> None:
@@ -305,8 +220,7 @@ class ScopedStore(ScopedReader):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
         """
-        link = _redacted(self._redaction, "ScopedStore.link", scope, checked_link(link))
-        await self._keys.append([(scope, records.linked(link))])
+        await self._apply("link", [Effect.LinkMemory(scope, link)])
 
     @_operation(writes=True)
     async def unlink(self, scope: Scope, from_key: str, to_key: str, relation: str) -> None:
@@ -323,8 +237,7 @@ class ScopedStore(ScopedReader):
             AppendFailed, LogUnavailable, ReadOnlyStore, StoreClosed: nothing was stored.
             AppendUnknown: it may have been stored; saving the same again is safe.
         """
-        change = records.unlinked(from_key, to_key, relation)
-        await self._keys.append([(scope, change)])
+        await self._apply("unlink", [Effect.UnlinkMemory(scope, from_key, to_key, relation)])
 
     @_operation(writes=True)
     async def end_session(self, session: str | Scope) -> int:
@@ -372,27 +285,60 @@ class ScopedStore(ScopedReader):
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
         await self._keys.clear(scope, key)
-        if key is None:
-            await self.forget(scope)
-            return
-        self._transient.drop(scope, key)
-        for search in self._searches:
-            await search.indexes.forget(scope)
 
-    async def forget(self, scope: Scope | None) -> None:
+    async def forget(self, scope: Scope | None, key: str | None = None) -> None:
         """Internal: drop what is stored of a scope beside the log, here and in search indexes.
 
-        None: of all scopes. `clear`, and the store's clearing, call it.
+        None: of all scopes; with `key`, values of that one only. Every removal calls it.
 
         Raises:
             SearchFailed: a search index may not have forgotten; calling again is safe.
         """
-        if scope is None:
-            self._transient.clear()
+        self._transient.clear(scope, key)
+        for indexes in {search.indexes for search in self._searches}:
+            await indexes.forget(scope)
+
+    async def _apply(
+        self,
+        method: str,
+        effects: Sequence[AnyEffect],
+        session_id: str | None = None,
+        expected: Expected = Expect.ANYTHING,
+    ) -> list[str]:
+        """Apply effects, all or none; `expected`: of one write, the version that it replaces."""
+        checked = [_checked(self._redaction, f"ScopedStore.{method}", each) for each in effects]
+        changes: list[Change | None] = []
+        async with self._keys.storing() as store:
+            for effect, body in checked:
+                changes.append(await _change(effect, body, store))
+            made = [
+                (effect.scope, change)
+                for (effect, _), change in zip(checked, changes, strict=True)
+                if change is not None
+            ]
+            if expected is not Expect.ANYTHING and not made:
+                raise ConfigurationError(
+                    "expected= and Lifetime.TRANSIENT: a transient value has no versions"
+                )
+            written = [(scope, change.key) for scope, change in made if change.key != OWN]
+            await self._keys.add_belongings(session_id, written)
+            if expected is not Expect.ANYTHING:
+                await self._replace(*made[0], expected)
+            elif made:
+                await self._keys.append(made)
+
+        def remember() -> None:
+            for effect, body in checked:
+                if isinstance(effect, Effect.WriteMemory) and _is_transient(effect.options):
+                    self._transient.put(effect.scope, effect.key, body, effect.options)
+                elif isinstance(effect, Effect.WriteMemory | Effect.DeleteMemory):
+                    self._transient.drop(effect.scope, effect.key)
+
+        if made:
+            self._keys.core.after_stored(remember)
         else:
-            self._transient.drop_scope(scope)
-        for search in self._searches:
-            await search.indexes.forget(scope)
+            remember()
+        return [change.draft.id if change and change.key != OWN else "" for change in changes]
 
     async def _replace(self, scope: Scope, change: Change, expected: str | None) -> None:
         """Append a change of a key that is at the `expected` version, or VersionConflict."""
@@ -415,11 +361,13 @@ class ScopedStore(ScopedReader):
     def _redaction(self) -> Redaction:
         return self._keys.core.redaction
 
-    def _remember(self, scope: Scope, change: Change, body: bytes, options: StoreOptions) -> None:
-        self._transient.drop(scope, change.key)
-        subject = self._keys.subject(scope, change.key)
-        tier = options.tier or ""
-        self._keys.cache.put(subject, change.draft.id, body, tier, options.salience)
+
+def _hints(options: StoreOptions | None) -> StoreOptions:
+    return StoreOptions() if options is None else options
+
+
+def _is_transient(options: StoreOptions) -> bool:
+    return options.lifetime is Lifetime.TRANSIENT
 
 
 def _deletions(held: Mapping[str, Held]) -> list[Change]:
@@ -431,47 +379,36 @@ def _deletions(held: Mapping[str, Held]) -> list[Change]:
     ]
 
 
-def _checked(redaction: Redaction, effect: AnyEffect) -> tuple[AnyEffect, bytes]:
-    """An effect with its parts as what they should be, and the encoded value of a write."""
+def _checked(redaction: Redaction, method: str, effect: AnyEffect) -> tuple[AnyEffect, bytes]:
+    """An effect with its parts as what they should be, redacted, and the encoded value of a write.
+
+    A transient value is not stored, and stays as it is.
+    """
     checked_effect(effect)
-    if isinstance(effect, Effect.LinkMemory):
-        link = _redacted(redaction, _APPLY, effect.scope, effect.link)
-        return msgspec.structs.replace(effect, link=link), b""
-    if not isinstance(effect, Effect.WriteMemory):
-        return effect, b""
-    checked_id(effect.key, "key")
-    options = checked_options(effect.options)
-    body = _encoded(redaction, _APPLY, effect.scope, effect.key, effect.value, options)
-    return msgspec.structs.replace(effect, options=options), body
-
-
-def _encoded(
-    redaction: Redaction, method: str, scope: Scope, key: str, value: Any, options: StoreOptions
-) -> bytes:
-    """A value as it is stored; a transient one, which is not, as it is."""
-    if options.lifetime is not Lifetime.TRANSIENT:
-        about = {"scope": scope, "key": key}
-        value = redaction.value(method, scoped.WRITTEN, about, value=value)
-    return codec.encode(value, "value")
-
-
-def _redacted(redaction: Redaction, method: str, scope: Scope, link: MemoryLink) -> MemoryLink:
-    about = {
-        "scope": scope,
-        "from_key": link.from_key,
-        "to_key": link.to_key,
-        "relation": link.relation,
-    }
-    metadata = redaction.value(method, scoped.LINKED, about, metadata=link.metadata)
-    return msgspec.structs.replace(link, metadata=metadata)
+    match effect:
+        case Effect.WriteMemory():
+            about = {"scope": effect.scope, "key": checked_id(effect.key, "key")}
+            value, options = effect.value, checked_options(effect.options)
+            effect = msgspec.structs.replace(effect, options=options)
+            if not _is_transient(options):
+                value = redaction.value(method, scoped.WRITTEN, about, value=value)
+            return effect, codec.encode(value, "value")
+        case Effect.LinkMemory(link=link):
+            ends = {"from_key": link.from_key, "to_key": link.to_key, "relation": link.relation}
+            about = {"scope": effect.scope, **ends}
+            metadata = redaction.value(method, scoped.LINKED, about, metadata=link.metadata)
+            link = msgspec.structs.replace(link, metadata=metadata)
+            return msgspec.structs.replace(effect, link=link), b""
+        case _:
+            return effect, b""
 
 
 async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | None:
     """What an effect appends; nothing if it is transient."""
     match effect:
-        case Effect.WriteMemory(options=StoreOptions(lifetime=Lifetime.TRANSIENT)):
-            return None
         case Effect.WriteMemory():
+            if _is_transient(effect.options):
+                return None
             version = records.new_version()
             blob = await store(effect.scope, effect.key, body)
             return records.written(effect.key, body, effect.options, version, blob)
@@ -483,9 +420,9 @@ async def _change(effect: AnyEffect, body: bytes, store: Storing) -> Change | No
             return records.unlinked(effect.from_key, effect.to_key, effect.relation)
 
 
-def open_scoped(journal: BaseStore, *, max_bytes: int, directory: Path | None) -> ScopedStore:
+def open_scoped(journal: BaseStore, directory: Path | None) -> ScopedStore:
     """Return the ScopedStore over a store's log; `directory`: for search indexes, if anywhere."""
-    keys = Keys(journal, Cache(max_bytes))
+    keys = Keys(journal)
     # The stream's name tells the namespace, in characters that any file system takes.
     place = directory and directory / "search" / keys.core.namespace.stream(0)
-    return ScopedStore(keys, Transient(), [Search(keys, Indexes(journal, place))])
+    return ScopedStore(keys, Transient(), [Search(keys, Indexes(keys, place))])

@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from foldlog.errors import ConfigurationError
-from foldlog.scoped import texts
 from foldlog.scoped.errors import EmbedderFailed
-from foldlog.scoped.index import Index
-from foldlog.scoped.texts import Filter, Hit
 
 Embedder = Callable[[list[str]], Any]
 """Given texts, returns a vector of numbers for each, or an awaitable of that. A plain function is
 called on a thread. What has a `name` is known by it: vectors of two names are never compared.
 """
-
-_AT_ONCE: Final = 1024
-"""Documents that are looked up at a time, nearest first."""
 
 
 def name_of(embedder: Embedder) -> str:
@@ -35,7 +29,7 @@ def name_of(embedder: Embedder) -> str:
 async def embed(
     embedder: Embedder, texts: list[str], run: Callable[..., Awaitable[Any]]
 ) -> list[bytes]:
-    """Return the texts' vectors, as the index keeps them; `run` calls a function on a thread."""
+    """Return the texts' vectors, as they are saved; `run` calls a function on a thread."""
     numpy()
     try:
         if inspect.iscoroutinefunction(embedder):
@@ -49,68 +43,55 @@ async def embed(
     return _as_bytes(found, len(texts))
 
 
-def nearest(index: Index, model: str, query: bytes, which: Filter, limit: int) -> list[Hit]:
-    """The `limit` documents whose vectors are nearest, best first, and all as near as the last one.
+class Matrix:
+    """The vectors of one model, in memory: a row for each part of a document that has, or had, one.
 
-    Only what has a score above 0.
+    `serial` is the number of the last vector that it has.
     """
-    np = numpy()
-    matrix = index.matrices.setdefault(model, _Matrix())
-    matrix.read_on(index, model)
-    scores = np.clip(matrix.product(np.frombuffer(query, dtype=np.float32), model), 0.0, 1.0)
-    order = np.argsort(-scores, kind="stable")
-    hits: list[Hit] = []
-    for start in range(0, len(order), _AT_ONCE):
-        rows = [row for row in order[start : start + _AT_ONCE].tolist() if scores[row] > 0]
-        found = texts.standing(index, model, [matrix.ids[row] for row in rows], which)
-        for row in rows:
-            if len(hits) >= limit and scores[row] < hits[limit - 1].score:
-                return hits
-            if (hit := found.get(matrix.ids[row])) is not None:
-                hits.append(hit._replace(score=float(scores[row])))
-        if len(rows) < _AT_ONCE:
-            break
-    return hits
 
-
-class _Matrix:
-    """The vectors of one model, in memory: a row for each document that has, or had, one."""
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self._rows: dict[int, int] = {}
+    def __init__(self, model: str) -> None:
+        self.serial: int = 0
+        self._model = model
+        self._ids: list[int] = []
+        self._rows: dict[tuple[int, int], int] = {}
         self._vectors: Any = None
-        self._serial = 0
 
-    def read_on(self, index: Index, model: str) -> None:
-        """Take in the vectors that are new."""
-        np = numpy()
-        found = texts.new_vectors(index, model, self._serial)
+    def read_on(self, found: Sequence[tuple[int, int, int, bytes]]) -> None:
+        """Take in vectors that are new: number, document, part and vector of each."""
         if not found:
             return
+        np = numpy()
         if self._vectors is None:
-            self._vectors = np.empty((len(found), len(found[0][2]) // 4), dtype=np.float32)
-        needed, length = len(self.ids) + len(found), self._vectors.shape[1]
-        if any(len(vector) != 4 * length for _, _, vector in found):
-            raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
+            self._vectors = np.empty((len(found), len(found[0][3]) // 4), dtype=np.float32)
+        needed, length = len(self._ids) + len(found), self._vectors.shape[1]
         if needed > len(self._vectors):
             grown = np.empty((2 * needed, length), dtype=np.float32)
-            grown[: len(self.ids)] = self._vectors[: len(self.ids)]
+            grown[: len(self._ids)] = self._vectors[: len(self._ids)]
             self._vectors = grown
-        for serial, id, vector in found:
-            row = self._rows.setdefault(id, len(self.ids))
-            if row == len(self.ids):
-                self.ids.append(id)
+        for serial, id, part, vector in found:
+            self._check_length(len(vector))
+            row = self._rows.setdefault((id, part), len(self._ids))
+            if row == len(self._ids):
+                self._ids.append(id)
             self._vectors[row] = np.frombuffer(vector, dtype=np.float32)
-            self._serial = serial
+            self.serial = serial
 
-    def product(self, query: Any, model: str) -> Any:
-        """The product of each vector and the query, by row."""
+    def nearest(self, query: bytes, above: float) -> tuple[list[int], list[float]]:
+        """The documents with a cosine above that, nearest first, and the cosines, of each part."""
         if self._vectors is None:
-            return numpy().empty(0)
-        if self._vectors.shape[1] != len(query):
-            raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
-        return self._vectors[: len(self.ids)] @ query
+            return [], []
+        self._check_length(len(query))
+        np = numpy()
+        product = self._vectors[: len(self._ids)] @ np.frombuffer(query, dtype=np.float32)
+        # To six places: the same vector may give another last digit in another row.
+        scores = np.minimum(np.round(product, 6), 1.0)
+        order = np.argsort(-scores, kind="stable")
+        order = order[scores[order] > above]
+        return [self._ids[row] for row in order.tolist()], scores[order].tolist()
+
+    def _check_length(self, size: int) -> None:
+        if size != 4 * self._vectors.shape[1]:
+            raise EmbedderFailed(f"the vectors of {self._model!r} are not all of one length")
 
 
 def numpy() -> Any:

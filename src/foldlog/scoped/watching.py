@@ -12,7 +12,6 @@ from typing import Final
 
 from foldlog.envelope import Recorded
 from foldlog.errors import LogUnavailable
-from foldlog.scoped.index import Index
 from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import Revision
@@ -35,8 +34,9 @@ async def watch(
     found = None if since is None else await _find(keys, scope, since)
     after = 0 if found is None else found.seq - 1
     if found is None:
-        synced, present = await indexes.ask(scope, "strong", Index.present, prefix)
-        after = synced.seq
+        after, present = await indexes.ask(
+            scope, "strong", lambda index, now: index.present(now, prefix)
+        )
         for key, version in present:
             if (held := await keys.version(scope, key, version)) is not None:
                 yield await keys.revision(scope, key, held)

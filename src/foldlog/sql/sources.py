@@ -71,7 +71,7 @@ def _source(kind: Kind[Any]) -> Source:
     made = BY_KIND.get(kind.name)
     if made is not None:
         return _special(kind.name, made)
-    schemas = [each.schema for each in kind.records.values()]
+    schemas = [each.schema for name, each in kind.records.items() if name not in kind.beside]
     table = table_of(kind.name, kind, schemas, is_own=kind in KINDS)
     if kind.latest_only:
         return Source(table, "the last record of a view", kind, _only)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import aclosing
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.envelope import CLEARED, Position, Recorded
+from foldlog.envelope import CLEARED, FORKED, Position, Recorded
 from foldlog.errors import LogCorrupt
 from foldlog.log.port import Log, Record
 from foldlog.subjects import Subject
@@ -50,6 +50,12 @@ async def read_latest(
         upto: only what stands at or before that sequence and index.
         unless: where the subject still ends there, its records are not folded again.
     """
+
+    async def after(seq: int) -> list[Record]:
+        async with aclosing(log.read(subject, after=seq, strong=strong)) as pages:
+            found = [each async for page in pages for each in page]
+        return found if upto is None else [each for each in found if each.seq <= upto[0]]
+
     if upto is None:
         record = await log.last(subject, strong=strong)
     else:
@@ -59,17 +65,19 @@ async def read_latest(
     records, floor = [record], record.envelopes[0].seq - 1
     if record.seq == unless:
         return Latest(start(projection), record.seq, record.envelopes[-1].position, floor)
+    while _is_beside(projection, records[0]):
+        earlier = await log.last(subject, strong=strong, upto=records[0].seq - 1)
+        if earlier is None:  # a fork, which shares what is before
+            records, floor = await after(0) or records, 0
+            break
+        records, floor = [earlier, *records], earlier.envelopes[0].seq - 1
     while True:
         folded, standing = _fold(projection, subject, records, upto or _EVERYTHING)
         needed = floor if standing is None else _known(standing)
         if needed >= floor:
             last = records[-1]
             return Latest(folded, last.seq, last.envelopes[-1].position, floor)
-        async with aclosing(log.read(subject, after=needed, strong=strong)) as pages:
-            found = [each async for page in pages for each in page]
-        if upto is not None:
-            found = [each for each in found if each.seq <= upto[0]]
-        records, floor = found or records, needed
+        records, floor = await after(needed) or records, needed
 
 
 def _fold(
@@ -85,11 +93,17 @@ def _fold(
             if (envelope.seq, envelope.index) > upto:
                 break
             try:
-                if step(projection, folded, envelope):
+                if step(projection, folded, envelope) and envelope.type not in projection.beside:
                     standing = None if envelope.type == CLEARED else envelope
             except msgspec.MsgspecError as error:
                 raise LogCorrupt(subject.name, record.seq, str(error)) from error
     return folded, standing
+
+
+def _is_beside(projection: Projection[Any], record: Record) -> bool:
+    """Whether what stands before a record gives the state."""
+    types = {each.type for each in record.envelopes} - {FORKED}
+    return bool(types) and types <= projection.beside
 
 
 def knows(record: Record) -> int:

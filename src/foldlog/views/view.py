@@ -186,7 +186,7 @@ class View(Fold[S]):
         if self.projection.forgets_ids and isinstance(state, Sized):  # entries come and go
             self._held_bytes = ENVELOPE_BYTES * len(state)
         if self.projection.latest_only:
-            self._held_bytes = _size(envelopes[-1:])
+            self._held_bytes = _size([state] if isinstance(state, Recorded) else envelopes[-1:])
             if len(self.folded.seen) > _MOST_SEEN:
                 self.folded.seen.clear()
                 self.floor = self.applied

@@ -46,17 +46,13 @@ Source = Literal["hit", "catch-up", "hydration"]
 OnRead = Callable[[str, Source], None]
 """Called before each read with the name of the projection, and the source."""
 
-OnAppend = Callable[[Subject, int | None], None]
-"""Called with what this process appended to, and where; None: it may be stored or not."""
-
 
 OnConflict = Callable[[Subject, Folded[Any]], None]
 """Called with each view that is read and holds conflicts of ids; it may raise."""
 
 
 class Views:
-    """The views over one log. Lives as long as its store. `on_read`, if set, hears of each read;
-    each of `on_append` of each append.
+    """The views over one log. Lives as long as its store. `on_read`, if set, hears of each read.
 
     Args:
         snapshots: where snapshots of long folds are. None: nowhere.
@@ -79,7 +75,6 @@ class Views:
         self.live = live
         self.snapshots = Snapshots(log, snapshots) if snapshots is not None else None
         self.on_read: OnRead | None = None
-        self.on_append: list[OnAppend] = []
         self.on_conflict: OnConflict = lambda subject, folded: None
         self.closed: bool = False
         self._log = log
@@ -191,8 +186,6 @@ class Views:
 
         Return a fold of it that has conflicts, if one has.
         """
-        for notify in self.on_append:
-            notify(subject, seq)
         conflicting: Folded[Any] | None = None
         for view in self._hot.of.get(subject, ()):
             view.acked(seq)
@@ -202,8 +195,6 @@ class Views:
 
     def unsettled(self, subject: Subject) -> None:
         """Have the next read of `subject` ask the log: an append to it may be stored or not."""
-        for notify in self.on_append:
-            notify(subject, None)
         for view in self._hot.of.get(subject, ()):
             view.unsettle(time.monotonic())
 

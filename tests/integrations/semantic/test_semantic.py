@@ -21,6 +21,7 @@ from foldlog.scoped import (
     SearchOptions,
 )
 from foldlog.scoped.search import Mode
+from foldlog_projections.scoped import kind
 from tests.docs.markdown import ROOT
 from tests.scoped.quality import fill, recall
 
@@ -54,7 +55,7 @@ async def store() -> AsyncIterator[foldlog.Store]:
 
 
 async def keys(scoped: ScopedStore, query: str, mode: Mode | None = None) -> list[str]:
-    found = await scoped.search_hinted(SCOPE, query, 10, SearchOptions(), mode=mode)
+    found = await scoped.search(SCOPE, query, 10, SearchOptions(), mode=mode)
     return [each.key for each in found]
 
 
@@ -65,14 +66,14 @@ async def test_an_embedder_decides_what_is_near(store: foldlog.Store) -> None:
         SCOPE, {"a": "red red", "b": "red green", "c": "blue", "d": "nothing", "e": "green"}
     )
     assert await keys(scoped, "red", "semantic") == ["a", "b"]
-    [first, second] = await scoped.search_hinted(SCOPE, "red", 5, SearchOptions(), mode="semantic")
+    [first, second] = await scoped.search(SCOPE, "red", 5, SearchOptions(), mode="semantic")
     assert first.score == pytest.approx(1.0)
     assert second.score == pytest.approx(0.5**0.5, abs=1e-6)
     assert second.snippet == "red green"
     assert await keys(scoped, "nothing", "semantic") == []
     assert await keys(scoped, "nothing red") == ["a", "b", "d"]  # by both
     assert await keys(scoped, "nothing red", "text") != []
-    found = await scoped.search_hinted(SCOPE, "red", 5, SearchOptions(min_score=0.9))
+    found = await scoped.search(SCOPE, "red", 5, SearchOptions(min_score=0.9))
     assert [each.key for each in found] == ["a"]
 
 
@@ -93,11 +94,68 @@ async def test_only_what_has_changed_is_embedded_again(
     assert painter.texts[3:] == ["b\nblue", "blue"]
 
 
+async def test_neither_a_restart_nor_a_clearing_embeds_anything_again(tmp_path: Path) -> None:
+    painter, place = Painter(), tmp_path / "data"
+    async with foldlog.connect(path=place) as store:
+        scoped = store.scoped.with_search(embedder=painter)
+        await scoped.write_many(SCOPE, {f"k{n}": f"red {n}" for n in range(100)})
+        assert len(await keys(scoped, "red", "semantic")) == 10
+        assert len(painter.texts) == 101
+        await scoped.clear(SCOPE, "k5")
+        assert len(await keys(scoped, "red", "semantic")) == 10
+    assert painter.texts[101:] == ["red"]
+    for index in (place / "search").rglob("*.db*"):
+        index.unlink()
+    async with foldlog.connect(path=place) as store:
+        scoped = store.scoped.with_search(embedder=painter)
+        found = await scoped.search(SCOPE, "red", 200, mode="semantic")
+        assert {each.key for each in found} == {f"k{n}" for n in range(100)} - {"k5"}
+        assert painter.texts[102:] == ["red"]
+        await scoped.write(SCOPE, "k7", "red once more")
+        await scoped.search(SCOPE, "red", 200, mode="semantic")
+        assert painter.texts[103:] == ["k7\nred once more", "red"]
+
+
+async def test_two_embedders_share_an_index_and_no_vectors(store: foldlog.Store) -> None:
+    one, other = Painter(), Painter()
+    other.name = "other"
+    await store.scoped.write(SCOPE, "a", "red")
+    for painter in (one, other, one, other):
+        scoped = store.scoped.with_search(embedder=painter)
+        assert await keys(scoped, "red", "semantic") == ["a"]
+    assert one.texts == other.texts == ["a\nred", "red", "red"]
+
+
+async def test_a_store_of_the_past_embeds_for_itself(store: foldlog.Store) -> None:
+    painter = Painter()
+    await store.scoped.write(SCOPE, "a", "red")
+    past = store.at(await store.position()).scoped.with_search(embedder=painter)
+    assert await keys(past, "red", "semantic") == ["a"]
+    assert painter.texts == ["a\nred", "red"]
+    records = await store.items(kind(SCOPE.subject_key, "a"))
+    assert [each.type for each in records] == ["scoped.written"]
+
+
+async def test_what_is_searched_inside_a_block_is_no_part_of_it(store: foldlog.Store) -> None:
+    scoped = store.scoped.with_search(embedder=Painter())
+    await scoped.write(SCOPE, "a", "red")
+
+    async def block() -> None:
+        async with store.atomic():
+            assert await keys(scoped, "red", "semantic") == ["a"]
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        await block()
+    records = await store.items(kind(SCOPE.subject_key, "a"))
+    assert [each.type for each in records] == ["scoped.written", "scoped.embedded"]
+
+
 @pytest.mark.parametrize("limit", [1, 7, 40, 500])
 async def test_the_nearest_are_found_exactly_while_keys_come_change_and_go(
     store: foldlog.Store, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr("foldlog.scoped.vectors._AT_ONCE", 16)
+    monkeypatch.setattr("foldlog.scoped.documents._AT_ONCE", 16)
     chance = random.Random(limit)
     scoped = store.scoped.with_search(embedder=lambda texts: [at(text) for text in texts])
 
@@ -117,7 +175,7 @@ async def test_the_nearest_are_found_exactly_while_keys_come_change_and_go(
         scores = {key: math.cos(angle - asked) for key, angle in angles.items()}
         wanted = sorted((key for key in scores if scores[key] > 0), key=lambda key: -scores[key])
         options = SearchOptions()
-        found = await scoped.search_hinted(SCOPE, str(asked), limit, options, mode="semantic")
+        found = await scoped.search(SCOPE, str(asked), limit, options, mode="semantic")
         assert [each.key for each in found] == wanted[:limit]
         for each in found:
             assert each.score == pytest.approx(scores[each.key], abs=1e-5)

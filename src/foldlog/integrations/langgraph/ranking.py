@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from foldlog import codec
@@ -15,9 +16,10 @@ from foldlog.integrations.langgraph.installed import (
     get_text_at_path,
 )
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
-from foldlog.integrations.langgraph.search import Labels, Scores, Words, vector_scores
+from foldlog.integrations.langgraph.search import Labels
 from foldlog.opening import Store
-from foldlog.scoped.text import text_of
+from foldlog.scoped.documents import Documents, Filter, Hit, Text, on
+from foldlog.scoped.text import terms, text_of
 from foldlog.scoped.vectors import embed, name_of
 from foldlog.store.core import core_of
 from foldlog_projections.langgraphitems import Embedded, Entry
@@ -26,6 +28,11 @@ _EMBEDDED: Final = 128
 """Items whose texts an embedder is given at a time."""
 
 _WHOLE: Final = ("$",)
+
+_MOST: Final = 100_000
+"""Texts, or items' vectors, that are kept before those that nobody asks for are let go of."""
+
+Scores = list[float | None]
 
 
 class Found(NamedTuple):
@@ -40,20 +47,83 @@ class Found(NamedTuple):
         return codec.decode(self.entry.value)
 
 
+class Ranking:
+    """Scores of items, by scoped state's search of documents, in memory: it grows as it is asked.
+
+    A document is what one record put, and never changes.
+    """
+
+    def __init__(self) -> None:
+        self._documents = Documents()
+        self._known: set[tuple[str, str]] = set()
+        self._turn = asyncio.Lock()
+
+    async def scores(
+        self, items: Sequence[Found], text_of: Callable[[Found], str], words: list[str]
+    ) -> Scores:
+        """Return for each item how well its text answers a query, from 0 to 1; None without a word
+        of it.
+        """
+
+        def found(documents: Documents, new: Sequence[Found]) -> list[Hit]:
+            documents.take([Text.of(each.entry.put, "", text_of(each)) for each in new])
+            return documents.matching(words, Filter())
+
+        return await self._asked(items, "", found)
+
+    async def cosines(
+        self, items: Sequence[Found], vectors: Sequence[Sequence[bytes]], query: bytes, model: str
+    ) -> Scores:
+        """Return for each item the cosine of its nearest vector; None for one without any.
+
+        Raises:
+            EmbedderFailed: the vectors are not all of one length.
+        """
+        made = {each.entry.put: its for each, its in zip(items, vectors, strict=True)}
+
+        def found(documents: Documents, new: Sequence[Found]) -> list[Hit]:
+            puts = [each.entry.put for each in new]
+            documents.put_vectors(model, [(put, put, made[put]) for put in puts])
+            return documents.nearest(model, query, Filter(), above=-math.inf)
+
+        return await self._asked(items, model, found)
+
+    async def _asked(
+        self,
+        items: Sequence[Found],
+        model: str,
+        found: Callable[[Documents, Sequence[Found]], list[Hit]],
+    ) -> Scores:
+        """Have a document of each item, and give those that are new to a function."""
+        async with self._turn:
+            if len(self._known) > max(_MOST, 2 * len(items)):
+                self._documents, self._known = Documents(), set()
+            new = [each for each in items if (each.entry.put, model) not in self._known]
+
+            def asked(documents: Documents) -> list[Hit]:
+                for each in new:
+                    documents.write(each.entry.put, each.entry.put)
+                return found(documents, new)
+
+            hits = await on(self._documents, asked, within="IMMEDIATE")
+            self._known.update((each.entry.put, model) for each in new)
+        scores = {hit.key: hit.score for hit in hits}
+        return [scores.get(each.entry.put) for each in items]
+
+
 class ByWords:
     """Ranks by the words of a value, or of those parts of it that an item names."""
 
     def __init__(self) -> None:
-        self._words = Words()
+        self._ranking = Ranking()
 
     async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
         """Return the items' scores, from 0 to 1; None without a word of the query."""
 
-        def text_at(number: int) -> str:
-            return "\n".join(_texts(items[number], items[number].entry.paths))
+        def text_of(item: Found) -> str:
+            return "\n".join(_texts(item, item.entry.paths))
 
-        ids = [each.entry.put for each in items]
-        return await asyncio.to_thread(self._words.scores, ids, text_at, query)
+        return await self._ranking.scores(items, text_of, terms(query))
 
 
 class ByMeaning:
@@ -70,6 +140,7 @@ class ByMeaning:
         self._name = f"{_model(self.embeddings)} {config.get('dims')}"
         self._log = log
         self._turn = asyncio.Lock()
+        self._ranking = Ranking()
 
     async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
         """Return the items' cosines with the query; None for those that have no vectors.
@@ -84,7 +155,7 @@ class ByMeaning:
             return [await self.embeddings.aembed_query(each) for each in texts]
 
         [vector] = await embed(asked, [query], asyncio.to_thread)
-        return await asyncio.to_thread(vector_scores, vectors, vector, self._name)
+        return await self._ranking.cosines(items, vectors, vector, self._name)
 
     async def _vectors(self, store: Store, items: Sequence[Found]) -> list[tuple[bytes, ...]]:
         """Return the items' vectors; make and save the missing ones."""

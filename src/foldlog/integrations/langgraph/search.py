@@ -1,17 +1,11 @@
-"""What a search of items finds, and in which order."""
+"""Which namespaces and items a search looks at."""
 
 from __future__ import annotations
 
 import operator
-import sqlite3
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from foldlog.scoped import EmbedderFailed
-from foldlog.scoped.text import expression, parts_of, terms
-from foldlog.scoped.vectors import numpy
 from foldlog_projections.langgraphnamespaces import Added, Tree
 
 Labels = tuple[str, ...]
@@ -29,23 +23,6 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "$lt": operator.lt,
     "$lte": operator.le,
 }
-
-_TEXTS: Final = """
-CREATE VIRTUAL TABLE texts USING fts5(
-    body, parts, content = '',
-    tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-)
-"""
-"""Words as scoped state has them, so that both find the same."""
-
-_TAKE: Final = "INSERT INTO texts (rowid, body, parts) VALUES (?, ?, ?)"
-_MATCHING: Final = "SELECT rowid, -bm25(texts) FROM texts WHERE texts MATCH ?"
-
-_MOST_WORDS: Final = 100_000
-"""Texts that are indexed before those that nobody asks for any more are let go of."""
-
-Scores = list[float | None]
-
 
 # --- namespaces -----------------------------------------------------------------------------------
 
@@ -177,72 +154,3 @@ def _number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-# --- ranking --------------------------------------------------------------------------------------
-
-
-class Words:
-    """The words of texts, in this process: an index that holds no text, and grows as it is asked.
-
-    Texts go by an id, and never change under it. Blocks: call it on a thread.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._close: Callable[[], object] = lambda: None
-        self._start_over()
-
-    def _start_over(self) -> None:
-        self._close()
-        self._rows: dict[str, int] = {}
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._close = weakref.finalize(self, self._database.close)
-        self._database.execute(_TEXTS)
-
-    def scores(self, ids: Sequence[str], text_at: Callable[[int], str], query: str) -> Scores:
-        """Return for each text how well it answers a query, from 0 to 1; None without a word of it.
-
-        By BM25. A text that is not known yet, some 50 microseconds' work, comes from `text_at`.
-        """
-        scores: Scores = [None] * len(ids)
-        words = terms(query)
-        if not words:
-            return scores
-        with self._lock:
-            new = [number for number, id in enumerate(ids) if id not in self._rows]
-            if len(self._rows) + len(new) > max(_MOST_WORDS, 2 * len(ids)):
-                self._start_over()  # most of them are of no use any more
-                new = list(range(len(ids)))
-            for number in new:
-                text = text_at(number)
-                row = self._rows[ids[number]] = len(self._rows)
-                self._database.execute(_TAKE, (row, text, parts_of(text)))
-            found = dict(self._database.execute(_MATCHING, (expression(words),)))
-            for number, id in enumerate(ids):
-                if (score := found.get(self._rows[id])) is not None:
-                    scores[number] = score / (1.0 + score)
-        return scores
-
-
-def vector_scores(vectors: Sequence[Sequence[bytes]], query: bytes, model: str) -> Scores:
-    """Return for each item the cosine of its nearest vector; None for one that has no vectors.
-
-    Call it on a thread.
-
-    Raises:
-        EmbedderFailed: the vectors are not all of one length. ConfigurationError: no numpy.
-    """
-    np = numpy()
-    scores: Scores = [None] * len(vectors)
-    owners = [number for number, each in enumerate(vectors) for _ in each]
-    rows = [vector for each in vectors for vector in each]
-    if any(len(row) != len(query) for row in rows):
-        raise EmbedderFailed(f"the vectors of {model!r} are not all of one length")
-    matrix = np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(rows), len(query) // 4)
-    # To six places: the same vector may give another last digit in another row.
-    cosines = np.round(matrix @ np.frombuffer(query, dtype=np.float32), 6).tolist()
-    for owner, cosine in zip(owners, cosines, strict=True):
-        best = scores[owner]
-        scores[owner] = cosine if best is None else max(best, cosine)
-    return scores

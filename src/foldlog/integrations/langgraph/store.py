@@ -31,8 +31,8 @@ from foldlog.integrations.langgraph.installed import (
     TTLConfig,
 )
 from foldlog.integrations.langgraph.items import ItemLog, by_namespace
-from foldlog.integrations.langgraph.ranking import ByMeaning, ByWords, Found
-from foldlog.integrations.langgraph.search import Labels, Scores, is_matched, matcher
+from foldlog.integrations.langgraph.ranking import ByMeaning, ByWords, Found, Scores
+from foldlog.integrations.langgraph.search import Labels, is_matched, matcher
 from foldlog.integrations.langgraph.sweeping import Sweeper
 from foldlog.opening import Store
 from foldlog.store.core import core_of

@@ -12,3 +12,10 @@ export const last = {
   apply: (_, record) => record,
   replaces: () => "",
 };
+
+// The last one, where some types say something about the record before them.
+export const lastBut = (...beside) => ({
+  ...last,
+  apply: (state, record, { type }) => (beside.includes(type) ? state : record),
+  replaces: (_, type) => (beside.includes(type) ? null : ""),
+});

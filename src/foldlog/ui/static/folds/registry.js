@@ -9,7 +9,7 @@ import { belongings } from "./belongings.js";
 import { bindings } from "./bindings.js";
 import { checkpoints } from "./checkpoints.js";
 import { conversations } from "./conversations.js";
-import { every, last } from "./folds.js";
+import { every, last, lastBut } from "./folds.js";
 import { messages } from "./messages.js";
 import { pauses } from "./pauses.js";
 import { session } from "./session.js";
@@ -32,7 +32,7 @@ const FOLDS = {
   messages,
   pauses,
   planner: every,
-  scoped: last,
+  scoped: lastBut("scoped.embedded"),
   session,
   states,
   steering: every,

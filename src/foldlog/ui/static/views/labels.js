@@ -88,6 +88,8 @@ export function label({ type, record, view }) {
       return { group: "feedback", title: `feedback ${record.score ?? ""}`, text: record.comment ?? "" };
     case "scoped.written":
       return { group: "memory", title: `key ${view[2]}`, text: short(record.value) };
+    case "scoped.embedded":
+      return { group: "memory", title: `vector of ${view[2]}`, text: record.model };
     case "agent.turned":
       return { group: "memory", title: record.label || "agent turn", text: record.changes.map((c) => c.key).join(", ") };
     case "pause.saved":
