@@ -24,7 +24,6 @@ from foldlog.log.archive.segments import list_name
 from foldlog.log.archive.selection import Selection
 from foldlog.subjects import Subject
 from foldlog.views.snapshots import Snapshots
-from foldlog_projections import adkstates
 from tests.archive.support import ALL, LIMITS, Place, copies_of, fill, ids, log_of
 from tests.support.buckets import S3Server, s3_options, s3_server
 from tests.support.build import task, update
@@ -548,21 +547,6 @@ async def test_what_waits_for_its_purge_counts_as_archived(
     monkeypatch.setattr(Archiver, "_purge", nothing)
     assert (await store.archive()).records > 0
     assert (await store.archive()).records == 0
-
-
-async def test_the_lasts_of_subjects_are_whole_when_records_are_archived_meanwhile(
-    place: Place,
-) -> None:
-    store = await place.open()
-    await store.append(adkstates.kind("app", "a"), adkstates.StateChanged({"n": 1}))
-    await store.archive(everything=True)
-    await store.append(adkstates.kind("app", "b"), adkstates.StateChanged({"n": 2}))
-    log = log_of(store)
-    found = set[str]()
-    async for page in log.lasts(log.namespace.branch(adkstates.kind.family, "app")):
-        found |= {each.subject for each in page}
-        await store.archive(everything=True)
-    assert len(found) == 2
 
 
 def test_a_file_that_is_overwritten_is_gone_for_its_readers(

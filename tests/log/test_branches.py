@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
 import pytest
 
-from foldlog.envelope import Draft, draft, unpack
-from foldlog.errors import ConfigurationError, LogUnavailable, ReadOnlyStore
+from foldlog.envelope import Draft, draft
+from foldlog.errors import ConfigurationError, ReadOnlyStore
 from foldlog.log.jetstream import JetStreamLog
-from foldlog.log.jetstream.scanner import ConsumerRead
 from foldlog.log.memory import MemoryLog
 from foldlog.log.past import PastLog
-from foldlog.log.port import Append, Log, Stored
+from foldlog.log.port import Append, Log
 from foldlog.subjects import Branch, Namespace, Subject
 from tests.log.conftest import OpenLog
 
@@ -186,64 +184,3 @@ async def test_the_past_has_no_branch_purged() -> None:
 
     with pytest.raises(ReadOnlyStore):
         await PastLog(below, never).purge(below.namespace.branch("scoped", "s"), before=9)
-    assert [page async for page in PastLog(below, never).lasts(Branch("", 0))] == []
-
-
-# --- reading ------------------------------------------------------------------------------------
-
-
-async def newest(log: Log, first: str) -> list[Stored]:
-    pages = log.lasts(log.namespace.branch("scoped", first))
-    return [stored async for page in pages for stored in page]
-
-
-async def test_the_newest_of_a_branch_are_its_last_records(log: Log) -> None:
-    for first in NAMES:
-        await append(log, *family(log, first), *beside(log, first))
-    for first in NAMES[::2]:
-        await append(log, *family(log, first)[::2], id="2")
-    for first in NAMES:
-        # A subject may come twice, the newer record later.
-        found = {each.subject: each for each in await newest(log, first)}
-        assert found.keys() == {each.name for each in family(log, first)}
-        lasts = [await log.last(subject) for subject in family(log, first)]
-        unpacked = {each.seq: unpack(each.data, each.seq, each.time) for each in found.values()}
-        assert unpacked == {each.seq: each.envelopes for each in lasts if each is not None}
-    assert await newest(log, "nothing") == []
-
-
-async def test_the_newest_of_more_than_a_page(log: Log) -> None:
-    subjects = [log.namespace.subject("scoped", "s", f"{n}") for n in range(5000)]
-    for start in range(0, 5000, 1000):
-        await append(log, *subjects[start : start + 1000])
-    await append(log, *subjects[:1000], id="2")
-    large = msgspec.msgpack.encode(b"x" * 700_000)
-    for subject in subjects[2000:2004]:
-        await log.append([Append(subject, (made("large", large),))])
-    last = {
-        each.subject: unpack(each.data, each.seq, each.time)[-1].id
-        for each in await newest(log, "s")
-    }
-    versions = ["2"] * 1000 + ["1"] * 1000 + ["large"] * 4 + ["1"] * 2996
-    wanted = dict(zip([each.name for each in subjects], versions, strict=True))
-    assert last.items() <= wanted.items()
-    assert len(last) > 4950  # a server loses some where a page ends: they are hints
-
-
-async def test_the_newest_can_be_left_early(log: Log) -> None:
-    await append(log, *(log.namespace.subject("scoped", "s", f"{n}") for n in range(50)))
-    async with aclosing(log.lasts(log.namespace.branch("scoped", "s"))) as pages:
-        assert await anext(pages)
-    assert len(await newest(log, "s")) == 50
-
-
-async def test_a_walk_that_breaks_off_says_less_and_fails_nobody(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await append(log, *(log.namespace.subject("scoped", "s", f"{n}") for n in range(50)))
-
-    async def broken(walk: ConsumerRead) -> list[Stored]:
-        raise LogUnavailable("a message was lost on its way")
-
-    monkeypatch.setattr(ConsumerRead, "page", broken)
-    assert len(await newest(log, "s")) == (0 if isinstance(log, JetStreamLog) else 50)

@@ -101,12 +101,6 @@ class MemoryLog:
         count = len(stored) if upto is None else bisect_right(stored, upto, key=_seq)
         return stored[count - 1].record() if count else None
 
-    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        await asyncio.sleep(0)
-        found = [self._stored[subject][-1] for subject in self._below(branch)]
-        for page in _pages(sorted(found, key=_seq)):
-            yield page
-
     async def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

@@ -77,12 +77,6 @@ class PastLog(Relay):
                 record = records[-1]
         return record
 
-    async def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """Yield nothing: the last records of now say nothing of the moment."""
-        nothing: tuple[list[Stored], ...] = ()
-        for page in nothing:
-            yield page
-
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

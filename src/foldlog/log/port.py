@@ -188,13 +188,6 @@ class Log(Protocol):
         Errors as `read`. With `upto`, an unreadable record may be passed over.
         """
 
-    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        """Yield pages of the last record of each subject of a branch, undecoded: a hint.
-
-        Some may be missing or outdated: `last` decides. A subject may come twice, the newer record
-        later. Errors as `read`.
-        """
-
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

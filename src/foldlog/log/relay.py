@@ -54,9 +54,6 @@ class Relay:
     ) -> Record | None:
         return await self.below.last(subject, strong=strong, upto=upto)
 
-    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return self.below.lasts(branch)
-
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

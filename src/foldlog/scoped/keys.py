@@ -127,14 +127,6 @@ class Keys:
         time = dt.datetime.fromisoformat(stored.time).timestamp() if stored is not None else 0.0
         return found if found.is_there(time) else None
 
-    async def version(self, scope: Scope, key: str, version: str) -> Held | None:
-        """Return the envelope that made a key's version, if it is still there."""
-        held = await self.last(scope, key, "strong")
-        if held is not None and held.version == version:
-            return held
-        found = (held for held in await self.history(scope, key) if held.version == version)
-        return next(found, None)
-
     async def payload(self, scope: Scope, key: str, held: Held) -> bytes:
         """Return an encoded value, or raise LogCorrupt if its blob is gone."""
         written = held.written

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
@@ -43,9 +43,8 @@ class Search:
         self._embedder = embedder
         self._model = "" if embedder is None else vectors.name_of(embedder)
         # Nobody says that an embedder may be called twice at a time. A call that was given up goes
-        # on; the next one comes after it.
-        self._embedding = asyncio.Lock()
-        self._embedders = ThreadPoolExecutor(1, thread_name_prefix="foldlog-embedder")
+        # on in its thread; the next one comes after it.
+        self._embedding, self._in_thread = asyncio.Lock(), threading.Lock()
 
     async def search(
         self,
@@ -66,13 +65,6 @@ class Search:
         return await self.indexes.ask(
             scope, consistency, lambda index, now: self._found(index, now, *asked), searches=True
         )
-
-    async def close(self) -> None:
-        """Let go of the indexes. Searches that have begun end first; others are StoreClosed."""
-        try:
-            await self.indexes.close()
-        finally:
-            self._embedders.shutdown(wait=False)
 
     def _found(
         self,
@@ -137,8 +129,11 @@ class Search:
         assert self._embedder is not None, "the mode was checked"
 
         async def run(function: Callable[[list[str]], Any], given: list[str]) -> Any:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._embedders, function, given)
+            def alone() -> Any:
+                with self._in_thread:
+                    return function(given)
+
+            return await asyncio.to_thread(alone)
 
         async with self._embedding:
             return await vectors.embed(self._embedder, given, run)

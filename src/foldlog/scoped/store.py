@@ -354,8 +354,8 @@ class ScopedStore(ScopedReader):
 
     async def close(self) -> None:
         """Close the indexes. The store calls it. Raises nothing."""
-        for search in self._searches:
-            await search.close()
+        for indexes in {search.indexes for search in self._searches}:
+            await indexes.close()
 
     @property
     def _redaction(self) -> Redaction:

@@ -11,7 +11,8 @@ from itertools import chain
 from typing import Final
 
 from foldlog.envelope import Recorded
-from foldlog.errors import LogUnavailable
+from foldlog.errors import LogCorrupt, LogUnavailable
+from foldlog.scoped import records
 from foldlog.scoped.indexes import Indexes
 from foldlog.scoped.keys import Keys
 from foldlog.scoped.models import Revision
@@ -31,6 +32,7 @@ async def watch(
     keys: Keys, indexes: Indexes, scope: Scope, prefix: str, since: str | None
 ) -> AsyncGenerator[Revision]:
     """See `ScopedReader.watch`."""
+    yielded: OrderedDict[str, None] = OrderedDict()
     found = None if since is None else await _find(keys, scope, since)
     after = 0 if found is None else found.seq - 1
     if found is None:
@@ -38,9 +40,9 @@ async def watch(
             scope, "strong", lambda index, now: index.present(now, prefix)
         )
         for key, version in present:
-            if (held := await keys.version(scope, key, version)) is not None:
-                yield await keys.revision(scope, key, held)
-    yielded: OrderedDict[str, None] = OrderedDict()
+            held, payload = await keys.present(scope, key)
+            if held is not None and held.version == version:  # else a change follows
+                yield await keys.revision(scope, key, held, payload)
     async with aclosing(_changes(keys, scope, after)) as changes:
         async for changed, envelope in changes:
             if found is not None and envelope.position <= found.position:
@@ -50,9 +52,14 @@ async def watch(
             yielded[envelope.id] = None
             if len(yielded) > _IDS_REMEMBERED:
                 yielded.popitem(last=False)
-            # It may have been cleared meanwhile.
-            if (held := await keys.version(scope, changed, envelope.id)) is not None:
-                yield await keys.revision(scope, changed, held)
+            try:
+                revision = await keys.revision(scope, changed, records.read(envelope))
+            except LogCorrupt:
+                held = await keys.last(scope, changed, "strong")
+                if held is not None and held.version == envelope.id:
+                    raise
+                continue  # it was cleared meanwhile, with the blob of its value
+            yield revision
 
 
 async def _changes(keys: Keys, scope: Scope, after: int) -> AsyncGenerator[tuple[str, Recorded]]:

@@ -69,13 +69,6 @@ class ArchivedLog(Relay):
         found = await self._ask(subject.shard, ask)
         return None if found is None else found.record()
 
-    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        def below(_: int) -> AsyncGenerator[list[Stored]]:
-            return self.below.lasts(branch)
-
-        which = _selection(branch)._replace(lasts=True)
-        return self._through(branch.shard, which, below, _as_it_is)
-
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

@@ -300,13 +300,6 @@ def unpack(table: Table) -> Iterator[Stored]:
         yield Stored(*row)
 
 
-def keep_lasts(table: Table) -> Table:
-    """Return the last row of each subject of a table that is not empty."""
-    subjects = table["subject"].combine_chunks()
-    is_last = pc.not_equal(subjects[:-1], subjects[1:]).to_pylist()
-    return table.filter(pa.array([*is_last, True]))
-
-
 def count(table: Table) -> dict[str, int]:
     """Return how many rows each subject has."""
     found = pc.value_counts(table["subject"]).to_pylist()

@@ -98,8 +98,8 @@ class Segments:
             damaged = list[LogCorrupt]() if which.is_everything else None
             found, size = list[Any](), 0
             for table in self._tables(segments, window, damaged=damaged):
-                found.append(self._parquet.keep_lasts(table) if which.lasts else table)
-                size += found[-1].nbytes
+                found.append(table)
+                size += table.nbytes
                 if size > _WINDOW_BYTES and width > 1:
                     break
             else:

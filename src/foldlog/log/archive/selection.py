@@ -17,8 +17,7 @@ _MOST: Final = 2**63 - 1
 class Selection(NamedTuple):
     """Rows of a subject, or of all subjects that begin so, with sequences in (after, upto].
 
-    Of all subjects, those that `is_meant` says. `lasts`: rows that others of their subject follow
-    may be missing.
+    Of all subjects, those that `is_meant` says.
     """
 
     subject: str | None = None
@@ -26,7 +25,6 @@ class Selection(NamedTuple):
     after: int = 0
     upto: int = _MOST
     is_meant: Callable[[str], bool] = matching(())
-    lasts: bool = False
 
     @property
     def low(self) -> str:

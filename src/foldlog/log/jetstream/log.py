@@ -217,9 +217,6 @@ class JetStreamLog:
     ) -> Record | None:
         return await self._shards[subject.shard].reader.last(subject, strong=strong, upto=upto)
 
-    def lasts(self, branch: Branch) -> AsyncGenerator[list[Stored]]:
-        return scanner.newest(self._shards[branch.shard].stream, branch.name)
-
     def scan(
         self, shard: int, *, after: int = 0, only: Sequence[str] = ()
     ) -> AsyncGenerator[list[Stored]]:

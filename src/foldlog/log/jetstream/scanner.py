@@ -82,22 +82,6 @@ async def scan(
     await _check_whole(client, begun, after, found, which)
 
 
-async def newest(client: StreamClient, branch: str) -> AsyncGenerator[list[Stored]]:
-    """Yield `Log.lasts`; `branch` is the filter over it."""
-    # The last message of each subject, oldest first, then what was stored since. Where a page is
-    # full, the server forgets the message that did not fit.
-    start = {"deliver_policy": "last_per_subject", "filter_subject": branch}
-    reading = await ConsumerRead.begin(client, **start)
-    try:
-        while stored := await reading.page():
-            yield stored
-    except LogUnavailable as error:
-        # These are hints: the caller asks for what did not come.
-        _log.info("reading %s: %s", branch, error)
-    finally:
-        await reading.close()
-
-
 async def _check_whole(
     client: StreamClient, begun: int, after: int, found: int, which: dict[str, list[str]]
 ) -> None:
