@@ -373,7 +373,7 @@ async def test_items_as_of_a_moment(
     earlier = FoldlogStore(past)
     assert [item.value for item in await earlier.asearch(("a",))] == [{"n": 1}]
     # Its time would begin anew, but the past stays as it was.
-    monkeypatch.setattr(past, "now", lambda: time.time() + 3600)
+    monkeypatch.setattr(past._core, "now", lambda: time.time() + 3600)
     found = await earlier.aget(("a",), "k")
     assert found is not None
     assert found.value == {"n": 1}

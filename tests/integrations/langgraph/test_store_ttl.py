@@ -25,7 +25,7 @@ def later(log: foldlog.Store, monkeypatch: pytest.MonkeyPatch) -> Later:
     """Sets the store's clock so many minutes ahead of the log's."""
 
     def set_clock(minutes: float) -> None:
-        monkeypatch.setattr(log, "now", lambda: time.time() + 60 * minutes)
+        monkeypatch.setattr(log._core, "now", lambda: time.time() + 60 * minutes)
 
     return set_clock
 
