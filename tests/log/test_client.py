@@ -22,7 +22,9 @@ async def clients(embedded_path: Path) -> AsyncIterator[tuple[LeanClient, Client
     server = await EmbeddedServer.join(embedded_path)
     lean, plain = LeanClient(), Client()
     for client in (lean, plain):
-        await client.connect(server.url, user=server.user, password=server.password)
+        await client.connect(
+            server.url, user=server.user, password=server.password, reconnect_time_wait=0.01
+        )
     yield lean, plain
     for client in (lean, plain):
         await client.close()
