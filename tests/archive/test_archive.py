@@ -400,7 +400,7 @@ async def test_erasures_of_the_same_time_share_a_pass(
         await erase(shard, requests)
 
     monkeypatch.setattr(erasing, "_erase", counted)
-    subjects = [store.subject("updates", f"s{n}") for n in range(5)]
+    subjects = [log.namespace.subject("updates", f"s{n}") for n in range(5)]
     await asyncio.gather(*(log.purge(each, before=head + 1) for each in subjects))
     assert sum(passes) == 5 > len(passes)
     assert set(subjects).isdisjoint(await log.subjects("updates"))

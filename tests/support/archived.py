@@ -21,7 +21,7 @@ class EagerlyArchived(ArchivedLog):
     """Archives all that the log has after each append."""
 
     def __init__(self, below: Log, directory: Path) -> None:
-        super().__init__(below, Segments(Directory(directory), below.namespace))
+        super().__init__(below, Segments(Directory(directory)))
         self.manifests.believed = 0.0
         self._archiver = Archiver(self, EAGER)
         self._archiving = asyncio.Lock()

@@ -355,7 +355,7 @@ async def _with_archive(settings: Settings, backend: Backend) -> Backend:
     if where:
         cache = Path(settings.archive_cache or settings.data / "archive-cache")
         place = place_of(where, cache, settings.archive_cache_bytes, settings.archive_options)
-    log = ArchivedLog(backend.log, Segments(place, backend.log.namespace))
+    log = ArchivedLog(backend.log, Segments(place))
     await log.manifests.check()
     archiver = Archiver(log, settings.archive_limits) if where else None
     return backend._replace(log=log, archiver=archiver)

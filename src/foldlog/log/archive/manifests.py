@@ -169,7 +169,8 @@ class Manifests:
             known.says,
             archive=first.says.archive,
             place=first.says.place,
-            folder=self._segments.new_folder(shard),
+            # Another log of that name has another one.
+            folder=f"{self._log.namespace.stream(shard)}-{secrets.token_hex(4)}",
         )
         return await self.change(shard, known, says)
 

@@ -20,7 +20,6 @@ from foldlog.log.archive.places import Place
 from foldlog.log.archive.selection import REST, Selection
 from foldlog.log.port import Stored
 from foldlog.log.threads import run_to_end
-from foldlog.subjects import Namespace
 from foldlog_projections.archive import Segment
 
 _FOOTERS: Final = 64
@@ -50,7 +49,7 @@ class Page(NamedTuple):
 
 
 class Segments:
-    """The segments of one namespace in a place. Its questions run in threads.
+    """The segments of one log in a place. Its questions run in threads.
 
     Without a place there are none, and nobody asks.
 
@@ -59,11 +58,10 @@ class Segments:
     answer.
     """
 
-    def __init__(self, place: Place | None, namespace: Namespace) -> None:
+    def __init__(self, place: Place | None) -> None:
         self.place = place
         self.misses: Counter[str] = Counter()
         self._parquet: Any = None if place is None else _parquet()
-        self._namespace = namespace
         self._footer = lru_cache(_FOOTERS)(self._read_footer)
         self._identity = ""
 
@@ -71,10 +69,6 @@ class Segments:
     def _place(self) -> Place:
         assert self.place is not None, "only a log with an archive has segments"
         return self.place
-
-    def new_folder(self, shard: int) -> str:
-        """Return where the files of a shard may stand. Another log of that name has another one."""
-        return f"{self._namespace.stream(shard)}-{secrets.token_hex(4)}"
 
     async def identity(self, new: str = "", *, fresh: bool = False) -> str:
         """Return the archive's id: see `Place.identity`. `fresh`: as the place has it now."""

@@ -197,21 +197,22 @@ class Reader(StreamClient):
 
     async def _has_no_last(self, subject: Subject | Branch, deadline: float) -> bool:
         """Whether the server knows of no record of a subject, not even an unreadable one."""
-        payload = msgspec.json.encode({"multi_last": [subject.name], "batch": 1})
-
-        async def attempt(timeout: float) -> bool:
-            msg = await self.connection.request(self._direct, payload, timeout=timeout)
-            return (msg.headers or {}).get("Description") == NO_RESULTS
-
-        return await self.retry(attempt, deadline)
+        msg = await self._ask({"multi_last": [subject.name], "batch": 1}, deadline)
+        return (msg.headers or {}).get("Description") == NO_RESULTS
 
     async def _get(self, request: dict[str, object], deadline: float) -> Stored | None:
         """Return the one message that a replica has for a request, or None."""
+        msg = await self._ask(request, deadline)
+        return stored_in(msg)[0] if status_of(msg) is None else None
+
+    async def _ask(self, request: dict[str, object], deadline: float) -> Msg:
+        """Return the message that a replica has for a request, or that it has none."""
         payload = msgspec.json.encode(request)
 
-        async def attempt(timeout: float) -> Stored | None:
+        async def attempt(timeout: float) -> Msg:
             msg = await self.connection.request(self._direct, payload, timeout=timeout)
-            return stored_in(msg)[0] if self._holds(msg, None) else None
+            self._holds(msg, None)
+            return msg
 
         return await self.retry(attempt, deadline)
 
