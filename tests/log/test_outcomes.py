@@ -72,6 +72,9 @@ class Server:
     async def ready(self, timeout: float) -> None:
         await asyncio.sleep(0)
 
+    def on_epoch(self, notify: Callable[[], None]) -> None:
+        """Its connection is never lost."""
+
     def forbids(self, subject: str) -> bool:
         """Marks may not be read."""
         return "STREAM.MSG.GET" in subject and "snapshots" in subject
