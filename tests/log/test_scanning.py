@@ -50,8 +50,7 @@ class Server:
     async def retry(self, attempt: Any, deadline: float | None = None) -> Any:
         return await attempt(5.0)
 
-    async def begin(self, client: Any, *, deliver_policy: str, opt_start_seq: int) -> Walk:
-        after = opt_start_seq - 1
+    async def begin(self, client: Any, after: int, which: dict[str, list[str]]) -> Walk:
         missing = self.behind.pop(0) if after and self.behind else 0
         return Walk(self, after, max(self.count - missing - after, 0))
 

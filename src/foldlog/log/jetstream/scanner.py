@@ -7,7 +7,6 @@ and pages are asked for one by one, so that what is under way is bounded.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -38,8 +37,6 @@ _FILTERS: Final = 64
 _DOUBTS: Final = (0.0, 0.1, 0.3, 1.0)
 """Seconds after which the server is asked again how many messages it counts."""
 
-_log: Final = logging.getLogger("foldlog")
-
 
 async def scan(
     client: StreamClient, everything: str, after: int, *, only: Sequence[str] = ()
@@ -53,7 +50,7 @@ async def scan(
 
     async def next_page(timeout: float) -> list[Stored]:
         nonlocal reading
-        reading = reading or await _begin(client, after, which)
+        reading = reading or await ConsumerRead.begin(client, after, which)
         try:
             return await reading.page()
         except LogUnavailable:
@@ -102,14 +99,9 @@ async def _check_whole(
 
 
 async def _pending(client: StreamClient, after: int, which: dict[str, list[str]]) -> int:
-    reading = await client.retry(lambda timeout: _begin(client, after, which))
+    reading = await client.retry(lambda timeout: ConsumerRead.begin(client, after, which))
     await reading.close()
     return reading.pending
-
-
-async def _begin(client: StreamClient, after: int, which: dict[str, list[str]]) -> ConsumerRead:
-    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
-    return await ConsumerRead.begin(client, **start, **which)
 
 
 async def _head(client: StreamClient, filters: Sequence[str]) -> int:
@@ -131,12 +123,16 @@ class ConsumerRead:
         self.pending = pending
 
     @classmethod
-    async def begin(cls, client: StreamClient, **start: object) -> ConsumerRead:
-        """Have the server make the consumer; `start` says where it begins."""
+    async def begin(
+        cls, client: StreamClient, after: int, which: dict[str, list[str]]
+    ) -> ConsumerRead:
+        """Have the server make the consumer; it begins after a sequence, and filters by `which`."""
         name = f"read-{secrets.token_hex(8)}"
         config = {
             "name": name,
-            **start,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            **which,
             "ack_policy": "none",
             "num_replicas": 1,
             "mem_storage": True,
