@@ -9,6 +9,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Shown
 
 LISTED: Final = "agent_task.listed"
 UNLISTED: Final = "agent_task.unlisted"
@@ -60,6 +61,10 @@ kind: Final = Kind(
     keys=("store", "owner"),
     records={LISTED: Listed, UNLISTED: Unlisted},
     fold=Fold(dict, _list, state=dict[str, Listed], forgets_ids=True),
+    shown=Shown(
+        {LISTED: "agent task {task_id} listed", UNLISTED: "agent task {task_id} no longer listed"},
+        group="lists",
+    ),
 )
 
 

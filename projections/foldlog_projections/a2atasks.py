@@ -11,6 +11,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind, Listing
+from foldlog.words import Line, Shown, said
 from foldlog_projections import a2alist
 from foldlog_projections.delta import Delta, patch
 
@@ -82,11 +83,22 @@ def _list_of(keys: tuple[str, ...], task: AgentTask) -> tuple[str, ...] | None:
     return None if task.saved is None else (keys[0], task.saved.owner)
 
 
+def _line(saved: Saved) -> Line:
+    state = saved.state.removeprefix("TASK_STATE_").lower().replace("_", " ")
+    event = saved.event if isinstance(saved.event, dict) else {}
+    update, artifact = event.get("statusUpdate") or {}, event.get("artifactUpdate") or {}
+    last = (event.get("task") or {}).get("history", [])[-1:]
+    text = said(update.get("status") or artifact.get("artifact") or last)
+    tone = "failed" if state in ("failed", "rejected") else "waiting" if "required" in state else ""
+    return Line(f"task {state}", text, tone=tone)
+
+
 kind: Final = Kind(
     "a2atasks",
     keys=("store", "task_id"),
     listed=[Listing(a2alist.kind, a2alist.off, _list_of)],
     records={SAVED: Saved, PUSHED: Pushed},
     fold=Fold(AgentTask, _apply, state=AgentTask),
+    shown=Shown({SAVED: _line, PUSHED: "pushes to {config_id} changed"}, group="tasks"),
 )
 """All tasks of a store are on one shard, as is the list of each owner's (`a2alist`)."""

@@ -13,6 +13,7 @@ from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
 from foldlog.subjects import checked_id
+from foldlog.words import Shown
 
 CHANGED: Final = "adk.state_changed"
 
@@ -34,6 +35,7 @@ kind: Final = Kind(
     keys=("app_name", "whose"),
     records={CHANGED: StateChanged},
     fold=Fold(dict[str, Any], _apply, keep=codec.encode, restore=codec.decode),
+    shown=Shown({CHANGED: "state of {whose} changed: {delta}"}, group="memory"),
 )
 """`whose` is APP, or `of_user(user_id)`."""
 

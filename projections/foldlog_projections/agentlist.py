@@ -9,6 +9,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, Listing
+from foldlog.words import Shown
 
 LISTED: Final = "agent.listed"
 UNLISTED: Final = "agent.unlisted"
@@ -39,6 +40,9 @@ kind: Final = Kind(
     keys=("runtime",),
     records={LISTED: Listed, UNLISTED: Unlisted},
     fold=Fold(dict, _list, state=dict[str, bool], replaces="scope", forgets_ids=True),
+    shown=Shown(
+        {LISTED: "agent {scope} listed", UNLISTED: "agent {scope} no longer listed"}, group="lists"
+    ),
 )
 
 

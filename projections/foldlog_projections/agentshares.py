@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 SHARED: Final = "agent.shared"
@@ -34,4 +35,5 @@ kind: Final = Kind(
     keys=("runtime", "token"),
     records={SHARED: Shared, REVOKED: Revoked},
     fold=last,
+    shown=Shown({SHARED: "{key} of {scope} shared", REVOKED: "share revoked"}, group="memory"),
 )

@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Line, Shown
 from foldlog_projections import agentlist
 from foldlog_projections.delta import patch
 
@@ -151,6 +153,17 @@ def _keep(state: AgentState) -> bytes:
     return _encode(state)
 
 
+def _line(turned: Turned) -> Line:
+    return Line(turned.label or "agent turn", ", ".join(each.key for each in turned.changes))
+
+
+def _entries(state: AgentState) -> dict[str, Any]:
+    return {
+        name: {"type": each.type, "state": codec.decode(each.raw)}
+        for name, each in state.entries.items()
+    }
+
+
 kind: Final = Kind(
     "agentstates",
     keys=("runtime", "scope"),
@@ -158,4 +171,5 @@ kind: Final = Kind(
     records={TURNED: Turned},
     fold=Fold(AgentState, _apply, state=AgentState, keep=_keep),
     redacted={TURNED: ("state", "label")},
+    shown=Shown({TURNED: _line}, entries=_entries, group="memory"),
 )

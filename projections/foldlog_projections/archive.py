@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 
@@ -56,5 +57,12 @@ class ArchiveChanged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 CHANGED = "archive.changed"
 
-kind: Final = Kind("archive", keys=("number",), records={CHANGED: ArchiveChanged}, fold=last)
+kind: Final = Kind(
+    "archive",
+    keys=("number",),
+    records={CHANGED: ArchiveChanged},
+    fold=last,
+    shown=Shown({CHANGED: "archive changed"}),
+    of_storage=True,
+)
 """One view a shard, under the first number that stands on it."""

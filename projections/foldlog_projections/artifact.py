@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 
@@ -17,5 +18,9 @@ class Located(msgspec.Struct, frozen=True):
 
 
 kind: Final = Kind(
-    "artifact", keys=("artifact_id",), records={"artifact.located": Located}, fold=last
+    "artifact",
+    keys=("artifact_id",),
+    records={"artifact.located": Located},
+    fold=last,
+    shown=Shown({"artifact.located": "file {artifact_id} can be found"}, group="lists"),
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
+from foldlog.words import Line, Shown, in_bytes
 from foldlog_projections import artifact
 
 SAVED = "artifact.saved"
@@ -88,6 +89,10 @@ def _places(record: Saved | Deleted) -> list[tuple[str, tuple[str, ...]]]:
     return [(artifact.kind.name, (record.artifact_id,))]
 
 
+def _saved(saved: Saved) -> Line:
+    return Line(f"file {saved.filename or saved.artifact_id} ({in_bytes(saved.size_bytes)})")
+
+
 kind: Final = Kind(
     "artifacts",
     keys=("session_id",),
@@ -96,4 +101,5 @@ kind: Final = Kind(
     records={SAVED: Saved, DELETED: Deleted},
     fold=Fold(dict, apply, state=dict[str, Held]),
     redacted={SAVED: ("data", "filename", "meta")},
+    shown=Shown({SAVED: _saved, DELETED: "file {artifact_id} deleted"}, group="files"),
 )

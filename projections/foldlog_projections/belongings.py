@@ -11,6 +11,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Line, Shown
 
 
 class Belonging(msgspec.Struct, frozen=True):
@@ -36,4 +37,8 @@ kind: Final = Kind(
     owns=_views,
     records={"belonging.added": Belonging},
     fold=Fold(dict, _add, state=dict[Belonging, bool]),
+    shown=Shown(
+        {"belonging.added": lambda added: Line(f"{' '.join(added.keys)} belongs to the session")},
+        group="lists",
+    ),
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
+from foldlog.words import Shown
 
 
 class BindingSaved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,5 +68,11 @@ kind: Final = Kind(
         state=dict[Key, Bound],
         takes="envelope",
         replaces=("context_id", "task_id"),
+    ),
+    shown=Shown(
+        {
+            "binding.saved": "remote task {task_id} at {agent_url}",
+            TERMINAL: "remote task {task_id} ended",
+        }
     ),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from contextlib import suppress
+from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
+from foldlog import codec
 from foldlog_projections.bodies import Pieces, Since, Version
 
 PUT: Final = "checkpoint.put"
@@ -24,6 +27,25 @@ Typed = tuple[str | None, bytes]
 """What a serialiser made: the name of the form, and the bytes. None: `foldlog.codec` made them."""
 
 
+def typed(form: str | None, data: bytes) -> Any:
+    """Return a value that a serialiser wrote, or its bytes where only the serialiser reads them."""
+    with suppress(ValueError, TypeError, msgspec.MsgspecError, RecursionError):
+        if form is None:
+            return codec.decode(data) if data else None
+        if form in ("msgpack", "null"):
+            return _of_langgraph.decode(data) if data else None
+    return data
+
+
+def _made_of(code: int, data: memoryview) -> Any:
+    """What an object of LangGraph's MessagePack was made of: module, name, that, and a method."""
+    parts = _of_langgraph.decode(data)
+    return parts[2] if isinstance(parts, list) and len(parts) > 2 else parts
+
+
+_of_langgraph: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ext_hook=_made_of)
+
+
 class Value(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A channel's new value: `form` as the serialiser names it, and the pieces of its bytes.
 
@@ -35,6 +57,12 @@ class Value(msgspec.Struct, array_like=True, frozen=True, gc=False):
     head: bytes
     pieces: Pieces
     since: Since = None
+
+    def readable(self) -> dict[str, Any]:
+        """What it says; what it adds to another value is bytes with something missing between."""
+        parts = [self.head, *(each for each in self.pieces if isinstance(each, bytes))]
+        whole = {} if self.since is not None else {"value": typed(self.form, b"".join(parts))}
+        return {"form": self.form, "since": self.since} | whole
 
 
 class Put(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -60,6 +88,10 @@ class Put(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     values: dict[str, Value] = {}
     token: str = ""
 
+    def readable(self) -> dict[str, Any]:
+        """Its fields, with the values that the serialiser's bytes hold."""
+        return asdict(self) | {"rest": typed(*self.rest), "metadata": typed(*self.metadata)}
+
 
 class Write(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What a task wrote to a channel. `index` is below 0 for what a later write replaces."""
@@ -68,6 +100,10 @@ class Write(msgspec.Struct, array_like=True, frozen=True, gc=False):
     channel: str
     form: str
     data: bytes
+
+    def readable(self) -> dict[str, Any]:
+        """Its fields, with the value that the serialiser's bytes hold."""
+        return asdict(self) | {"data": typed(self.form, self.data)}
 
 
 class Written(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

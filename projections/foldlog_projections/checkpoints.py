@@ -38,6 +38,7 @@ from foldlog_projections.checkpointrecords import (
     Removed,
     Written,
 )
+from foldlog_projections.checkpointshown import shown
 from foldlog_projections.thread import Hold, Thread
 
 _REFUSED: Final = 256
@@ -173,4 +174,5 @@ kind: Final = Kind(
     version=3,
     id=field_id("key"),
     redacted={PUT: ("values", "metadata"), WRITTEN: ("values",)},
+    shown=shown,
 )

@@ -13,6 +13,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
+from foldlog.words import Line, Shown, clip, first_text
 
 SAVED: Final = "conversation.saved"
 DELETED: Final = "conversation.deleted"
@@ -122,10 +123,20 @@ def each_counted(envelopes: Iterable[Recorded]) -> Iterator[Recorded]:
             yield envelope
 
 
+def _saved(saved: Saved) -> Line:
+    return Line("conversation", clip(first_text(saved.messages[-1:])))
+
+
 kind: Final = Kind(
     "conversations",
     keys=("session_id",),
     owner="session",
     records={SAVED: Saved, DELETED: Deleted},
     fold=Fold(Conversation, _apply, state=Conversation, takes="envelope"),
+    shown=Shown(
+        {SAVED: _saved, DELETED: "conversation deleted"},
+        group="messages",
+        audited={SAVED: "session.conversation", DELETED: "session.conversation_deleted"},
+        effective=each_counted,
+    ),
 )

@@ -40,6 +40,14 @@ def difference(old: Any, new: Any) -> Delta | None:
     return delta
 
 
+def touched(delta: Any) -> str:
+    """Return the names that a delta between maps touches, on one line."""
+    match delta:
+        case [0 | 1, dict() as changed, *_]:
+            return ", ".join(map(str, changed))
+    return ""
+
+
 def patch(value: Any, delta: Delta) -> Any:
     """Return what `delta` makes of `value`, which may be changed and returned."""
     try:

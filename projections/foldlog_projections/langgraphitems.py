@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind, fields_of
+from foldlog.words import Shown
 
 PUT: Final = "langgraph.put"
 DELETED: Final = "langgraph.deleted"
@@ -157,6 +158,16 @@ kind: Final = Kind(
     keys=("store", "namespace"),
     records={PUT: Put, DELETED: Deleted, TOUCHED: Touched, SWEPT: Swept, EMBEDDED: Embedded},
     fold=Fold(dict, _apply, state=Items, takes="envelope", replaces=_replaced),
+    shown=Shown(
+        {
+            PUT: "item {key} put: {value}",
+            DELETED: "item {key} deleted",
+            TOUCHED: "item {key} used",
+            SWEPT: "expired items removed",
+            EMBEDDED: "item {key} can be searched",
+        },
+        group="items",
+    ),
 )
 """By key. The namespace is `path_of` its labels."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, content_digest
+from foldlog.words import Line, Shown
 
 ADDED: Final = "langgraph.namespace"
 
@@ -41,4 +42,7 @@ kind: Final = Kind(
     records={ADDED: Added},
     fold=Fold(dict, _add, state=Tree),
     id=content_digest,
+    shown=Shown(
+        {ADDED: lambda added: Line(f"namespace {'/'.join(added.labels)} added")}, group="items"
+    ),
 )

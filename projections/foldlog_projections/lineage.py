@@ -9,6 +9,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Shown
 
 BEGAN: Final = "session.began"
 FORKED: Final = "session.forked"
@@ -71,4 +72,12 @@ kind: Final = Kind(
     keys=("session_id",),
     records={BEGAN: Began, FORKED: Fork, ENDED: Fork, CLEARED: Ended},
     fold=Fold(Lineage, apply, state=Lineage),
+    shown=Shown(
+        {
+            BEGAN: "forked from {session_id}",
+            FORKED: "fork {session_id} began",
+            ENDED: "fork {session_id} ended",
+            CLEARED: "session cleared",
+        }
+    ),
 )

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from foldlog.envelope import Recorded
 from foldlog.kind import Content, Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 
@@ -44,10 +46,16 @@ def escaped(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
 
 
+def _entries(saved: Recorded | None) -> dict[str, Any]:
+    return {} if saved is None else {"": kind.decode(saved).state}
+
+
 kind: Final = Kind(
     "memory",
     keys=("key",),
     owner=session_of,
+    keys_in=lambda keys, session_id: (key_in(keys[0], session_id),),
     records={"memory.saved": MemorySaved},
     fold=last,
+    shown=Shown({"memory.saved": "memory saved: {state}"}, entries=_entries),
 )

@@ -12,6 +12,7 @@ from foldlog import codec
 from foldlog.envelope import Recorded, upsert_id
 from foldlog.kind import Content, Fold, Kind
 from foldlog.subjects import checked_id
+from foldlog.words import Line, Rows, Shown, clip, first_text, said
 
 MAIN: Final = "main"
 """The conversation of a session that needs no more than one."""
@@ -164,6 +165,33 @@ def _id(record: Message | MessagesRemoved, body: bytes) -> str:
     return f"{length}{record.conversation}\n{id}"
 
 
+def _line(message: Message) -> Line:
+    return Line(message.author or _role(message) or "message", said(message.body))
+
+
+def _title(message: Message) -> str:
+    """What a user has said first is what it is about."""
+    return clip(first_text(message.body)) if _role(message) in ("user", "human") else ""
+
+
+def _role(message: Message) -> str:
+    body = message.body if isinstance(message.body, dict) else {}
+    named = (message.role, *(body.get(name) for name in ("role", "type", "kind")))
+    return next((each for each in named if isinstance(each, str)), "")
+
+
+def _rows(state: Conversations) -> dict[tuple[str, str], msgspec.Raw]:
+    return {
+        (name, id): msgspec.Raw(body)
+        for name, each in state.by_name.items()
+        for id, body in each.encoded.items()
+    }
+
+
+def _changed(record: Message | MessagesRemoved) -> list[tuple[str, str]]:
+    return [(record.conversation, record.id)] if isinstance(record, Message) else []
+
+
 kind: Final = Kind(
     "messages",
     keys=("session_id",),
@@ -171,4 +199,10 @@ kind: Final = Kind(
     records={ADDED: Message, REMOVED: MessagesRemoved},
     fold=Fold(Conversations, _apply, state=Conversations, takes="envelope"),
     id=_id,
+    shown=Shown(
+        {ADDED: _line, REMOVED: "messages removed"},
+        titles={ADDED: _title},
+        rows=Rows("messages", "a message that was not removed", Message, _rows, _changed),
+        audited={ADDED: "session.message", REMOVED: "session.message_removed"},
+    ),
 )

@@ -9,6 +9,7 @@ import msgspec
 
 from foldlog.envelope import Recorded, content_id, upsert_id
 from foldlog.kind import Content, Fold, Kind, content_rule
+from foldlog.words import Line, Shown, asked
 from foldlog_projections import waiting
 
 CONSUMED = "pause.consumed"
@@ -74,4 +75,11 @@ kind: Final = Kind(
     records={"pause.saved": PauseSaved, CONSUMED: PauseConsumed},
     fold=Fold(Pause, _apply, state=Pause, takes="envelope", replaces=_replaced),
     id=content_rule(_identity),
+    shown=Shown(
+        {
+            "pause.saved": lambda pause: Line("asked", asked(pause.payload), tone="waiting"),
+            CONSUMED: "pause ended",
+        },
+        group="steering",
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.kind import Content, Kind, content_digest
+from foldlog.words import Line, Shown, brief, clip
 from foldlog_projections.folds import every
 
 
@@ -24,6 +25,12 @@ class PlannerEventSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: Content[Any] = {}
 
 
+def _did(event: PlannerEventSaved) -> Line:
+    what = " ".join(filter(None, (event.event_type.replace("_", " "), event.node_name)))
+    text = clip(event.thought or event.error or "") or brief(event.extra or None)
+    return Line(what, text, tone="failed" if event.error else "")
+
+
 kind: Final = Kind(
     "planner",
     keys=("trace_id",),
@@ -31,4 +38,5 @@ kind: Final = Kind(
     records={"planner.saved": PlannerEventSaved},
     fold=every,
     id=content_digest,
+    shown=Shown({"planner.saved": _did}),
 )

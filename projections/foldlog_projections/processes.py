@@ -8,6 +8,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Shown
 
 LIVES: Final = "process.lives"
 LEFT: Final = "process.left"
@@ -45,4 +46,5 @@ kind: Final[Kind[Any]] = Kind(
     keys=("process",),
     records={LIVES: Lives, LEFT: Left},
     fold=Fold(_nothing, _apply, state=Lives | None, latest_only=True, forgets_ids=True),
+    shown=Shown({LIVES: "process {pid} on {host} lives", LEFT: "process {process} ended"}),
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Shown
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -29,4 +30,5 @@ kind: Final = Kind(
     keys=("router_session_id",),
     records={"route.saved": Route},
     fold=Fold(dict, _save, state=dict[Route, int], replaces=("trace_id", "context_id", "task_id")),
+    shown=Shown({"route.saved": "remote task {task_id} can be found"}, group="lists"),
 )

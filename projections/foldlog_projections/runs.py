@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
+from foldlog.words import Line, Shown, asked, brief
 from foldlog_projections import waiting
 from foldlog_projections.fold import EqualByBytes
 
@@ -305,6 +307,13 @@ def _step(state: State, record: Any, ts: float) -> Step:
             return replace(before, phase="retracted")
 
 
+def _answered(answered: Answered) -> Line:
+    given = codec.decode(answered.answer)
+    if isinstance(given, bool):
+        given = "yes" if given else "no"
+    return Line(f"answered by {answered.by or 'somebody'}", brief(given))
+
+
 kind: Final = Kind(
     "runs",
     keys=("session_id", "run"),
@@ -333,4 +342,22 @@ kind: Final = Kind(
         ASKED: ("question",),
         ANSWERED: ("answer",),
     },
+    shown=Shown(
+        {
+            OPENED: "run {run} taken by process {pid} on {host}",
+            RELEASED: "run {run} let go",
+            REWOUND: "run {run} rewound: {step}",
+            STARTED: "step {step} started: {arguments}",
+            DONE: "step {step} done: {result}",
+            FAILED: lambda step: Line(f"step {step.step} failed", step.message, tone="failed"),
+            RETRACTED: "step {step} taken back",
+            UNRECORDED: "step {step} done, and not recorded: {error}",
+            DOUBTED: lambda step: Line(f"did step {step.step} happen?", tone="waiting"),
+            ASKED: lambda each: Line("asked", asked(codec.decode(each.question)), tone="waiting"),
+            ANSWERED: _answered,
+            HEARD: "{channel} looked at",
+            USED: "{model} used {input_tokens} and {output_tokens} tokens",
+        },
+        group="steps",
+    ),
 )

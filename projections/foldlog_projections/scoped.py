@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from foldlog.kind import Blob, Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 WRITTEN: Final = "scoped.written"
@@ -80,4 +81,14 @@ kind: Final = Kind(
     fold=last,
     beside=(EMBEDDED,),
     redacted={WRITTEN: ("value",), LINKED: ("metadata",)},
+    shown=Shown(
+        {
+            WRITTEN: "key {key} written: {value}",
+            DELETED: "key {key} deleted",
+            EMBEDDED: "key {key} can be searched",
+            LINKED: "{from_key} linked to {to_key}: {relation}",
+            UNLINKED: "{from_key} no longer linked to {to_key}: {relation}",
+        },
+        group="memory",
+    ),
 )

@@ -12,10 +12,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Line, Shown, said
 from foldlog_projections import waiting
-from foldlog_projections.delta import patch
+from foldlog_projections.delta import patch, touched
 from foldlog_projections.fold import EqualByBytes
 
 CONTEXT: Final = "context.changed"
@@ -189,6 +191,12 @@ def _judged(group: Group, at: str) -> Group:
     return replace(group, status="failed" if failed else "complete", ended_at=at)
 
 
+def _queued(queued: PatchQueued) -> Line:
+    asked = codec.decode(queued.patch)
+    digest = asked.get("digest") if isinstance(asked, dict) else None
+    return Line(f"patch {queued.patch_id} waits", said(digest or asked), "steering", "waiting")
+
+
 kind: Final = Kind(
     "session",
     keys=("session_id",),
@@ -217,4 +225,19 @@ kind: Final = Kind(
         ),
         OPENED: ("name",),
     },
+    shown=Shown(
+        {
+            CONTEXT: lambda context: Line("context changed", touched(context.delta)),
+            QUEUED: _queued,
+            DECIDED: lambda patch: Line(
+                f"patch {patch.patch_id} {patch.outcome}", group="steering"
+            ),
+            ACKNOWLEDGED: "{worker} took order {event_id}",
+            OPENED: "group {group_id} opened: {name}",
+            JOINED: "task {task_id} joined group {group_id}",
+            SEALED: "group {group_id} sealed",
+            ENDED: "task {task_id} of group {group_id} ended: {status}",
+        },
+        group="context",
+    ),
 )

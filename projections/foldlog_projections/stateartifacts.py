@@ -8,6 +8,7 @@ import msgspec
 
 from foldlog.kind import Blob, Kind
 from foldlog.upcasting import upcaster
+from foldlog.words import Shown
 from foldlog_projections.folds import last
 
 NAMED: Final = "stateartifact.named"
@@ -37,4 +38,5 @@ kind: Final = Kind(
     records={NAMED: Named},
     fold=last,
     redacted={NAMED: ("artifact",)},
+    shown=Shown({NAMED: "large value {artifact_id} stored"}, group="files"),
 )

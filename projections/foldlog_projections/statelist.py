@@ -9,6 +9,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, Listing
+from foldlog.words import Shown
 
 LISTED: Final = "state.listed"
 UNLISTED: Final = "state.unlisted"
@@ -43,6 +44,10 @@ kind: Final = Kind(
     keys=("shard",),
     records={LISTED: Listed, UNLISTED: Unlisted},
     fold=Fold(dict, _list, state=dict[str, Listed], replaces="state_id", forgets_ids=True),
+    shown=Shown(
+        {LISTED: "execution {state_id} listed", UNLISTED: "execution {state_id} no longer listed"},
+        group="lists",
+    ),
 )
 
 

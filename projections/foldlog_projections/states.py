@@ -11,10 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
+from foldlog.words import Line, Rows, Shown, asked
 from foldlog_projections import statelist, waiting
-from foldlog_projections.delta import joined, patch
+from foldlog_projections.delta import joined, patch, touched
 from foldlog_projections.fold import EqualByBytes
 
 SAVED: Final = "state.saved"
@@ -224,6 +226,70 @@ def is_another_question(step: Step, asked: Waiting) -> bool:
     return step.phase == "waiting" and step.request != bytes(asked.request)
 
 
+class StepRow(msgspec.Struct):
+    """A row of the table of steps: as `Step`."""
+
+    address: str
+    event_type: str
+    phase: str
+    epoch: int
+    attempt: int
+    started_at: float
+    seconds: float
+    result: msgspec.Raw
+    result_type: str
+    artifact_id: str
+    error: str
+    message: str
+    request: msgspec.Raw
+
+
+def _rows(state: State) -> dict[str, StepRow]:
+    return {
+        address: StepRow(
+            address,
+            each.event_type,
+            each.phase,
+            each.epoch,
+            each.attempt,
+            each.ts,
+            each.seconds,
+            msgspec.Raw(each.result),
+            each.type,
+            each.artifact_id,
+            each.error,
+            each.message,
+            msgspec.Raw(each.request or b"\xc0"),
+        )
+        for address, each in state.steps.items()
+    }
+
+
+def _changed(record: Any) -> tuple[str, ...] | None:
+    """A step does not need what the snapshots say."""
+    if isinstance(record, Saved):
+        return None
+    return () if isinstance(record, Owned | Rewound) else (record.address,)
+
+
+_TOLD: Final = ("phase", "artifact_id", "error", "message")
+
+
+def _entries(state: State) -> dict[str, Any]:
+    """An execution in the words of its program; left out is who ran it when."""
+    if state.value is None and not state.steps:
+        return {}
+    steps = {
+        name: {field: getattr(step, field) for field in _TOLD}
+        | {"result": codec.decode(step.result)}
+        | {"request": codec.decode(step.request) if step.request else None}
+        | ({"attempt": step.attempt} if step.attempt > 1 else {})
+        for name, step in state.steps.items()
+    }
+    saved = {name: value for name, value in (state.value or {}).items() if name != "state_id"}
+    return {"": saved | {"steps": steps}}
+
+
 kind: Final = Kind(
     "states",
     keys=("state_id",),
@@ -247,4 +313,22 @@ kind: Final = Kind(
         FAILED: ("message",),
         WAITING: ("request",),
     },
+    shown=Shown(
+        {
+            SAVED: lambda saved: Line("snapshot saved", touched(saved.delta)),
+            OWNED: "run taken by {owner}",
+            REWOUND: "rewound to {address}",
+            INTENDED: "step {address} started",
+            DONE: "step {address} done: {result}",
+            FAILED: lambda step: Line(
+                f"step {step.address} failed", step.message or step.error, tone="failed"
+            ),
+            RETRACTED: "step {address} taken back",
+            WAITING: lambda step: Line("asked", asked(codec.decode(step.request)), tone="waiting"),
+            UNRECORDED: "step {address} done, and not recorded: {error}",
+        },
+        group="steps",
+        entries=_entries,
+        rows=Rows("steps", "a step of an execution, as it stands", StepRow, _rows, _changed),
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.kind import Content, Incidental, Kind, field_id
+from foldlog.words import Line, Shown, said
 from foldlog_projections.folds import feed
 
 
@@ -23,6 +24,26 @@ class SteeringSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     trace_id: Incidental[str | None] = None
 
 
+_VERBS: Final = {
+    "INJECT_CONTEXT": "told",
+    "REDIRECT": "redirected",
+    "CANCEL": "cancelled",
+    "PRIORITIZE": "changed the priority of",
+    "PAUSE": "paused",
+    "RESUME": "resumed",
+    "APPROVE": "approved",
+    "REJECT": "rejected",
+}
+
+
+def _line(event: SteeringSaved) -> Line:
+    given = event.payload if isinstance(event.payload, dict) else {}
+    by, verb = given.get("by") or event.source, _VERBS.get(event.event_type)
+    payload = {name: value for name, value in given.items() if name not in ("by", "patch_id")}
+    what = f"patch {given['patch_id']}" if "patch_id" in given else f"task {event.task_id}"
+    return Line(f"{by} {verb} {what}" if verb else str(by), said(payload))
+
+
 kind: Final = Kind(
     "steering",
     keys=("session_id",),
@@ -30,4 +51,9 @@ kind: Final = Kind(
     records={"steering.saved": SteeringSaved},
     fold=feed,
     id=field_id("event_id"),
+    shown=Shown(
+        {"steering.saved": _line},
+        titles={"steering.saved": lambda event: said(event.payload)},
+        audited={"steering.saved": "session.steering"},
+    ),
 )

@@ -13,6 +13,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Content, Fold, Kind
+from foldlog.words import Line, Shown, clip, said
 from foldlog_projections import waiting
 from foldlog_projections.folds import task_of
 
@@ -93,6 +94,33 @@ def _whole(before: Recorded, change: Recorded) -> Recorded:
     return msgspec.structs.replace(change, type=SAVED, payload=_encode(fields))
 
 
+_STATES: Final = {
+    "PENDING": "waits to start",
+    "RUNNING": "started",
+    "PAUSED": "paused",
+    "COMPLETE": "finished",
+    "FAILED": "failed",
+    "CANCELLED": "cancelled",
+}
+
+
+def _line(task: TaskSaved | Changed) -> Line:
+    state = _STATES.get(str(task.status), "changed")
+    if state in ("started", "changed") and task.progress:
+        state = "goes on"
+    title = _title(task) if isinstance(task, TaskSaved) else ""
+    text = said(task.error or task.result or task.progress) or title
+    tones: Final = {"failed": "failed", "paused": "waiting"}
+    return Line(f"task {task.task_id} {state}", text, tone=tones.get(state, ""))
+
+
+def _title(task: TaskSaved) -> str:
+    """What the task is for."""
+    context = task.context_snapshot
+    asked = context.get("query") if isinstance(context, dict) else None
+    return clip(task.description or (asked if isinstance(asked, str) else ""))
+
+
 kind: Final = Kind(
     "tasks",
     keys=("session_id",),
@@ -100,4 +128,10 @@ kind: Final = Kind(
     listed=[waiting.listing("task")],
     records={SAVED: TaskSaved, CHANGED: Changed},
     fold=Fold(dict, _apply, state=dict[str, Recorded], takes="envelope", replaces="task_id"),
+    shown=Shown(
+        {SAVED: _line, CHANGED: _line},
+        titles={SAVED: _title},
+        audited={SAVED: "session.task"},
+        effective=each_whole,
+    ),
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
+from foldlog.words import Shown
 
 
 class TraceSaved(msgspec.Struct, frozen=True):
@@ -42,4 +43,5 @@ kind: Final = Kind(
     owns=_names,
     records={"trace.saved": TraceSaved},
     fold=Fold(dict, _move_to_end, state=dict[str, str], replaces="trace_id"),
+    shown=Shown({"trace.saved": "trace {trace_id} saved"}, group="lists"),
 )

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.kind import Content, Incidental, Kind, field_id
+from foldlog.words import Line, Shown, called, said
 from foldlog_projections.folds import feed
 
 
@@ -24,6 +25,24 @@ class UpdateSaved(msgspec.Struct, frozen=True, omit_defaults=True):
     total_steps: int | None = None
 
 
+_TYPES: Final = {"THINKING": "thought", "RESULT": "answered", "NOTIFICATION": "told"}
+
+
+def _line(update: UpdateSaved) -> Line:
+    content, type_ = update.content, update.update_type
+    if isinstance(content, dict) and type_ == "TOOL_CALL":
+        given = next((content[n] for n in ("arguments", "args", "input") if n in content), None)
+        call = called(content.get("name") or content.get("tool"), given)
+        return Line("called", call, group="tools")
+    if isinstance(content, dict) and type_ == "STATUS_CHANGE":
+        state = str(content.get("status", "")).lower()
+        return Line(
+            f"task {update.task_id} now {state}", said(content.get("reason")), group="tasks"
+        )
+    tone = "failed" if type_ == "ERROR" else "waiting" if type_ == "CHECKPOINT" else ""
+    return Line(_TYPES.get(type_, type_.lower()), said(content), tone=tone)
+
+
 kind: Final = Kind(
     "updates",
     keys=("session_id",),
@@ -31,4 +50,9 @@ kind: Final = Kind(
     records={"update.saved": UpdateSaved},
     fold=feed,
     id=field_id("update_id"),
+    shown=Shown(
+        {"update.saved": _line},
+        titles={"update.saved": lambda update: said(update.content)},
+        audited={"update.saved": "session.update"},
+    ),
 )

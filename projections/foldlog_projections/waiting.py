@@ -12,6 +12,7 @@ import msgspec
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind, Listing
+from foldlog.words import Line, Shown, clip
 
 BEGAN: Final = "waiting.began"
 ENDED: Final = "waiting.ended"
@@ -46,6 +47,13 @@ kind: Final = Kind(
     keys=("shard",),
     records={BEGAN: Began, ENDED: Ended},
     fold=Fold(dict, _apply, state=dict[str, str | None], forgets_ids=True),
+    shown=Shown(
+        {
+            BEGAN: "{id} waits",
+            ENDED: lambda ended: Line("no longer waiting", clip(", ".join(ended.ids))),
+        },
+        group="lists",
+    ),
 )
 """By id, the session that each goes with. The key is a number that falls on the shard."""
 

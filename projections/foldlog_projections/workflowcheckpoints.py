@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.kind import Content, Kind
+from foldlog.words import Shown
 from foldlog_projections.folds import last_by
 
 
@@ -39,4 +40,11 @@ kind: Final = Kind(
     owner="session",
     records={"workflow.checkpoint": CheckpointSaved, DELETED: CheckpointDeleted},
     fold=last_by("id"),
+    shown=Shown(
+        {
+            "workflow.checkpoint": "{workflow} at checkpoint {id}",
+            DELETED: "checkpoint {id} deleted",
+        },
+        group="checkpoints",
+    ),
 )

@@ -163,6 +163,7 @@ if TYPE_CHECKING:
     )
     from foldlog.store.primitives import Item as Item
     from foldlog.upcasting import Upcasters as Upcasters, upcaster as upcaster
+    from foldlog.words import Line as Line, Rows as Rows, Shown as Shown
     from foldlog_projections.folds import every as every, last as last, last_by as last_by
     from foldlog_projections.messages import (
         Conversation as Conversation,
@@ -202,6 +203,7 @@ _HOMES = {
     """,
     "foldlog.store.primitives": "Item",
     "foldlog.upcasting": "Upcasters upcaster",
+    "foldlog.words": "Line Rows Shown",
     "foldlog_projections.folds": "every last last_by",
     "foldlog_projections.messages": "Conversation Conversations Message MessagesRemoved",
 }

@@ -25,38 +25,25 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, cached_property
-from operator import attrgetter
-from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from msgspec.inspect import AnyType, DictType, ListType, Metadata, StructType, Type, UnionType
 
 from foldlog import codec
 from foldlog.envelope import Recorded, upsert_id
 from foldlog.errors import ConfigurationError, PayloadError
+from foldlog.recordtypes import (
+    Blob as Blob,
+    Content as Content,
+    Incidental as Incidental,
+    RecordType,
+    fields_of as fields_of,
+    record_type,
+)
 from foldlog.subjects import checked_id
+from foldlog.words import Line, Shown, Speaker, clip, first_text
 
 S = TypeVar("S")
-T = TypeVar("T")
-
-Content = Annotated[T, msgspec.Meta(extra={"content": True})]
-"""The type of a record's field that holds what a user wrote: `redact=` sees it, and nothing else.
-
-All other fields are ids, names, numbers and times.
-"""
-
-Incidental = Annotated[T, msgspec.Meta(extra={"incidental": True})]
-"""The type of a record's field that tells when or from where something was saved.
-
-It is not content, so that a repeat with another one is a repeat.
-"""
-
-Blob = Annotated[str, msgspec.Meta(extra={"blob": True})]
-"""The type of a record's field that names a large value of its view; "" for none.
-
-`store.put_blob` stores the value and returns the name. It goes when the view is removed.
-`redact=` does not see the bytes: redact them before they are stored.
-"""
 
 Owner = Literal["session", "trace", "scope"] | Callable[..., str | None]
 """Whose a view is. The first key names the session; or a trace, which goes with the sessions that
@@ -68,13 +55,14 @@ session.
 Named = Callable[[S], Iterable[tuple[str, tuple[str, ...]]]]
 """Returns what a state names: pairs of a kind's name and a view's keys."""
 
+KeysIn = Callable[[tuple[str, ...], str], tuple[str, ...]]
+"""Returns the keys that a view of these keys has in the session of that id."""
+
 IdRule = Callable[[Any, bytes], str]
 """Makes a record's idempotency key of the record and its encoding."""
 
-_NIL: Final = msgspec.Raw(b"\xc0")
 _OF_SESSION: Final = "session:"
 _NAME: Final = re.compile("[a-z][a-z0-9_]{0,31}")
-_TYPE: Final = re.compile(r"[a-z][a-z_.]{0,63}")
 
 
 def fresh_id(record: Any, body: bytes) -> str:
@@ -122,39 +110,6 @@ def field_id(name: str) -> IdRule:
         return checked_id(getattr(record, name), name)
 
     return given
-
-
-def fields_of(*names: str, of: type[msgspec.Struct] | None = None) -> Callable[[Recorded], Any]:
-    """Return a function that decodes these fields of an envelope's record, and nothing else.
-
-    The fields hold strings, integers or None. One name gives its value, several give a tuple.
-
-    Args:
-        of: the record's struct. It says what a field that a record leaves out holds.
-    """
-    decode, values = _fields_decoder(names, of), attrgetter(*names)
-    return lambda envelope: values(decode(envelope.payload))
-
-
-def fields_of_payload(*names: str, of: type[msgspec.Struct]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a function that decodes these fields of an encoded record, and nothing else."""
-    decode = _fields_decoder(names, of)
-    return lambda payload: msgspec.structs.astuple(decode(payload))
-
-
-def _fields_decoder(
-    names: tuple[str, ...], of: type[msgspec.Struct] | None
-) -> Callable[[bytes], Any]:
-    declared = {} if of is None else {each.name: each for each in msgspec.structs.fields(of)}
-    fields = [(name, str | int | None, _as_declared(declared.get(name))) for name in names]
-    made = msgspec.defstruct("Fields", fields, gc=False, kw_only=True)
-    return msgspec.msgpack.Decoder(made).decode
-
-
-def _as_declared(field: msgspec.structs.FieldInfo | None) -> Any:
-    if field is None or field.default is msgspec.NODEFAULT:
-        return msgspec.field(name=field.encode_name if field else None)
-    return msgspec.field(default=msgspec.to_builtins(field.default), name=field.encode_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,63 +183,6 @@ class Listing(NamedTuple):
     keys: Callable[[tuple[str, ...], Any], tuple[str, ...] | None] | None = None
 
 
-class RecordType:
-    """One type of a kind's records.
-
-    `schema` is its struct; `is_redacted` says that its content is redacted before the record is
-    made. Fields are looked at when first asked for: a program uses few of all types.
-    """
-
-    def __init__(self, schema: type[msgspec.Struct], redacted: tuple[str, ...] | None) -> None:
-        self.schema = schema
-        self.is_redacted: bool = redacted is not None
-        self._redacted = redacted
-
-    @cached_property
-    def content(self) -> tuple[str, ...]:
-        """The values that `redact=` sees."""
-        return self._fields_with(_is_content) if self._redacted is None else self._redacted
-
-    @cached_property
-    def open_fields(self) -> tuple[str, ...]:
-        """The fields that hold values of any kind."""
-        return self._fields_with(_holds_anything)
-
-    @cached_property
-    def blobs(self) -> Callable[[bytes], tuple[str, ...]] | None:
-        """Returns the names of the large values that an encoded record holds; None if none can."""
-        names = self._fields_with(lambda found: _is_marked(found, "blob"))
-        if not names:
-            return None
-        found = fields_of_payload(*names, of=self.schema)
-        return lambda payload: tuple(name for name in found(payload) if name)
-
-    def digest_without(self, names: tuple[str, ...]) -> Callable[[bytes], int]:
-        """Return what digests an encoded record, what is incidental and `names` left out."""
-        fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
-        kept = [f for f in fields if f.name not in names and not _is_marked(f.type, "incidental")]
-        if len(kept) == len(fields):
-            return zlib.crc32
-        made = msgspec.defstruct(
-            "Kept",
-            [(f.name, msgspec.Raw, msgspec.field(default=_NIL, name=f.encode_name)) for f in kept],
-            gc=False,
-        )
-        decode, encode = msgspec.msgpack.Decoder(made).decode, msgspec.msgpack.Encoder().encode
-
-        def digest(payload: bytes) -> int:
-            try:
-                return zlib.crc32(encode(decode(payload)))
-            except (msgspec.MsgspecError, RecursionError):  # the next decoder says so
-                return zlib.crc32(payload)
-
-        return digest
-
-    def _fields_with(self, predicate: Callable[[Type], bool]) -> tuple[str, ...]:
-        fields = cast(StructType, msgspec.inspect.type_info(self.schema)).fields
-        return tuple(field.name for field in fields if predicate(field.type))
-
-
 class Kind(Generic[S]):
     """A kind of records, declared once and for all stores; made when a module is imported.
 
@@ -313,6 +211,12 @@ class Kind(Generic[S]):
             follows from the last record alone: they leave it as it is.
         redacted: types whose content is redacted before the record is made, with what the hook
             is shown.
+        shown: how its records and views are shown, in plain words.
+        keys_in: returns the keys that a view of these keys has in another session, given that
+            session's id: for an owner that is a function. A fork then reads its origin's views
+            under its own keys.
+        of_storage: it says how this log is stored, so that no table shows it, and no copy of the
+            log has it.
 
     Raises:
         ConfigurationError: the declaration cannot work; the message says why.
@@ -343,6 +247,9 @@ class Kind(Generic[S]):
         of: Kind[Any] | None = None,
         redacted: Mapping[str, tuple[str, ...]] | None = None,
         beside: Sequence[str] = (),
+        shown: Shown[S] | None = None,
+        keys_in: KeysIn | None = None,
+        of_storage: bool = False,
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -376,7 +283,7 @@ class Kind(Generic[S]):
         self.beside: frozenset[str] = frozenset(beside) if of is None else of.beside
         self.listed: tuple[Listing, ...] = tuple(listed)
         self.records: dict[str, RecordType] = {
-            type_: _record_type(type_, schema, (redacted or {}).get(type_))
+            type_: record_type(type_, schema, (redacted or {}).get(type_))
             for type_, schema in (records or {}).items()
         }
         self._types = {each.schema: type_ for type_, each in self.records.items()}
@@ -385,7 +292,19 @@ class Kind(Generic[S]):
         self.digest_of: Callable[[str], Callable[[bytes], int]] | None = None
         if self.id not in (fresh_id, content_digest) and not isinstance(self.id, content_rule):
             self.digest_of = cache(self._digest_of)
+        of_session = self.owner in ("trace", "scope") and self._in_session
+        self.keys_in: KeysIn | None = keys_in or of_session or None
+        self.of_storage: bool = of_storage
+        self._take_shown(shown or (Shown() if of is None else of.shown))
         self._take_fold(fold)
+
+    def _take_shown(self, shown: Shown[S]) -> None:
+        self.shown: Shown[S] = shown
+        try:
+            self._lines = Speaker(self.shown.lines, self._schemas, self.keys)
+            self._titles = Speaker(self.shown.titles, self._schemas, self.keys)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"kind {self.name!r}: {error}") from None
 
     def _digest_of(self, type_: str) -> Callable[[bytes], int]:
         record = (self if self.of is None else self.of).records.get(type_)
@@ -410,6 +329,22 @@ class Kind(Generic[S]):
         if self.owner is not None and keys[0].startswith(_OF_SESSION):
             return keys[0].removeprefix(_OF_SESSION) or None
         return None
+
+    def line(self, type: str, record: Any, keys: Sequence[str]) -> Line:
+        """Internal: see `Key.line`."""
+        found = self._lines.line(type, record, keys)
+        if found is None:
+            known = (self.of or self).records.get(type)
+            content = [getattr(record, name) for name in known.content] if known else []
+            found = Line(type.replace(".", " ").replace("_", " "), clip(first_text(content)))
+        return found._replace(group=found.group or self.shown.group or self.family)
+
+    def title(self, type: str, record: Any, keys: Sequence[str]) -> str:
+        """Internal: see `Key.title`."""
+        return str(self._titles.line(type, record, keys) or "")
+
+    def _in_session(self, keys: tuple[str, ...], session_id: str) -> tuple[str, ...]:
+        return (f"{_OF_SESSION}{session_id}", *keys[1:])
 
     def _take_fold(self, fold: Fold[S]) -> None:
         self.initial: Callable[[], S] = fold.initial
@@ -495,6 +430,15 @@ class Kind(Generic[S]):
         return f"<Kind {self.name} of {', '.join(self.keys)}>"
 
 
+class Told(Protocol):
+    """A record and its type, as a `foldlog.Item` has them."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def record(self) -> Any: ...
+
+
 class Key(NamedTuple, Generic[S]):
     """One view: a kind and its keys. `kind(*keys)` makes one.
 
@@ -505,6 +449,22 @@ class Key(NamedTuple, Generic[S]):
 
     kind: Kind[S]
     keys: tuple[str, ...]
+
+    def line(self, item: Told) -> Line:
+        """Return one of the view's records in plain words, which `Kind(shown=...)` declares.
+
+        Args:
+            item: an item of `store.items` or `store.watch`.
+        """
+        return self.kind.line(item.type, item.record, self.keys)
+
+    def title(self, item: Told) -> str:
+        """Return the title that a record gives its session or trace, "" for none.
+
+        Args:
+            item: an item of `store.items` or `store.watch`.
+        """
+        return self.kind.title(item.type, item.record, self.keys)
 
     def __str__(self) -> str:
         return f"{self.kind.name}({', '.join(map(repr, self.keys))})"
@@ -519,33 +479,3 @@ class _Decoders(dict[str, Any]):
 
     def __missing__(self, type_: str) -> Any:
         raise msgspec.ValidationError(f"{type_} is no record of {self._name}")
-
-
-def _record_type(
-    type_: str, schema: type[msgspec.Struct], redacted: tuple[str, ...] | None
-) -> RecordType:
-    if not _TYPE.fullmatch(type_):
-        raise ConfigurationError(f"a record's type is like task.saved, not {type_!r:.80}")
-    if not (isinstance(schema, type) and issubclass(schema, msgspec.Struct)):
-        raise ConfigurationError(f"{type_}: its records are msgspec structs, not {schema!r:.80}")
-    return RecordType(schema, redacted)
-
-
-def _is_content(found: Type) -> bool:
-    return _is_marked(found, "content")
-
-
-def _is_marked(found: Type, mark: str) -> bool:
-    return isinstance(found, Metadata) and bool((found.extra or {}).get(mark))
-
-
-def _holds_anything(found: Type) -> bool:
-    """Whether a field's type lets in values that MessagePack has no types for."""
-    match found:
-        case AnyType():
-            return True
-        case Metadata(type=inner) | DictType(value_type=inner) | ListType(item_type=inner):
-            return _holds_anything(inner)
-        case UnionType(types=inners):
-            return any(map(_holds_anything, inners))
-    return False

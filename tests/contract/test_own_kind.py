@@ -12,6 +12,7 @@ import foldlog
 from foldlog import Key
 from foldlog.exporting import export, restore
 from foldlog.store.records import LogRecord
+from foldlog.words import Words
 from tests.conftest import OpenStore
 
 
@@ -56,6 +57,9 @@ FILES = foldlog.Kind(
     records={"file.saved": Saved},
     fold=foldlog.last,
     listed=[foldlog.Listing(FOLDER, take_off, keys=lambda keys, state: keys[:1])],
+    shown=foldlog.Shown(
+        {"file.saved": "file {name} saved: {title}"}, titles={"file.saved": "{title}"}
+    ),
 )
 KINDS: list[foldlog.Kind[Any]] = [FOLDER, FILES]
 MAP, TICKET = b"map " * 100_000, b"ticket " * 100_000
@@ -152,6 +156,44 @@ async def test_an_export_has_the_records_and_the_bytes(
         await restore(copy, tmp_path / "trip.jsonl")
         assert await folder(copy, "trip") == {"map": "Map", "ticket": "Ticket"}
         assert await load(copy, "trip", "map") == MAP
+
+
+async def test_it_is_shown_in_the_words_that_it_declares(saved: foldlog.Store) -> None:
+    key: Key[Any] = FILES("trip", "map")
+    [item] = await saved.items(key)
+    line = key.line(item)
+    assert (line.what, line.text, line.group) == ("file map saved", "Map", "files")
+    assert (str(line), key.title(item)) == ("file map saved: Map", "Map")
+    [first, _] = await saved.items(FOLDER("trip"))
+    assert str(FOLDER("trip").line(first)) == "folder listed: Map", "without words of its own"
+
+
+def test_words_that_name_what_is_not_there_are_refused() -> None:
+    wrong: list[dict[str, Words]] = [{"file.saved": "{size}"}, {"file.gone": "gone"}]
+    for lines in wrong:
+        with pytest.raises(foldlog.ConfigurationError, match=r"size|gone"):
+            foldlog.Kind(
+                "x",
+                keys=("name",),
+                records={"file.saved": Saved},
+                fold=foldlog.last,
+                shown=foldlog.Shown(lines),
+            )
+
+
+async def test_words_that_fail_cost_no_reader_the_record(reopen: OpenStore) -> None:
+    notes: foldlog.Kind[Any] = foldlog.Kind(
+        "notes",
+        keys=("session_id",),
+        owner="session",
+        records={"note.saved": Listed},
+        fold=foldlog.every,
+        shown=foldlog.Shown({"note.saved": lambda note: note.missing}),
+    )
+    store = await reopen(kinds=[notes])
+    await store.append(notes("trip"), Listed("n", "Buy milk"))
+    [item] = await store.items(notes("trip"))
+    assert str(notes("trip").line(item)) == "note saved: Buy milk"
 
 
 async def test_a_sweep_takes_only_what_no_record_names(saved: foldlog.Store) -> None:

@@ -92,7 +92,7 @@ async def test_scrubbing_shows_what_was_and_what_changed(
         now, total = await where(page)
         assert now == total
         # An event of the timeline is the moment after it.
-        row = page.locator(".event", has_text="task running").first
+        row = page.locator(".event", has_text="task outing started").first
         await page.evaluate("document.querySelector('fl-timeline fl-list').scrollTop = 0")
         await row.click()
         shown, _ = await where(page)

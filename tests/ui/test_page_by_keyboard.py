@@ -52,9 +52,9 @@ async def test_everything_is_done_by_keyboard(browser: Browser, store: foldlog.S
         # Tabs, records, and filters.
         await press("2")
         await page.wait_for_selector(".event")
-        await tab_to(page, ".chip[data-group=update]")
+        await tab_to(page, ".chip[data-group=updates]")
         await press("Space")
-        await page.wait_for_selector(".chip[data-group=update][aria-pressed=false]")
+        await page.wait_for_selector(".chip[data-group=updates][aria-pressed=false]")
         await press("Space")
         total = (await where(page))[1]
         await tab_to(page, ".event")

@@ -23,6 +23,21 @@ from tests.ui.support import event, messages, said, task
 ClientOf = Callable[..., httpx.AsyncClient]
 
 
+class Noted(msgspec.Struct, frozen=True):
+    text: foldlog.Content[str]
+    by: str
+
+
+NOTES: foldlog.Kind[Any] = foldlog.Kind(
+    "notes",
+    keys=("session_id",),
+    owner="session",
+    records={"note.saved": Noted},
+    fold=foldlog.every,
+    shown=foldlog.Shown({"note.saved": "note by {by}: {text}"}, titles={"note.saved": "{text}"}),
+)
+
+
 async def a_session(store: foldlog.Store, name: str = "s") -> None:
     """Save records of several kinds, in turn."""
     await task(store, name, "t")
@@ -66,6 +81,17 @@ async def test_pages_hold_all_records_in_log_order(
     assert {each["record"]["session_id"] for each in found if each["type"] == "update.saved"} == {
         "s"
     }
+
+
+async def test_a_kind_of_a_users_own_is_shown_in_its_words(client_of: ClientOf) -> None:
+    async with foldlog.memory_store(kinds=[NOTES]) as store:
+        await store.append(NOTES("s"), Noted("Buy milk", "ann"))
+        async with client_of(store) as client:
+            [record] = await all_pages(client, 10, session="s")
+            [session] = (await client.get("/api/sessions")).json()["sessions"]
+    line = {"what": "note by ann", "text": "Buy milk", "group": "notes", "tone": ""}
+    assert record["line"] == line
+    assert (session["title"], session["last"]) == ("Buy milk", "note by ann: Buy milk")
 
 
 async def test_a_page_ends_where_it_was_told_to(store: foldlog.Store, client_of: ClientOf) -> None:

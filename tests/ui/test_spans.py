@@ -71,5 +71,5 @@ async def test_a_run_of_spans_reads_as_a_conversation(
         rows = page.locator("button.event .title")
         await rows.nth(4).wait_for()
         titles = await rows.all_inner_texts()
-        assert {"gen_ai.chat gpt-4o", "gen_ai.execute_tool search"} <= set(titles)
+        assert {"model gpt-4o", "tool search"} <= set(titles)
         assert await page.locator("button.event[data-tone=FAILED]").count() == 1

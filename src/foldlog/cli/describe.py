@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.difference import Described
 from foldlog.differences import fields_of
 from foldlog.errors import PastErased
 from foldlog.jsonable import compact, jsonable
 from foldlog.store.core import core_of
-from foldlog.store.ownership import lineage_of, views_of
+from foldlog.store.ownership import state_of, views_of
 
 if TYPE_CHECKING:
     from foldlog.kind import Key, Kind
     from foldlog.opening import Store
-    from foldlog_projections.agentstates import AgentState
 
 
 async def session(store: Store, session_id: str) -> Described:
@@ -33,11 +31,10 @@ async def session(store: Store, session_id: str) -> Described:
         return {"gone": {session_id: error.reason}}
 
 
-async def execution(store: Store, state_id: str) -> Described:
-    """What an execution has recorded; nothing if there is none of that name."""
-    from foldlog_projections import states
-
-    return await _described(store, [states.kind(state_id)], "")
+async def named(store: Store, name: str) -> Described:
+    """What views of that name hold which are no session's: an execution, a trace, and others."""
+    kinds = [each for each in _others(store) if len(each.keys) == 1]
+    return await _described(store, [kind(name) for kind in kinds], "")
 
 
 async def everything(store: Store) -> dict[str, Described]:
@@ -51,16 +48,23 @@ async def everything(store: Store) -> dict[str, Described]:
         if "gone" not in described[name]:
             claimed.update(await _views_of(store, name))
     rest: list[Key[Any]] = []
-    for kind in core_of(store).kinds.values():
-        if kind.of is None and kind.owner != "session" and not _leads(store, kind):
-            found = await store.keys(kind)
-            rest += [key for key in found if key not in claimed and key.keys[-1] != WHOLE]
+    for kind in _others(store):
+        found = await store.keys(kind)
+        rest += [key for key in found if key not in claimed and key.keys[-1] != WHOLE]
     return described | {"": await _described(store, rest, "")}
 
 
 def one_line(value: object) -> str:
     """A value in a line, as JSON."""
     return value if isinstance(value, str) else compact(value)
+
+
+def _others(store: Store) -> list[Kind[Any]]:
+    """The kinds whose views are not a session's by their first key alone."""
+    kinds = (
+        each for each in core_of(store).kinds.values() if each.of is None and not each.of_storage
+    )
+    return [each for each in kinds if each.owner != "session" and not _leads(store, each)]
 
 
 def _leads(store: Store, kind: Kind[Any]) -> bool:
@@ -72,19 +76,8 @@ def _leads(store: Store, kind: Kind[Any]) -> bool:
 
 
 async def _views_of(store: Store, session_id: str) -> list[Key[Any]]:
-    """The session's views. What a fork shares of memory stands under the fork's own keys."""
-    from foldlog_projections import memory
-
-    origins, origin = set[str](), (await lineage_of(core_of(store), session_id)).shared
-    while origin is not None:
-        origins.add(origin.session_id)
-        origin = (await lineage_of(core_of(store), origin.session_id)).shared
-    views: dict[Key[Any], None] = {}
-    for key in await views_of(core_of(store), session_id):
-        if key.kind is memory.kind and memory.session_of(key.keys[0]) in origins:
-            key = memory.kind(memory.key_in(key.keys[0], session_id))
-        if not _leads(store, key.kind):
-            views[key] = None
+    views = await views_of(core_of(store), session_id)
+    views = [key for key in views if not _leads(store, key.kind)]
     return sorted(views, key=lambda key: key.kind.owner != "session")  # its own first
 
 
@@ -102,9 +95,9 @@ async def _described(store: Store, views: Iterable[Key[Any]], session_id: str) -
 
 async def _entries(store: Store, key: Key[Any]) -> Mapping[str, Any]:
     """What a view holds, by id; under "" what is one value."""
-    read = _READERS.get(key.kind.name)
-    if read is not None:
-        return await read(store, *key.keys)
+    entries = key.kind.shown.entries
+    if entries is not None:
+        return entries(await state_of(core_of(store), key))
     state = await store.view(key)
     if isinstance(state, list):
         items = await store.items(key, limit=sys.maxsize)
@@ -157,111 +150,3 @@ def _without_owner(value: Any, session_id: str) -> Any:
     if session_id and isinstance(value, dict):
         return {k: _without_owner(v, session_id) for k, v in value.items() if k != "session_id"}
     return value
-
-
-# --- what a fork finds at its origin, and what is stored as bytes ---------------------------------
-
-
-async def _memory(store: Store, key: str) -> Mapping[str, Any]:
-    state = await store.load_memory_state(key)
-    return {} if state is None else {"": state}
-
-
-async def _trajectory(store: Store, session_id: str, trace_id: str) -> Mapping[str, Any]:
-    found = await store.get_trajectory(trace_id, session_id)
-    return {} if found is None else {"": found}
-
-
-async def _events(store: Store, trace_id: str) -> Mapping[str, Any]:
-    from foldlog.store.events import event_id
-
-    is_audit = trace_id.startswith("session:")
-    found = {}
-    for event in await store.load_history(trace_id):
-        if not (is_audit and event.kind.startswith("session.")):
-            # Of a fork and its origin, the trace is another.
-            named = dataclasses.replace(event, trace_id="session") if is_audit else event
-            found[event_id(named)[:8]] = named
-    return found
-
-
-async def _artifacts(store: Store, session_id: str) -> Mapping[str, Any]:
-    from foldlog.models import ArtifactScope
-
-    scope = ArtifactScope(session_id=session_id)
-    return {ref.id: ref for ref in await store.artifact_store.list(scope=scope)}
-
-
-async def _agent(store: Store, runtime: str, scope: str) -> Mapping[str, Any]:
-    from foldlog import codec
-
-    state: AgentState = await store.view("agentstates", runtime, scope)
-    return {
-        name: {"type": entry.type, "state": codec.decode(entry.raw)}
-        for name, entry in state.entries.items()
-    }
-
-
-async def _checkpoints(store: Store, thread_id: str) -> Mapping[str, Any]:
-    import hashlib
-
-    from foldlog_projections import checkpoints
-    from foldlog_projections.thread import Thread
-
-    def plain(form: str | None, data: bytes) -> Any:
-        """A value that every program can read; of others, which it is."""
-        from foldlog import codec
-
-        if form in (None, "msgpack", "null"):
-            with suppress(ValueError):
-                return codec.decode(data) if data else None
-        return f"{form} {hashlib.blake2b(data, digest_size=8).hexdigest()}"
-
-    def show(thread: Thread) -> dict[str, Any]:
-        found = {}
-        for ns, space in thread.namespaces.items():
-            for each in space.checkpoints.values():
-                found[" ".join(filter(None, (ns, each.id)))] = {
-                    "parent": each.parent,
-                    "metadata": plain(*each.metadata),
-                    "values": {
-                        name: plain(body.form, body.data)
-                        for name, body in space.values(each).items()
-                    },
-                    "writes": [
-                        [one.task, one.write.channel, plain(one.write.form, one.write.data)]
-                        for one in space.written(each.id)
-                    ],
-                }
-        return found
-
-    return await store.query(checkpoints.kind(thread_id), show)
-
-
-async def _states(store: Store, state_id: str) -> Mapping[str, Any]:
-    """An execution in the words of its program; left out is who ran it when."""
-    from foldlog_projections import states
-
-    state = _opened(states.kind, await store.view("states", state_id))
-    if state["value"] is None and not state["steps"]:
-        return {}
-    steps = {
-        name: {field: value for field, value in step.items() if field in _OF_A_STEP}
-        | ({"attempt": step["attempt"]} if step["attempt"] > 1 else {})
-        for name, step in state["steps"].items()
-    }
-    saved = {name: value for name, value in (state["value"] or {}).items() if name != "state_id"}
-    return {"": saved | {"steps": steps}}
-
-
-_OF_A_STEP: Final = ("phase", "request", "result", "artifact_id", "error", "message")
-
-_READERS: Final[dict[str, Callable[..., Awaitable[Mapping[str, Any]]]]] = {
-    "agentstates": _agent,
-    "artifacts": _artifacts,
-    "checkpoints": _checkpoints,
-    "events": _events,
-    "memory": _memory,
-    "states": _states,
-    "trajectory": _trajectory,
-}

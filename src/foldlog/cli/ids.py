@@ -107,8 +107,9 @@ def own_trace(session_id: str) -> str:
 
 
 async def trace_ids(store: Store) -> list[str]:
-    """Return all traces that have events."""
-    return [key.keys[0] for key in await store.keys(core_of(store).kinds["events"])]
+    """Return all traces that have events, feedback or the like."""
+    views = [await store.keys(kind) for kind in core_of(store).kinds_of("trace")]
+    return list(dict.fromkeys(key.keys[0] for keys in views for key in keys))
 
 
 async def task_ids(store: Store, session_id: str) -> list[str]:

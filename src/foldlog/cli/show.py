@@ -29,7 +29,7 @@ async def show(
     ] = None,
     at: At = None,
 ) -> None:
-    """Show all that a session holds, of every kind, or what an execution recorded.
+    """Show all that a session holds, of every kind, or what an execution or a trace has.
 
     Its context, tasks, updates, events, memory, files, scoped keys, the state of its agents and
     its executions. Fields without a value are left out.
@@ -42,7 +42,7 @@ async def show(
             found = (await describe.everything(seen(store, at)))[""]
         else:
             read = seen(store, at)
-            found = await describe.session(read, session) or await describe.execution(read, session)
+            found = await describe.session(read, session) or await describe.named(read, session)
             if not found:
                 await check_session(store, session)
     if kind is not None and kind not in found:

@@ -1,4 +1,4 @@
-"""The tables that a query may ask: one for each kind that has records, and the steps of executions.
+"""The tables that a query may ask: one for each kind with records, and those that kinds declare.
 
 Columns follow from the kind's declaration: its keys, where a record stands, and the fields of its
 structs. What is a row follows from its fold: a kind that keeps only the last record, or the last
@@ -8,15 +8,16 @@ of each value, has a row for each that it keeps; any other has a row for each re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from foldlog.envelope import Recorded
 from foldlog.kind import Fold, Kind
 from foldlog.sql import frames
 from foldlog.sql.columns import table_of
-from foldlog.sql.special import BY_KIND, STEPS, STEPS_NOW, Special
+from foldlog.sql.special import fold_of, rows_of
 from foldlog.store.core import core_of
-from foldlog_projections import archive
+from foldlog.words import Rows
 from foldlog_projections.registry import KINDS
 
 if TYPE_CHECKING:
@@ -60,17 +61,23 @@ def tables(store: BaseStore) -> list[Table]:
 
 def sources_of(kinds: Mapping[str, Kind[Any]]) -> dict[str, Source]:
     """Return where all tables come from, by name."""
-    found = {STEPS: _special(STEPS, STEPS_NOW)}
+    found = dict[str, Source]()
     for kind in kinds.values():
-        if kind.of is None and kind.records and kind is not archive.kind:
-            found[kind.name] = _source(kind)
+        if kind.of is None and kind.records and not kind.of_storage:
+            rows = kind.shown.rows
+            if rows is not None:
+                found[rows.table] = _now(kind, rows)
+            if rows is None or rows.table != kind.name:
+                found[kind.name] = _source(kind)
     return dict(sorted(found.items()))
 
 
+def _now(kind: Kind[Any], rows: Rows[Any]) -> Source:
+    table = table_of(rows.table, kind, [rows.schema], is_own=kind in KINDS)
+    return Source(table, rows.row, fold_of(kind, rows), partial(rows_of, rows))
+
+
 def _source(kind: Kind[Any]) -> Source:
-    made = BY_KIND.get(kind.name)
-    if made is not None:
-        return _special(kind.name, made)
     schemas = [each.schema for name, each in kind.records.items() if name not in kind.beside]
     table = table_of(kind.name, kind, schemas, is_own=kind in KINDS)
     if kind.latest_only:
@@ -79,11 +86,6 @@ def _source(kind: Kind[Any]) -> Source:
         return Source(table, "what a view holds, by its last record", kind, dict.values)
     every = Kind("sql_records", of=kind, fold=Fold(list, _taken, takes="envelope"))
     return Source(table, "a record", every, None)
-
-
-def _special(name: str, made: Special) -> Source:
-    table = table_of(name, made.fold, [made.schema], is_own=True)
-    return Source(table, made.row, made.fold, made.rows_of)
 
 
 def _taken(state: list[Recorded], envelope: Recorded) -> list[Recorded]:

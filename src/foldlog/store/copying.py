@@ -16,7 +16,6 @@ from foldlog.store.core import Capability, Core, core_of
 from foldlog.store.operation import operation
 from foldlog.store.records import LogRecord, Records
 from foldlog.subjects import Subject
-from foldlog_projections import archive
 
 FILLER: Final = "filler"
 """A family without a view: stands where a log that is restored has no records."""
@@ -140,7 +139,9 @@ def _placed(core: Core, shard: int, records: Sequence[LogRecord], end: int) -> d
     placed: dict[int, _Placed] = {}
     for each in records:
         where = f"record {each.seq} of shard {each.shard}"
-        if not _FAMILY.fullmatch(each.kind) or each.kind in (archive.kind.name, FILLER):
+        known = core.kinds.get(each.kind)
+        is_of_storage = known is not None and known.of_storage
+        if not _FAMILY.fullmatch(each.kind) or each.kind == FILLER or is_of_storage:
             raise PayloadError(where, f"{each.kind!r:.80} is no kind of records to restore")
         if not each.keys:
             raise PayloadError(where, "it has no keys")

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from operator import attrgetter
 from typing import Any, Final
@@ -15,17 +15,17 @@ import msgspec
 
 from foldlog.envelope import Draft, Recorded
 from foldlog.errors import PayloadError
-from foldlog.kind import Kind
+from foldlog.kind import Key, Kind
 from foldlog.models import PlannerEvent, StoredEvent
 from foldlog.schemas import SCHEMAS, problems
 from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import lineage_of, origin_log
+from foldlog.store.ownership import session_kinds, state_of
 from foldlog.store.payloads import MAPPING, SECONDS, Mapper, drafting, encode
 from foldlog.store.primitives import decoded
 from foldlog.subjects import Subject
 from foldlog.views import Consistency, refold
-from foldlog_projections import conversations, events, messages, planner, steering, tasks, updates
+from foldlog_projections import events, planner
 from foldlog_projections.events import EventSaved
 from foldlog_projections.folds import all_records
 from foldlog_projections.planner import PlannerEventSaved
@@ -41,17 +41,6 @@ _log: Final = logging.getLogger("foldlog")
 
 SESSION_PREFIX: Final = "session:"
 """How the trace that is a session's audit trail begins."""
-
-_SHOWN: Final[Mapping[str, tuple[str, Kind[Any]]]] = {
-    "task.saved": ("session.task", tasks.kind),
-    "update.saved": ("session.update", updates.kind),
-    "steering.saved": ("session.steering", steering.kind),
-    messages.ADDED: ("session.message", messages.kind),
-    messages.REMOVED: ("session.message_removed", messages.kind),
-    conversations.SAVED: ("session.conversation", conversations.kind),
-    conversations.DELETED: ("session.conversation_deleted", conversations.kind),
-}
-"""What an audit trail has beside events: the kind of the event, and of the record shown by it."""
 
 _writers_clock: Final = attrgetter("ts")
 _time_and_place: Final = attrgetter("ts", "seq", "index")
@@ -240,52 +229,39 @@ class Events(Capability):
             >>> await store.load_history("unknown")
             []
         """
-        folded = await self._core.read(events.kind, trace_id, consistency=consistency)
+        found = await state_of(self._core, events.kind(trace_id), consistency)
         session_id = trace_id.removeprefix(SESSION_PREFIX)
         if session_id in ("", trace_id):
-            return EVENTS.restore_all(sorted(folded.state, key=_writers_clock))
-        items = [
-            *folded.state,
-            *await self._session_records(session_id, consistency),
-            *await self._origins_events(session_id, consistency),
+            return EVENTS.restore_all(sorted(found, key=_writers_clock))
+        shown = [
+            (item, dataclasses.replace(EVENTS.restore(item), trace_id=trace_id)) for item in found
         ]
-        return [self._shown(item, session_id) for item in sorted(items, key=_time_and_place)]
+        for kind in session_kinds(self._core):
+            shown += await self._audited(kind, session_id)
+        return [event for _, event in sorted(shown, key=lambda each: _time_and_place(each[0]))]
 
-    async def _session_records(self, session_id: str, consistency: Consistency) -> list[Recorded]:
+    async def _audited(
+        self, kind: Kind[Any], session_id: str
+    ) -> list[tuple[Recorded, StoredEvent]]:
+        """The records of a view that are events of the session's audit trail, too."""
+        if not kind.shown.audited:
+            return []
         # The views keep the last save of each task, and what is left of messages; here all count.
         core = self._core
-        saved, said, conversed = [
-            (await refold(core.forked_log, all_records(kind), core.subject(kind, session_id))).state
-            for kind in (tasks.kind, messages.kind, conversations.kind)
-        ]
-        items = [*tasks.each_whole(saved), *said, *conversations.each_counted(conversed)]
-        for kind in (updates.kind, steering.kind):
-            items += (await core.read(kind, session_id, consistency=consistency)).state
-        return items
+        records = await refold(core.forked_log, all_records(kind), core.subject(kind, session_id))
+        effective = kind.shown.effective or list
+        return [(each, self._shown(kind, each, session_id)) for each in effective(records.state)]
 
-    async def _origins_events(self, session_id: str, consistency: Consistency) -> list[Recorded]:
-        """The events that a fork shares: those of its origin's own trace, up to the fork."""
-        items: list[Recorded] = []
-        while origin := (await lineage_of(self._core, session_id, consistency)).shared:
-            session_id = origin.session_id
-            subject = self._core.subject(events.kind, f"{SESSION_PREFIX}{session_id}")
-            items += (await refold(origin_log(self._core, origin), events.kind, subject)).state
-        return items
-
-    def _shown(self, item: Recorded, session_id: str) -> StoredEvent:
-        trace_id = f"{SESSION_PREFIX}{session_id}"
-        if item.type not in _SHOWN:
-            return dataclasses.replace(EVENTS.restore(item), trace_id=trace_id)
-        name, kind = _SHOWN[item.type]
+    def _shown(self, kind: Kind[Any], item: Recorded, session_id: str) -> StoredEvent:
         payload = msgspec.structs.asdict(decoded(kind, item))
         payload.pop("mode", None)  # of telemetry: a TaskState has none
         context = payload.get("context_snapshot")
         if context is not None and isinstance(context.get("spawned_at"), dt.datetime):
             context["spawned_at"] = context["spawned_at"].isoformat()
         return StoredEvent(
-            trace_id=trace_id,
+            trace_id=f"{SESSION_PREFIX}{session_id}",
             ts=item.ts,
-            kind=name,
+            kind=kind.shown.audited[item.type],
             node_name=payload.get("author") or payload.get("role"),
             node_id=payload.get("task_id") or payload.get("id"),
             payload=payload | {"session_id": session_id},
@@ -297,6 +273,6 @@ def trace_of(event: StoredEvent | EventSaved) -> str:
     return GLOBAL_TRACE if event.trace_id is None else event.trace_id
 
 
-def event_id(event: StoredEvent) -> str:
-    """The id under which an event is saved: it follows from the content."""
-    return encode(events.kind, EVENTS.record(event)).id
+def place_of_event(event: StoredEvent) -> tuple[Key[Any], str]:
+    """The view that an event is saved to, and its id there, which follows from its content."""
+    return events.kind(trace_of(event)), encode(events.kind, EVENTS.record(event)).id

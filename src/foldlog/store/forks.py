@@ -35,13 +35,15 @@ from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
 from foldlog.position import LogPosition
 from foldlog.store.clearing import Prefix, where
 from foldlog.store.decisions import At, Decided, decide_drafts
-from foldlog.store.events import event_id, trace_of
+from foldlog.store.events import place_of_event
 from foldlog.store.operation import operation
 from foldlog.store.ownership import area_of, session_kinds
 from foldlog.store.payloads import dump
 from foldlog.store.removal import Removal
+from foldlog.store.steering import place_of_steering
+from foldlog.store.updates import place_of_update
 from foldlog.subjects import Namespace, Subject, checked_id
-from foldlog_projections import events, lineage, steering, updates
+from foldlog_projections import lineage
 from foldlog_projections.lineage import Began, Fork
 
 When = LogPosition | dt.datetime | str | StateUpdate | SteeringEvent | StoredEvent
@@ -59,13 +61,14 @@ def named(when: When, namespace: Namespace) -> moments.When:
         case str():
             return Event(checked_id(when, "event id"))
         case StateUpdate():
-            return Event(when.update_id, namespace.subject(updates.kind.name, when.session_id))
+            key, id = place_of_update(when)
         case SteeringEvent():
-            return Event(when.event_id, namespace.subject(steering.kind.name, when.session_id))
+            key, id = place_of_steering(when)
         case StoredEvent():
-            subject = namespace.subject(events.kind.name, trace_of(when))
-            return Event(event_id(when), subject)
-    raise UnknownMoment(repr(when), "name it by a position, a time or an event")
+            key, id = place_of_event(when)
+        case _:
+            raise UnknownMoment(repr(when), "name it by a position, a time or an event")
+    return Event(id, namespace.subject(key.kind.name, *key.keys))
 
 
 class Forks(Removal):

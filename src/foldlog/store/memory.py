@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.envelope import Recorded
 from foldlog.store.belonging import append_of_session
 from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
-from foldlog.store.ownership import lineage_of, origin_log
+from foldlog.store.ownership import state_of
 from foldlog.store.payloads import mapping
 from foldlog.store.restoring import restore
-from foldlog.views import Consistency, refold
+from foldlog.views import Consistency
 from foldlog_projections import memory
 from foldlog_projections.memory import MemorySaved
 
@@ -51,21 +50,5 @@ class Memory(Capability):
             InvalidId: an id is empty.
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
-        folded = await self._core.read(memory.kind, key, consistency=consistency)
-        saved = folded.state
-        if saved is None and not folded.cleared_at:
-            saved = await self._origins(key, consistency)
+        saved = await state_of(self._core, memory.kind(key), consistency)
         return None if saved is None else restore(MemorySaved, saved).state
-
-    async def _origins(self, key: str, consistency: Consistency) -> Recorded | None:
-        """What a fork shares: the last state of its origin's memory, up to the fork."""
-        while session_id := memory.session_of(key):
-            origin = (await lineage_of(self._core, session_id, consistency)).shared
-            if origin is None:
-                break
-            key = memory.key_in(key, origin.session_id)
-            subject = self._core.subject(memory.kind, key)
-            folded = await refold(origin_log(self._core, origin), memory.kind, subject)
-            if folded.state is not None or folded.cleared_at:
-                return folded.state
-        return None

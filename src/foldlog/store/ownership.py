@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeVar
 
-from foldlog.envelope import draft
+from foldlog.envelope import Recorded, draft
 from foldlog.errors import LogCorrupt, SessionHasForks
 from foldlog.kind import Key, Kind
 from foldlog.log.port import Append, Log
@@ -22,7 +22,8 @@ from foldlog.store.payloads import dump, encode
 from foldlog.views import Consistency, refold
 from foldlog.views.fold import salvage
 from foldlog_projections import lineage
-from foldlog_projections.folds import every
+from foldlog_projections.fold import start, step
+from foldlog_projections.folds import all_records, every
 from foldlog_projections.lineage import Began, Ended, Fork, Lineage
 
 WHOLE: Final = "\0"
@@ -80,12 +81,55 @@ async def shared_by(core: Core, origin: Began | None) -> dict[Area, None]:
 
 
 async def views_of(core: Core, session_id: str) -> list[Key[Any]]:
-    """The views of a session that hold records, what it shares included."""
+    """The views of a session that hold records, what it shares included.
+
+    What a fork reads of its origin under its own keys is named by these.
+    """
     found = dict[Key[Any], None]()
+    origins = await origins_of(core, session_id)
     for area in await owned_by(core, session_id, None):
         keys = [area] if isinstance(area, Key) else await core.keys(area.kind, area.keys)
-        found |= dict.fromkeys(key for key in keys if key.keys[-1] != WHOLE)
+        for key in keys:
+            if key.kind.keys_in is not None and key.kind.session_of(key.keys) in origins:
+                key = key.kind(*key.kind.keys_in(key.keys, session_id))
+            if key.keys[-1] != WHOLE:
+                found[key] = None
     return list(found)
+
+
+async def origins_of(core: Core, session_id: str) -> list[str]:
+    """The sessions that a fork goes on from, the nearest first."""
+    found = list[str]()
+    while (origin := (await lineage_of(core, session_id)).shared) is not None:
+        session_id = origin.session_id
+        found.append(session_id)
+    return found
+
+
+async def state_of(core: Core, key: Key[S], consistency: Consistency = "session") -> S:
+    """The state of a view; of a fork's, with what its origin's held up to the fork.
+
+    Use it before the next await; never change it.
+    """
+    kind, keys = key
+    own = await core.read(kind, *keys, consistency=consistency)
+    session_id, read_through = kind.session_of(keys), list[Recorded]()
+    if own.cleared_at or (kind.latest_only and own.count) or kind.keys_in is None:
+        return own.state
+    while session_id and (origin := (await lineage_of(core, session_id, consistency)).shared):
+        session_id = origin.session_id
+        subject = core.subject(kind, *kind.keys_in(keys, session_id))
+        found = await refold(origin_log(core, origin), all_records(kind), subject)
+        read_through[:0] = found.state
+        if found.cleared_at:
+            break
+    if not read_through:
+        return own.state
+    own_records = await refold(core.forked_log, all_records(kind), core.subject(kind, *keys))
+    folded = start(kind)
+    for envelope in (*read_through, *own_records.state):
+        step(kind, folded, envelope)
+    return folded.state
 
 
 async def _add_owned(core: Core, found: dict[Area, None], area: Area, log: Log) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from foldlog.envelope import Draft
+from foldlog.kind import Key
 from foldlog.models import SteeringEvent, SteeringEventType
 from foldlog.steering import check_payload, sanitize_payload
 from foldlog.store.core import Capability
@@ -30,6 +31,11 @@ STEERING: Final = Mapper(
     event_type=member_of(SteeringEventType),
     created_at=TIME,
 )
+
+
+def place_of_steering(event: SteeringEvent) -> tuple[Key[Any], str]:
+    """The view that an event is saved to, and its id there."""
+    return steering.kind(event.session_id), event.event_id
 
 
 class Steering(Capability):

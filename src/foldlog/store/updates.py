@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
+from foldlog.kind import Key
 from foldlog.models import StateUpdate, UpdateType
 from foldlog.store.core import Capability
 from foldlog.store.operation import nothing, operation
@@ -26,6 +27,11 @@ UPDATES: Final = Mapper(
     update_type=member_of(UpdateType),
     created_at=TIME,
 )
+
+
+def place_of_update(update: StateUpdate) -> tuple[Key[Any], str]:
+    """The view that an update is saved to, and its id there."""
+    return updates.kind(update.session_id), update.update_id
 
 
 class Updates(Capability):

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog import kinds
 from foldlog.kind import Key
 from foldlog.models import Waiting
 from foldlog.opening import Store
@@ -21,16 +20,12 @@ from foldlog.position import LogPosition
 from foldlog.store.core import core_of
 from foldlog.store.ownership import session_kinds
 from foldlog.store.primitives import Item
-from foldlog.ui.plain import Plain
-from foldlog.ui.run import trace_named
+from foldlog.ui.run import place
+from foldlog.words import Line
 
 _AT_ONCE: Final = 32
-_FIRST: Final = ("updates", "tasks", "steering", "messages")
-"""Kinds that tell of most sessions. The others are read where these hold nothing."""
-
-_TEXT: Final = 200
-_SPANS: Final = 10
-"""Spans of a trace that are looked at for words: those around others often have none."""
+_SOME: Final = 10
+"""Records of a view that are looked at for a title and for the last words."""
 
 STATUSES: Final = ("waiting", "running", "failed", "pending", "finished", "open")
 
@@ -120,48 +115,53 @@ class Catalogue:
         return True
 
     async def _summary(self, id: str, size: int) -> Summary:
-        found = {kind.name: kind for kind in session_kinds(core_of(self._store))}
-        first = [found.pop(name)(id) for name in _FIRST if name in found]
-        newest = await self._newest(first)
+        core = core_of(self._store)
+        first = [kind for kind in session_kinds(core) if kind.shown.titles]
+        views = [kind(id) for kind in first]
+        newest = await self._items(views, newest_first=True)
         if not newest:
-            newest = await self._newest([kind(id) for kind in found.values()])
-            listed = {trace for item in newest if (trace := trace_named(item)) is not None}
-            spans = await self._newest([kinds.events(trace) for trace in listed], _SPANS)
-            newest = spans or newest
-        states: dict[str, Any] = await self._store.view(kinds.tasks(id))
-        tasks = Counter(str(task.status) for task in states.values())
-        newest.sort(key=lambda item: item.recorded_at)
-        last = newest[-1] if newest else None
-        said = [item for item in newest if not item.type.startswith("task.")]
-        said.sort(key=lambda item: _tells(item, "output"))
+            others = [kind(id) for kind in session_kinds(core) if kind not in first]
+            traces = await self._store.list_traces(id, limit=1000)
+            some = dict.fromkeys([*traces[-1:], *traces[:1]])  # the first one, and the last
+            views = [kind(trace) for trace in some for kind in core.kinds_of("trace")]
+            newest = await self._items([*others, *views], newest_first=True)
+        newest.sort(key=lambda each: place(each[1]))
+        tasks = Counter(str(task.status) for task in await self._store.list_tasks(id))
+        title = await self._title(views)
+        lines = [key.line(item) for key, item in newest]
         return Summary(
             id=id,
             status=_status(tasks),
-            title=_title(list(states.values())) or await self._said_first(id),
-            last=gist(said[-1]) if said else "",
-            last_activity=last.recorded_at if last else 0.0,
+            title=title,
+            last=_last(lines, title),
+            last_activity=newest[-1][1].recorded_at if newest else 0.0,
             records=size,
             tasks=dict(tasks),
         )
 
-    async def _newest(self, views: Sequence[Key[Any]], limit: int = 1) -> list[Item]:
+    async def _items(
+        self, views: Sequence[Key[Any]], *, newest_first: bool = False
+    ) -> list[tuple[Key[Any], Item]]:
+        """Some records of each view, from one end."""
         pages = await asyncio.gather(
-            *(self._store.items(key, limit=limit, newest_first=True) for key in views)
+            *(self._store.items(key, limit=_SOME, newest_first=newest_first) for key in views)
         )
-        return [item for page in pages for item in reversed(page)]
+        return [(key, item) for key, page in zip(views, pages, strict=True) for item in page]
 
-    async def _said_first(self, id: str) -> str:
-        """The first thing on record that is a text: what a session without tasks is about."""
-        for name in ("messages", "steering", "updates"):
-            if name in core_of(self._store).kinds:
-                for item in await self._store.items(core_of(self._store).kinds[name](id), limit=1):
-                    return gist(item)
-        for listed in await self._store.items(kinds.traces(id), limit=1):
-            key = kinds.events(listed.record.trace_id)
-            found = await self._store.items(key, limit=_SPANS)
-            for item in sorted(found, key=lambda item: not _tells(item, "input")):
-                return gist(item, "input")
-        return ""
+    async def _title(self, views: Sequence[Key[Any]]) -> str:
+        """What the first records say that give a title; else what is first on record at all."""
+        found = await self._items([key for key in views if key.kind.shown.titles])
+        titles = (key.title(item) for key, item in found)
+        lines = (key.line(item) for key, item in found)
+        return next(filter(None, titles), "") or next(
+            (line.text or line.what for line in lines), ""
+        )
+
+
+def _last(lines: Sequence[Line], title: str) -> str:
+    """What was said last, if possible something else than the title."""
+    said = [each.text for each in lines if each.text not in ("", title)]
+    return said[-1] if said else str(lines[-1]) if lines else ""
 
 
 def _status(tasks: Counter[str]) -> str:
@@ -174,55 +174,3 @@ def _status(tasks: Counter[str]) -> str:
         if tasks[status]:
             return shown
     return "finished" if tasks else "open"
-
-
-def _title(tasks: Sequence[Any]) -> str:
-    for task in tasks:
-        asked = task.context_snapshot
-        query = asked.get("query") if isinstance(asked, dict) else None
-        for text in (task.description, query):
-            if isinstance(text, str) and text:
-                return text[:_TEXT]
-    return ""
-
-
-def gist(item: Item, of_span: str = "output") -> str:
-    """What a record says, on a line: its first text, or its type.
-
-    Args:
-        of_span: where a span of an instrumented agent has its last words.
-    """
-    record = item.record
-    if (span := _span(item)) is not None:
-        said = span[of_span][-1] if _tells(item, of_span) else span.get("name", "")
-        return " ".join(_first_text(Plain(_TEXT).value(said)).split())[:_TEXT]
-    for name in ("body", "content", "payload", "result", "description", "error"):
-        text = _first_text(Plain(_TEXT).value(getattr(record, name, None)))
-        if text:
-            return " ".join(text.split())[:_TEXT]
-    status = getattr(record, "status", None)
-    return status if isinstance(status, str) else item.type
-
-
-def _span(item: Item) -> dict[str, Any] | None:
-    payload = getattr(item.record, "payload", None)
-    return payload if isinstance(payload, dict) and "mapping" in payload else None
-
-
-def _tells(item: Item, name: str) -> bool:
-    """Whether a record tells something, as all but spans without content do."""
-    span = _span(item)
-    return span is None or (isinstance(span.get(name), list) and bool(span[name]))
-
-
-def _first_text(value: Any, depth: int = 4) -> str:
-    if isinstance(value, str):
-        return value
-    if depth and isinstance(value, dict):
-        names = ("text", "content", "instruction", "parts", "reason", "status")
-        named = [value.get(name) for name in names]
-        calls = [f"{value['name']}(…)"] if isinstance(value.get("name"), str) else []
-        return next(filter(None, (_first_text(each, depth - 1) for each in [*named, *calls])), "")
-    if depth and isinstance(value, list):
-        return next(filter(None, (_first_text(each, depth - 1) for each in value)), "")
-    return ""

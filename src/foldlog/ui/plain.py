@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +16,6 @@ from foldlog import codec
 from foldlog.jsonable import jsonable
 from foldlog.kind import Key
 from foldlog.store.primitives import Item
-from foldlog_projections.checkpointrecords import Put, Value, Write
 
 CUT: Final = 20_000
 """Characters of a text, or bytes, beyond which a page of records has only the beginning."""
@@ -69,28 +67,9 @@ class Plain:
 
     def struct(self, record: msgspec.Struct) -> dict[str, Any]:
         """A record's fields, without those that it leaves as they are."""
-        fields = {name: getattr(record, name) for name in record.__struct_fields__}
-        found = {n: self.value(v) for n, v in fields.items() if v is not msgspec.UNSET}
-        if isinstance(record, Write):
-            found["data"] = self._typed(record.form, record.data)
-        elif isinstance(record, Put):
-            found |= {name: self._typed(*getattr(record, name)) for name in ("rest", "metadata")}
-        elif isinstance(record, Value):
-            # What it adds to another value is bytes between which something is missing.
-            del found["head"], found["pieces"]
-            parts = [record.head, *(each for each in record.pieces if isinstance(each, bytes))]
-            if record.since is None:
-                found["value"] = self._typed(record.form, b"".join(parts))
-        return found
-
-    def _typed(self, form: str | None, data: bytes) -> Any:
-        """A value that LangGraph wrote, as far as it can be read without LangGraph."""
-        with suppress(ValueError, TypeError, msgspec.MsgspecError, RecursionError):
-            if form is None:
-                return self.value(codec.decode(data))
-            if form in ("msgpack", "null"):
-                return self.value(_of_langgraph.decode(data)) if data else None
-        return self.value(data)
+        readable = getattr(record, "readable", None)  # of bytes that a record's own module reads
+        fields = msgspec.structs.asdict(record) if readable is None else readable()
+        return {n: self.value(v) for n, v in fields.items() if v is not msgspec.UNSET}
 
     def _cut(self, text: str) -> str:
         self.was_cut = True
@@ -110,19 +89,11 @@ def record_of(key: Key[Any], item: Item, position: str, limit: int | None = CUT)
         "writer": item.writer,
         "number": item.number,
         "record": plain.struct(item.record),
+        "line": key.line(item)._asdict(),
     }
     if plain.was_cut:
         made["cut"] = True
     return made
-
-
-def _made_of(code: int, data: memoryview) -> Any:
-    """What an object of LangGraph's MessagePack was made of: module, name, that, and a method."""
-    parts = _of_langgraph.decode(data)
-    return parts[2] if isinstance(parts, list) and len(parts) > 2 else parts
-
-
-_of_langgraph: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ext_hook=_made_of)
 
 
 def _name(key: Any) -> str:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import foldlog
+from foldlog import words
 from foldlog.models import Waiting
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
@@ -185,7 +186,7 @@ def answer(value: object, status: int = 200) -> Response:
 
 def _waiting(item: Waiting) -> dict[str, Any]:
     plain = Plain()
-    return {
+    return {"line": words.asked(item.asked)} | {
         name: plain.value(getattr(item, name))
         for name in (
             *("id", "kind", "asked", "session_id", "trace_id", "task_id", "state_id"),

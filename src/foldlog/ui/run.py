@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from foldlog.kind import Key
+from foldlog.kind import Key, Kind
 from foldlog.opening import Store
 from foldlog.position import LogPosition, Reach
 from foldlog.store.core import core_of
-from foldlog.store.ownership import lineage_of, views_of
+from foldlog.store.ownership import views_of
 from foldlog.store.primitives import Item
 from foldlog.ui.plain import CUT, record_of
-from foldlog_projections import memory, steering, tasks, updates
 
 PAGE: Final = 5_000
 """Records a page at most."""
@@ -36,23 +35,13 @@ class Run(NamedTuple):
         if self.kind == "trace":
             return _of_trace(store, self.id)
         found = await views_of(core_of(store), self.id)
-        if (await lineage_of(core_of(store), self.id)).shared is not None:
-            found = [self._own(each) for each in found]
-        named = await self._named_traces(store)
+        named = await self._named_traces(store, found)
         return list(dict.fromkeys([*found, *(k for t in named for k in _of_trace(store, t))]))
 
-    def _own(self, key: Key[Any]) -> Key[Any]:
-        """A view of a fork, which reads its origin's memory under its own keys."""
-        if key.kind is not memory.kind or memory.session_of(key.keys[0]) in (None, self.id):
-            return key
-        return memory.kind(memory.key_in(key.keys[0], self.id))
-
-    async def _named_traces(self, store: Store) -> list[str]:
+    async def _named_traces(self, store: Store, views: Iterable[Key[Any]]) -> list[str]:
+        naming = [key for key in views if key.kind.owner == "session" and _names_traces(key.kind)]
         pages = await asyncio.gather(
-            *(
-                store.items(kind(self.id), limit=PAGE, newest_first=True)
-                for kind in (tasks.kind, updates.kind, steering.kind)
-            )
+            *(store.items(key, limit=PAGE, newest_first=True) for key in naming)
         )
         names = dict.fromkeys(trace_named(item) for page in pages for item in page)
         return [name for name in names if name is not None]
@@ -74,12 +63,14 @@ async def read_page(
     until: LogPosition | None = None,
     limit: int = PAGE,
     cut: int | None = CUT,
+    change: Callable[[Key[Any], Item], Item] | None = None,
 ) -> Page:
     """Return the records of many views behind a position, whole up to where the page ends.
 
     Args:
         until: nothing behind this position. None: up to now.
         cut: see `Plain`.
+        change: returns what is shown of an item. None: the item.
 
     Errors as `Store.items`.
     """
@@ -90,7 +81,7 @@ async def read_page(
         *(store.items(key, after=behind, limit=limit, consistency="strong") for key in views)
     )
     found = [
-        (key, item)
+        (key, item if change is None else change(key, item))
         for key, items in zip(views, lists, strict=True)
         for item in items
         if item.position <= head
@@ -127,6 +118,10 @@ def trace_named(item: Item) -> str | None:
     """The trace that a record names, if any."""
     found = getattr(item.record, "trace_id", None)
     return found if isinstance(found, str) and found else None
+
+
+def _names_traces(kind: Kind[Any]) -> bool:
+    return any("trace_id" in each.schema.__struct_fields__ for each in kind.records.values())
 
 
 def _later(a: LogPosition, b: LogPosition) -> LogPosition:

@@ -7,16 +7,19 @@ import datetime as dt
 import hashlib
 import json
 import re
-from functools import cache
+from functools import cache, partial
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from foldlog.kind import Key
 from foldlog.opening import Store
 from foldlog.position import LogPosition
 from foldlog.store.core import core_of
+from foldlog.store.primitives import Item
 from foldlog.ui.run import Record, Run, read_page
-from foldlog_projections import artifacts
 
 STATIC: Final = Path(__file__).with_name("static")
 MAIN: Final = "app.js"
@@ -38,46 +41,41 @@ async def document(
     The store's redaction hook sees each record once more, as it is now. Errors as `read_page`.
     """
     views = await run.views(store)
+    change = partial(_redacted, store) if core_of(store).redaction else None
     end = until or await store.position()
     records: list[Record] = []
     more, place = True, after
     while more:
         # Whole: a file cannot load the rest, and a hook may not know half of what it removes.
-        page = await read_page(store, views, place, until=end, cut=None)
+        page = await read_page(store, views, place, until=end, cut=None, change=change)
         records += page.records
         place, more = page.position, page.more
     data = {
         "run": {"kind": run.kind, "id": run.id},
         "position": str(end),
         "made_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "records": _redacted(store, records),
+        "records": records,
         "pictures": await _pictures(store, run, records),
     }
     return _page(f"{run.kind} {run.id}", data)
 
 
-def _redacted(store: Store, records: list[Record]) -> list[Record]:
-    """Records as the store's hook would have them today."""
-    for each in records if core_of(store).redaction else ():
-        type_ = core_of(store).kinds[each["view"][0]].records.get(each["type"])
-        if type_ is None or type_.is_redacted:
-            continue
-        fields = each["record"]
-        values = {name: fields[name] for name in type_.content if name in fields}
-        about = {name: value for name, value in fields.items() if name not in values}
-        if values:
-            found = core_of(store).redaction.redacted("share", each["type"], about, values)
-            each["record"] = fields | dict(found)
-    return records
+def _redacted(store: Store, key: Key[Any], item: Item) -> Item:
+    """A record as the store's hook would have it today."""
+    type_ = key.kind.records.get(item.type)
+    if type_ is None or type_.is_redacted or not type_.content:
+        return item
+    fields = msgspec.structs.asdict(item.record)
+    values = {name: fields.pop(name) for name in type_.content if fields[name] is not msgspec.UNSET}
+    found = core_of(store).redaction.redacted("share", item.type, fields, values)
+    return item._replace(record=msgspec.structs.replace(item.record, **found))
 
 
 async def _pictures(store: Store, run: Run, records: list[Record]) -> dict[str, str]:
     found, room = dict[str, str](), _PICTURE_BYTES
     for each in records:
-        if each["type"] != artifacts.SAVED or each["record"].get("mime_type") not in _PICTURES:
-            continue
-        id, size = each["record"]["artifact_id"], each["record"]["size_bytes"]
-        if id in found or size > room:
+        id, size = each["record"].get("artifact_id"), each["record"].get("size_bytes", 0)
+        if each["record"].get("mime_type") not in _PICTURES or id in found or size > room:
             continue
         data = await store.artifact_store.get(id)
         if data is not None:

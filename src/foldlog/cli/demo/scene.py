@@ -7,6 +7,7 @@ import time
 import zlib
 from typing import Final
 
+from foldlog import Message
 from foldlog.models import (
     ArtifactScope,
     PlannerEvent,
@@ -18,7 +19,6 @@ from foldlog.models import (
 from foldlog.opening import Store
 from foldlog.recovery import ExecutionPaused
 from foldlog.sessions import ContextPatch, MergeStrategy, Session
-from foldlog_projections.messages import Message
 
 SESSION: Final = "club-outing"
 _TRACE: Final = "club-outing-1"

@@ -8,19 +8,19 @@ import { Items } from "../folds/items.js";
 import { differences, short, words } from "../render/diff.js";
 import { plain } from "../render/plain.js";
 import { json } from "../render/json.js";
-
-const INDEXES = new Set(["belongings", "traces", "lineage", "waiting"]);
+import { isList } from "./labels.js";
 
 // What a run holds, by kind and id, without whose it is: as src/foldlog/cli/describe.py does.
-export function describe(states, id) {
+export function describe({ states, log, id }) {
+  const lists = new Set(log.records.filter(isList).map((each) => each.name));
   const found = new Map();
   const add = (kind, name, value) => {
     if (!found.has(kind)) found.set(kind, new Map());
     found.get(kind).set(name, strip(plain(value), id));
   };
-  for (const [name, state] of states) {
+  for (const [name, state] of states.value) {
     const [kind, ...keys] = JSON.parse(name);
-    if (INDEXES.has(kind)) continue;
+    if (lists.has(name)) continue;
     const place = keys.map((key) => (key === id ? "" : key.replace(`:${id}`, ""))).filter(Boolean).join(" ");
     if (state instanceof Items) {
       for (const each of state) add(kind, [place, each.record.update_id ?? each.record.event_id ?? each.id.slice(0, 8)].filter(Boolean).join(" "), each.record);
@@ -68,7 +68,7 @@ export const compareView = element("fl-compare", (host) => {
   const only = signal("");
   const found = computed(() => {
     if (left.state.value === "loading" || right.state.value === "loading") return null;
-    return compared(describe(left.states.value, left.id), describe(right.states.value, right.id));
+    return compared(describe(left), describe(right));
   });
   const tally = computed(() => {
     const sums = { added: 0, removed: 0, changed: 0 };

@@ -165,15 +165,15 @@ function ofTask({ event, change }, name) {
 // What a node of LangGraph's wrote to a channel: messages, a question, an error, or a value.
 function written({ channel, data }) {
   if (channel === "__interrupt__") return list(data).map((each) => note("steering", "asks", each.value ?? each, { open: 1 }));
-  if (channel === "__error__") return note("update", "error", data, { isError: true });
+  if (channel === "__error__") return note("updates", "error", data, { isError: true });
   if (channel.startsWith("branch:") || channel.startsWith("__") || data === null) return [];
   const isMessage = (each) => each?.content !== undefined && roleOf(each.role ?? each.type);
-  if (!list(data).some(isMessage)) return note("checkpoint", channel, data);
+  if (!list(data).some(isMessage)) return note("checkpoints", channel, data);
   return list(data).filter(isMessage).map((each) => ({ ...message(each), id: each.id ?? undefined }));
 }
 
 function updated({ content, update_type: type, task_id: task }, isTold) {
-  if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return note("update", type, content, { task, isError: type === "ERROR" });
+  if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return note("updates", type, content, { task, isError: type === "ERROR" });
   if (isTold) return [];
   if (type === "RESULT") return message(content, "assistant");
   if (type === "THINKING") return { ...message(null, "assistant"), thoughts: message(content).texts };

@@ -9,7 +9,7 @@ import { artifact, content } from "../render/content.js";
 import { changes } from "../render/diff.js";
 import { json } from "../render/json.js";
 import { plain } from "../render/plain.js";
-import { label, parentOf, question } from "./labels.js";
+import { parentOf } from "./labels.js";
 
 // Views of some kinds, as [keys, state].
 export function viewsOf(states, ...kinds) {
@@ -25,7 +25,9 @@ export const stateView = element("fl-state", (host) => {
   const { run } = host;
   const states = run.states;
   const changed = computed(() => run.current.value?.view[0]);
+  const shown = new Set();
   const pane = (title, kinds, body) => {
+    for (const kind of kinds) shown.add(kind);
     const found = computed(() => body(states.value));
     return html`${() => {
       const { size, nodes } = found.value;
@@ -57,15 +59,13 @@ export const stateView = element("fl-state", (host) => {
       ${pane("Feedback", ["feedback"], feedbackPane)}
       ${pane("Checkpoints", ["checkpoints"], checkpointPane)}
       ${pane("Trajectories", ["trajectory"], (all) => each(all, ["trajectory"], (v) => v.keys[1], (v) => v.state?.trajectory))}
-      ${pane("Everything else", [], otherPane)}
+      ${pane("Everything else", [], (all) => otherPane(all, run, shown))}
     </section>`;
 });
 
 const OPEN = new Set(["Waiting", "Tasks", "Context", "Memory"]);
+const TOLD = new Set(["lists", "messages", "updates", "planner", "events", "steering"]); // groups of records
 const opened = new Map(); // panes stay as the reader left them
-
-const SHOWN = new Set(["events", "planner", "updates", "steering", "messages", "traces", "belongings", "tasks", "session",
-  "memory", "scoped", "agentstates", "states", "artifacts", "feedback", "checkpoints", "trajectory", "pauses", "conversations", "a2atasks"]);
 
 const entry = (name, value, open = 1) => html`<div class="entry"><div class="name">${clip(String(name), 90)}</div>${content(value ?? null, { open })}</div>`;
 
@@ -112,7 +112,7 @@ export function waitingIn(all) {
 
 function waitingPane(all) {
   const found = waitingIn(all);
-  return { size: found.length, nodes: () => html`${found.map(({ what, name, asked }) => html`<div class="entry"><div class="name"><span class="tag" data-group="steering">${what}</span> ${clip(name, 80)}</div>${content(asked ? question(asked) : "")}</div>`)}` };
+  return { size: found.length, nodes: () => html`${found.map(({ what, name, asked }) => html`<div class="entry"><div class="name"><span class="tag" data-group="steering">${what}</span> ${clip(name, 80)}</div>${content(asked ?? "", { open: 1 })}</div>`)}` };
 }
 
 function contextPane(all) {
@@ -153,15 +153,17 @@ function checkpointPane(all) {
   return { size: found.length, nodes: () => html`${found.slice(-50).map(([name, each]) => html`<div class="entry"><div class="name">${clip(name, 60)} <span class="quiet">${clock(each.at)}</span></div>${json({ changed: Object.keys(each.values ?? {}), parent: each.parent, metadata: each.metadata, writes: each.writes }, { open: 0 })}</div>`)}` };
 }
 
-function otherPane(all) {
-  const found = [...all].map(([name, state]) => ({ view: JSON.parse(name), state })).filter(({ view }) => !SHOWN.has(view[0]));
+// What no pane above shows, lists and what the timeline shows as it is left out.
+function otherPane(all, { log }, shown) {
+  const views = new Map(log.records.map(({ name, view, line }) => [name, { view, isTold: TOLD.has(line.group) }]));
+  const found = [...all].map(([name, state]) => ({ ...views.get(name), state })).filter(({ view, isTold }) => !isTold && !shown.has(view[0]));
   return { size: found.length, nodes: () => html`${found.map(({ view, state }) => entry(view.join(" "), state instanceof Items ? plain(state).slice(-20) : plain(state), 0))}` };
 }
 
 function thisEvent(run) {
   const envelope = run.current.value;
   if (!envelope) return html`<p class="quiet">Before the first record.</p>`;
-  const { group, title, text } = label(envelope);
+  const { group, what: title, text } = envelope.line;
   const before = run.log.statesAt(run.count.value - 1).get(envelope.name) ?? foldOf(envelope.view[0]).initial();
   const after = run.states.value.get(envelope.name);
   return html`<header><i class="dot" data-group=${group}></i><h2>${clip(title, 80)}</h2>

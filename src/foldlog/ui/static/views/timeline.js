@@ -3,7 +3,7 @@
 import { computed, effect, element, html, signal } from "../core/reactive.js";
 import { clip, clock, count, duration, money } from "../core/format.js";
 import { virtualList } from "../core/virtual.js";
-import { GROUPS, costs, groupOf, label, parentOf, taskOf } from "./labels.js";
+import { costs, groupOf, headed, parentOf, taskOf } from "./labels.js";
 
 export const timeline = element("fl-timeline", (host) => {
   const { run } = host;
@@ -55,7 +55,7 @@ export const timeline = element("fl-timeline", (host) => {
         ${() => [...groups.value].map(([group, { length }]) => html`<button class="chip" data-group=${group}
           aria-pressed=${() => String(!hidden.value.has(group))}
           @click=${() => (hidden.value = toggled(hidden.value, group))}>
-          <i class="dot" data-group=${group}></i>${GROUPS[group]} <span class="n">${count(length)}</span></button>`)}
+          <i class="dot" data-group=${group}></i>${headed(group)} <span class="n">${count(length)}</span></button>`)}
       </div>
       <button class="chip" aria-pressed=${() => String(nested.value)} @click=${() => (nested.value = !nested.value)}>Nested by task</button>
     </div>
@@ -119,17 +119,17 @@ function header(each, closed) {
 }
 
 function row(run, envelope, depths, isNested) {
-  const { group, title, text, tone } = label(envelope);
+  const { group, what, text, tone } = envelope.line;
   const spent = costs(envelope);
   const depth = (depths.get(taskOf(envelope))?.depth ?? 0) + (isNested ? 1 : 0);
-  return html`<button class="event" data-group=${group} data-tone=${tone || null} css=${{ "--depth": depth }}
+  return html`<button class="event" data-group=${group} data-tone=${tone.toUpperCase() || null} css=${{ "--depth": depth }}
       aria-current=${() => (!run.isNow.value && run.current.value === envelope ? "true" : null)}
       data-future=${() => (envelope.count > run.count.value ? "" : null)}
       @click=${() => run.show(envelope.count)}>
     <time>${clock(envelope.recorded_at)}</time>
     <i class="dot" data-group=${group}></i>
-    <span class="title">${clip(title, 60)}</span>
-    <span class="said" dir="auto">${clip(text ?? "", 200)}</span>
+    <span class="title">${clip(what, 60)}</span>
+    <span class="said" dir="auto">${clip(text, 200)}</span>
     <span class="spent">${spent.tokens ? html`<span>${count(spent.tokens)} tok</span>` : null}
       ${spent.cost ? html`<span>${money(spent.cost)}</span>` : null}
       ${spent.latency ? html`<span>${duration(spent.latency)}</span>` : null}</span>

@@ -6,7 +6,6 @@ import { get, post } from "../core/api.js";
 import { content } from "../render/content.js";
 import { form, schemaOf } from "./forms.js";
 import { submits, toast } from "./dialog.js";
-import { question } from "./labels.js";
 
 const EVERY = 2000; // milliseconds between looks
 
@@ -49,7 +48,7 @@ export const waitingView = element("fl-waiting", (host) => {
 
 function card(item, about, look) {
   const asked = item.asked;
-  const title = asked === null || asked === undefined ? `A ${item.kind}` : question(asked);
+  const title = item.line || `A ${item.kind}`;
   const where = item.session_id ? html`<a href=${`#/session/${encodeURIComponent(item.session_id)}`}>${clip(item.session_id, 60)}</a>` : html`<span>${clip(item.state_id ?? item.trace_id ?? "", 60)}</span>`;
   return html`<li class="card waits"><header><span class="tag" data-group="steering">${item.kind}</span>
       <h2 dir="auto">${clip(title, 160)}</h2></header>
