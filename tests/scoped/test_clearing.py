@@ -205,7 +205,7 @@ async def test_a_write_that_may_be_stored_has_the_next_read_ask_the_log(
     async def unknown(*args: Any, **options: Any) -> Any:
         raise AppendUnknown([], "the answer was lost")
 
-    monkeypatch.setattr(type(store._core.log), "append", unknown)
+    monkeypatch.setattr(store._core.log, "append", unknown)
     with pytest.raises(AppendUnknown):
         await store.scoped.write(ONE, "b", 2)
     assert unsettled == ["scoped"]
