@@ -80,7 +80,7 @@ async def test_moments_forks_and_watchers_reach_back_into_the_archive(place: Pla
     reader = await place.open()
     assert await ids(reader.at(then), "s3") == ALL[:10]
     assert await ids(reader.at(update("u4", "s3")), "s3") == ALL[:5]
-    await reader.fork("s3", at=then, into="fork")
+    await reader.fork("s3", at=then, to="fork")
     await reader.save_update(update("new", "fork"))
     await store.archive(everything=True)
     assert await ids(await place.open(), "fork") == [*ALL[:10], "new"]
@@ -107,7 +107,7 @@ async def test_decisions_compare_with_what_was_archived(place: Place) -> None:
     await store.save_task(task("t", "s"))
     await store.archive(everything=True)
     with pytest.raises(foldlog.FoldlogError, match="session"):
-        await store.fork("s", into="s")
+        await store.fork("s", to="s")
 
 
 async def test_what_is_erased_is_in_no_segment(place: Place) -> None:

@@ -172,7 +172,7 @@ def test_diff_of_two_sessions_leaves_out_whose_things_are(cli: Cli) -> None:
     async def work(store: foldlog.Store) -> None:
         await store.save_task(task("t1"))
         await store.save_update(update("u1"))
-        await store.fork("session", into="other")
+        await store.fork("session", to="other")
 
     do(cli, work)
     assert cli("diff", "session", "other", "--json").document["differences"] == {}
@@ -255,7 +255,7 @@ async def test_diff_of_a_fork_and_its_origin_shows_what_went_on(reopen: OpenStor
     store = await reopen(kinds=[notes])
     await everything_of(store, "session", "old")
     await store.save_event(event("session:session", 1.0))
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     sides = [await describe.session(store, each) for each in ("session", "fork")]
     assert list(differences(*sides)) == []
     assert {"session", "memory", "scoped", "agent", "states", "note", "event"} <= sides[1].keys()

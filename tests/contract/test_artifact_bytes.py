@@ -206,7 +206,7 @@ async def test_a_late_repeat_evicts_nothing(
 
 async def test_artifacts_that_forks_share_are_not_cleared(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_bytes(b"x", scope=SESSION)
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     with pytest.raises(foldlog.SessionHasForks):
         await store.artifact_store.clear_session("session")
     for session_id in ("session", "fork"):

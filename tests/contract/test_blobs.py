@@ -106,7 +106,7 @@ async def test_erasing_says_how_many_values_went(reopen: OpenStore) -> None:
 
 async def test_a_fork_reads_what_its_origin_names(films: foldlog.Store) -> None:
     name = await film(films, "session")
-    await films.fork("session", into="fork")
+    await films.fork("session", to="fork")
     own = await film(films, "fork", b"own")
     assert await films.read_blob(FILMS("fork"), name) == DATA
     await films.clear_session("fork")
@@ -338,7 +338,7 @@ async def test_a_sweep_removes_what_no_record_names(
     await films.put_blob(FILMS("nobody"), b"lost, too")
     cut_short = blob(films._core.subject(FILMS, "session").name, f"{'0' * 64}-cut", 0)
     await blobs_of(films)._side.put([(cut_short, b"the first part")])
-    await films.fork("session", into="fork")
+    await films.fork("session", to="fork")
     assert await films.sweep_blobs() == 0  # their records may still come
     knows_no_films = await reopen()
     assert await knows_no_films.sweep_blobs(older_than=0) == 0
@@ -373,7 +373,7 @@ async def test_the_bytes_of_an_artifact_that_was_never_saved_are_swept(
     store = await reopen(retention=FOR_EVER)
     scope = ArtifactScope(session_id="a")
     saved = await store.artifact_store.put_bytes(b"saved", scope=scope)
-    await store.fork("a", into="fork")
+    await store.fork("a", to="fork")
     await store.artifact_store.delete(saved.id)  # the fork has it
     monkeypatch.setattr(store.artifact_store, "_record", died)
     await cut_short(store.artifact_store.put_bytes(DATA, scope=scope))

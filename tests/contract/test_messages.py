@@ -120,7 +120,7 @@ async def test_of_a_message_that_cannot_be_held_none_is_appended(
 async def test_messages_go_with_their_session_and_with_a_fork_of_it(store: foldlog.Store) -> None:
     await store.append_messages("session", said("a"))
     assert await store.sessions() == ["session"]
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await store.append_messages("fork", said("b"))
     assert ids_of(await store.list_messages("fork")) == ["a", "b"]
     assert ids_of(await store.list_messages("session")) == ["a"]

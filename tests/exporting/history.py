@@ -42,6 +42,6 @@ async def write(store: foldlog.Store) -> str:
     names = (f"fork{n}" for n in itertools.count())
     home = subject(kind.family, "a").shard
     fork = next(name for name in names if subject(kind.family, name).shard == home)
-    await store.fork("a", at=then, into=fork)
+    await store.fork("a", at=then, to=fork)
     await store.save_update(update("own", fork))
     return fork

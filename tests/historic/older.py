@@ -120,7 +120,7 @@ async def write(store: foldlog.Store, other: foldlog.Store) -> None:
     then = await store.position()
     await store.save_memory_state("then", {"position": str(then)})
     await store.save_update(update("after the fork", "ann"))
-    await store.fork("ann", at=then, into="fork")
+    await store.fork("ann", at=then, to="fork")
     await store.save_update(update("of the fork", "fork"))
     await store.save_memory_state("acme:ada:fork", {"of": "the fork"})
     await store.save_task(task("of the fork", "fork"))

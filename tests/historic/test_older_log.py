@@ -141,7 +141,7 @@ async def test_sessions_go_on(store: foldlog.Store) -> None:
     assert ref.filename == "shared"
     await store.scoped.write(Scope.session("ann"), "large", "another " + LARGE)
     assert await store.scoped.read(Scope.session("ann"), "large") == "another " + LARGE
-    await store.fork("ben", into="fork of ben")
+    await store.fork("ben", to="fork of ben")
     assert await store.scoped.read(Scope.session("fork of ben"), "large") == LARGE
     for ref in await store.artifact_store.list(scope=foldlog.ArtifactScope(session_id="ben")):
         data = await store.artifact_store.get_with_session_check(ref.id, "fork of ben")

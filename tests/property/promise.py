@@ -444,7 +444,7 @@ class World:
         if len(self.model.sessions) >= _SESSIONS or not self.model.can_fork(session):
             return
         name = f"fork{len(self.model.sessions)}"
-        await process.store.fork(session, into=name)
+        await process.store.fork(session, to=name)
         self.model.fork(session, name)
         await self.check(*self.model.used(name), *self.model.used(session))
 

@@ -131,7 +131,7 @@ async def test_a_snapshot_that_is_wrong_is_named_and_replaced(
 
 async def test_a_snapshot_of_a_fork_that_is_wrong_is_named(store: foldlog.Store) -> None:
     await save_updates(store, LONG)
-    await store.fork("s", at=await store.position(), into="forked")
+    await store.fork("s", at=await store.position(), to="forked")
     await save_updates(store, 1, "forked")
     await store.list_updates("forked")
     await wait_for_snapshots(store)

@@ -135,8 +135,8 @@ async def _session(session: Session) -> None:
 async def _forks(store: Store) -> None:
     await store.save_task(task(session_id="origin"))
     await store.save_update(update("u", "origin"))
-    await store.fork("origin", into="stays")
-    await store.fork("origin", into="goes")
+    await store.fork("origin", to="stays")
+    await store.fork("origin", to="goes")
     await store.clear_session("goes")
     await store.save_update(update("u", "cleared"))
     await store.clear_session("cleared")

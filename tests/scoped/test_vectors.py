@@ -60,7 +60,7 @@ async def test_a_fork_reads_values_that_have_vectors(
 ) -> None:
     version = await store.scoped.write(ONE, "a", 1)
     await embed(store, version)
-    await store.fork("s1", into="s2")
+    await store.fork("s1", to="s2")
     fork = Scope.session("s2")
     await store.append(kind(fork.subject_key, "a"), Embedded(version, "other", b"\0" * 4))
     for each in (store, await reopen()):

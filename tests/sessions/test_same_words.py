@@ -71,7 +71,7 @@ async def test_a_session_with_forks_is_not_cleared(session: Session, store: fold
     await running(session)
     memory = await session.memory(ShortTermMemoryConfig(strategy="truncation"), key="acme:ann:s")
     await memory.add_turn(ConversationTurn("To Oslo!", "Which day?"))
-    await store.fork("s", into="fork")
+    await store.fork("s", to="fork")
     with pytest.raises(foldlog.SessionHasForks):
         await session.clear()
     assert [task.task_id for task in await session.list_tasks()] == ["task"]

@@ -338,7 +338,7 @@ async def test_tasks_that_others_save_are_a_sessions_too(
 
 async def test_the_tasks_of_a_fork_are_its_own(store: foldlog.Store, session: Session) -> None:
     await running(session)
-    fork = await store.session(await store.fork("s", into="f"))
+    fork = await store.session(await store.fork("s", to="f"))
     assert [each.session_id for each in await fork.list_tasks()] == ["f"]
     ended = await fork.complete_task("task")
     assert ended.session_id == "f"

@@ -182,7 +182,7 @@ async def _raising() -> None:
 async def test_a_fork_has_its_own_records_and_the_state_of_both(store: foldlog.Store) -> None:
     await store.save_update(update("u1", "s"))
     await store.save_task(task("t", "s"))
-    await store.fork("s", at=await store.position(), into="fork")
+    await store.fork("s", at=await store.position(), to="fork")
     await store.save_update(update("u2", "fork"))
     await store.save_task(task("t", "fork", status=TaskStatus.RUNNING))
     found = await store.sql(

@@ -125,7 +125,7 @@ class History:
         position = self.positions[which % len(self.positions)]
         fork = f"fork-{len(self.forks)}"
         try:
-            await self.store.fork(session, at=position, into=fork)
+            await self.store.fork(session, at=position, to=fork)
         except (foldlog.UnknownMoment, foldlog.PastErased):
             return
         self.forks.append(fork)

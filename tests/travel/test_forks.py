@@ -44,7 +44,7 @@ async def test_a_fork_shows_what_its_origin_held_as_its_own(store: foldlog.Store
     await store.save_trajectory("trace", "session", trajectory("later"))
     await store.save_event(event("session:session", 6.0, kind="later"))
 
-    fork = await store.fork("session", at=then, into="fork")
+    fork = await store.fork("session", at=then, to="fork")
 
     assert fork == "fork"
     [one] = await store.list_tasks("fork")
@@ -79,7 +79,7 @@ async def test_a_fork_shows_what_its_origin_held_as_its_own(store: foldlog.Store
 async def test_both_go_on_and_neither_hears_of_the_other(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
     await store.save_task(task("t1", priority=1))
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await updated(store, "session", "u2")
     await updated(store, "fork", "u1", "u3")  # u1 is known to it
     [shared] = await store.list_tasks("fork")
@@ -93,11 +93,11 @@ async def test_both_go_on_and_neither_hears_of_the_other(store: foldlog.Store) -
 async def test_a_fork_of_a_fork_shares_with_both(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
     await store.save_trajectory("t1", "session", trajectory("one"))
-    await store.fork("session", into="child")
+    await store.fork("session", to="child")
     then = await updated(store, "child", "u2")
     await store.save_trajectory("t2", "child", trajectory("two"))
     await updated(store, "session", "u3")
-    await store.fork("child", into="grandchild")
+    await store.fork("child", to="grandchild")
     early = await store.fork("child", at=then)
     await updated(store, "child", "u4")
     await updated(store, "grandchild", "u5")
@@ -137,7 +137,7 @@ async def test_a_long_fork_is_read_through_snapshots(reopen: OpenStore) -> None:
     names = [f"u{n:04}" for n in range(1500)]
     await asyncio.gather(*(store.save_update(update(name)) for name in names))
     then = await store.position()
-    await store.fork("session", at=then, into="fork")
+    await store.fork("session", at=then, to="fork")
     await updated(store, "fork", "mine")
     assert len(await ids(store, "fork")) == 1501
     await store.close()
@@ -155,7 +155,7 @@ async def test_whoever_looked_at_the_fork_before_it_was_one_sees_it(reopen: Open
     watching = other.watch_updates("fork")
     first = asyncio.ensure_future(anext(watching))
     await asyncio.sleep(0)
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     async with asyncio.timeout(30):
         assert (await first).update_id == "u1"
         strong = await other.list_updates("fork", consistency="strong")
@@ -167,7 +167,7 @@ async def test_whoever_looked_at_the_fork_before_it_was_one_sees_it(reopen: Open
 
 async def test_a_fork_is_not_there_before_it_was_made(store: foldlog.Store) -> None:
     before = await updated(store, "session", "u1")
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     made = await store.position()
     await updated(store, "fork", "u2")
     assert await ids(store.at(before), "fork") == []
@@ -185,16 +185,16 @@ async def test_a_fork_needs_a_new_session_and_something_to_share(store: foldlog.
     await updated(store, "taken", "u1")
     before = await appended(store)
     with pytest.raises(foldlog.SessionExists):
-        await store.fork("session", into="taken")
+        await store.fork("session", to="taken")
     with pytest.raises(foldlog.SessionExists):
-        await store.fork("session", into="session")
+        await store.fork("session", to="session")
     with pytest.raises(foldlog.UnknownMoment):
         await store.fork("nobody")
     with pytest.raises(foldlog.UnknownMoment):
         await store.fork("session", at=beginning)
     with pytest.raises(foldlog.UnknownMoment):
         await store.fork("session", at="no such event")
-    for arguments in ({"session_id": ""}, {"session_id": "session", "into": ""}):
+    for arguments in ({"session_id": ""}, {"session_id": "session", "to": ""}):
         with pytest.raises(foldlog.InvalidId):
             await store.fork(**arguments)
     assert await appended(store) == before
@@ -204,7 +204,7 @@ async def test_of_two_who_fork_into_the_same_session_one_does(reopen: OpenStore)
     stores = [await reopen(), await reopen()]
     await updated(stores[0], "session", "u1")
     made = await asyncio.gather(
-        *(store.fork("session", into="fork") for store in stores), return_exceptions=True
+        *(store.fork("session", to="fork") for store in stores), return_exceptions=True
     )
     assert sorted(map(str, map(type, made))) == sorted(map(str, [str, foldlog.SessionExists]))
     assert await ids(stores[0], "fork") == ["u1"]
@@ -226,10 +226,10 @@ class InterruptedLog(MemoryLog):
 
 async def test_the_same_fork_is_made_once(store: foldlog.Store) -> None:
     then = await updated(store, "session", "u1")
-    await store.fork("session", at=then, into="fork")
+    await store.fork("session", at=then, to="fork")
     for at in (then, await updated(store, "session", "u2")):
         with pytest.raises(foldlog.SessionExists):
-            await store.fork("session", at=at, into="fork")
+            await store.fork("session", at=at, to="fork")
     assert await ids(store, "fork") == ["u1"]
 
 
@@ -238,7 +238,7 @@ async def test_a_session_that_had_nothing_but_scoped_keys_was_used(store: foldlo
     await store.scoped.write(Scope.session("fork"), "small", 2)
     for _ in range(2):
         with pytest.raises(foldlog.SessionExists):
-            await store.fork("session", into="fork")
+            await store.fork("session", to="fork")
         await store.scoped.clear(Scope.session("fork"))
 
 
@@ -248,7 +248,7 @@ async def test_a_session_that_is_cleared_meanwhile_is_not_forked() -> None:
     await updated(store, "session", "u1")
     log.meanwhile = lambda: other.clear_session("session")
     with pytest.raises(foldlog.PastErased):
-        await store.fork("session", into="fork")
+        await store.fork("session", to="fork")
     assert await ids(store, "fork") == []
     await updated(store, "session", "u2")
     assert await ids(store, await store.fork("session")) == ["u2"]
@@ -276,7 +276,7 @@ async def test_a_fork_that_fails_leaves_nothing_that_outlives_its_origin(after: 
     await filled(store, 1)
     log.after = after
     with pytest.raises(foldlog.LogUnavailable):
-        await store.fork("session", into="fork")
+        await store.fork("session", to="fork")
     assert await store.sessions() == ["session"]
     assert await held(store, "fork") == {}
     assert (await store.erase_session("session")).readable == ()
@@ -289,7 +289,7 @@ async def test_an_origin_names_the_fork_that_a_cancelled_call_has_left() -> None
     await filled(store, 1)
     log.after, log.error = 2, asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
-        await store.fork("session", into="fork")
+        await store.fork("session", to="fork")
     assert await store.sessions() == ["session"]
     with pytest.raises(foldlog.SessionHasForks, match="fork"):
         await store.erase_session("session")
@@ -301,7 +301,7 @@ async def test_a_session_that_is_forked_meanwhile_is_not_cleared() -> None:
     log = InterruptedLog()
     store, other = foldlog.memory_store(log=log), foldlog.memory_store(log=log)
     await updated(store, "session", "u1")
-    log.meanwhile = lambda: other.fork("session", into="fork")
+    log.meanwhile = lambda: other.fork("session", to="fork")
     with pytest.raises(foldlog.SessionHasForks) as refused:
         await store.clear_session("session")
     assert refused.value.forks == ["fork"]
@@ -360,7 +360,7 @@ async def test_a_fork_has_its_origins_scope_and_memory(reopen: OpenStore, shards
 async def test_clearing_a_fork_leaves_its_origins_scope_and_memory(store: foldlog.Store) -> None:
     await filled(store, 1)
     await store.save_planner_state("token", {"n": 1}, session_id="session")
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await store.save_planner_state("own", {"n": 2}, session_id="fork")
     assert await held(store, "fork") == one(1)
     assert (await store.erase_session("fork")).readable == ()
@@ -374,7 +374,7 @@ async def test_clearing_a_fork_leaves_its_origins_scope_and_memory(store: foldlo
 
 async def test_what_forks_share_is_not_deleted(store: foldlog.Store) -> None:
     await filled(store, 1)
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     with pytest.raises(foldlog.SessionHasForks):
         await store.delete(foldlog.kinds.memory("acme:ann:session"))
     with pytest.raises(foldlog.SessionHasForks):
@@ -391,10 +391,10 @@ async def test_an_origin_outlives_its_forks_and_not_the_other_way(store: foldlog
     await store.save_trajectory("shared", "session", trajectory())
     await store.save_event(event("shared", 1.0))
     await updated(store, "session", "u1")
-    await store.fork("session", into="child")
+    await store.fork("session", to="child")
     await store.save_trajectory("own", "child", trajectory())
     await store.save_event(event("own", 1.0))
-    await store.fork("child", into="grandchild")
+    await store.fork("child", to="grandchild")
     for session, forks in (("session", ["child"]), ("child", ["grandchild"])):
         with pytest.raises(foldlog.SessionHasForks) as refused:
             await store.clear_session(session)
@@ -418,7 +418,7 @@ async def test_an_origin_outlives_its_forks_and_not_the_other_way(store: foldlog
 
 async def test_a_cleared_fork_begins_anew_on_its_own(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await store.clear_session("fork")
     await updated(store, "fork", "u2", "u1", "u2")  # u1 was cleared, and is saved anew
     assert await ids(store, "fork") == ["u2", "u1"]
@@ -430,7 +430,7 @@ async def test_a_cleared_fork_begins_anew_on_its_own(store: foldlog.Store) -> No
 async def test_memory_that_a_fork_deletes_is_gone_there_alone(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
     await store.save_memory_state("acme:ann:session", {"n": 1})
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     assert await store.load_memory_state("acme:ann:fork") == {"n": 1}
     await store.delete(foldlog.kinds.memory("acme:ann:fork"))
     assert await store.load_memory_state("acme:ann:fork") is None
@@ -442,7 +442,7 @@ async def test_erasing_a_fork_counts_and_removes_its_own(store: foldlog.Store) -
     await store.save_event(event("shared", 1.0))
     ref = await store.artifact_store.put_text("text", scope=SCOPE)
     await updated(store, "session", "u1", "u2")
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await updated(store, "fork", "u3")
     erased = await store.erase_session("fork")
     assert erased.readable == ()
@@ -453,7 +453,7 @@ async def test_erasing_a_fork_counts_and_removes_its_own(store: foldlog.Store) -
 
 async def test_clearing_everything_clears_forks(store: foldlog.Store) -> None:
     await updated(store, "session", "u1")
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     await store.clear()
     assert await store.sessions() == []
     assert (await ids(store, "session"), await ids(store, "fork")) == ([], [])
@@ -467,7 +467,7 @@ async def test_clearing_everything_clears_forks(store: foldlog.Store) -> None:
 async def test_bytes_stay_until_nobody_has_them(store: foldlog.Store) -> None:
     artifacts, fork = store.artifact_store, foldlog.ArtifactScope(session_id="fork")
     ref = await artifacts.put_text("text", scope=SCOPE)
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     assert await artifacts.delete(ref.id)
     assert await artifacts.list(scope=SCOPE) == []
     assert await artifacts.get_with_session_check(ref.id, "session") is None
@@ -481,7 +481,7 @@ async def test_bytes_stay_until_nobody_has_them(store: foldlog.Store) -> None:
 
 async def test_clearing_a_fork_leaves_its_origins_artifacts(store: foldlog.Store) -> None:
     ref = await store.artifact_store.put_text("text", scope=SCOPE)
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     fork = foldlog.ArtifactScope(session_id="fork")
     own = await store.artifact_store.put_text("text", scope=fork)
     assert own.id != ref.id
@@ -494,7 +494,7 @@ async def test_clearing_a_fork_leaves_its_origins_artifacts(store: foldlog.Store
 async def test_a_budget_that_a_fork_overruns_evicts_in_the_fork_only(reopen: OpenStore) -> None:
     store = await reopen(retention=foldlog.ArtifactRetentionConfig(max_artifacts_per_session=2))
     shared = [await store.artifact_store.put_text(f"text {n}", scope=SCOPE) for n in range(2)]
-    await store.fork("session", into="fork")
+    await store.fork("session", to="fork")
     fork = foldlog.ArtifactScope(session_id="fork")
     new = await store.artifact_store.put_text("new", scope=fork)
     listed = await store.artifact_store.list(scope=fork)
@@ -508,7 +508,7 @@ async def test_a_fork_of_before_a_deletion_says_that_the_bytes_are_gone(
     ref = await store.artifact_store.put_text("text", scope=SCOPE)
     then = await store.position()
     await store.artifact_store.delete(ref.id)
-    await store.fork("session", at=then, into="fork")
+    await store.fork("session", at=then, to="fork")
     with pytest.raises(foldlog.PastErased):
         await store.artifact_store.get_with_session_check(ref.id, "fork")
 
@@ -536,9 +536,9 @@ async def test_with_several_shards_a_fork_is_on_its_origins(embedded_path: Path)
             home = store._core.log.namespace.subject("updates", "session-0").shard
             [elsewhere, *_] = [name for shard, name in shards.items() if shard != home]
             with pytest.raises(foldlog.ConfigurationError) as refused:
-                await store.fork("session-0", into=elsewhere)
+                await store.fork("session-0", to=elsewhere)
             suggested = str(refused.value).split("'")[3]
-            assert await store.fork("session-0", into=suggested) == suggested
+            assert await store.fork("session-0", to=suggested) == suggested
             assert (await store.rebuild()).differing == ()
 
 
@@ -549,7 +549,7 @@ async def test_a_cleared_fork_of_what_was_cleared_before_is_as_a_rebuild_finds_i
     await store.save_update(update("a", "origin"))
     await store.clear_session("origin")
     await store.save_task(task("t", "origin"))
-    await store.fork("origin", into="fork")
+    await store.fork("origin", to="fork")
     assert await store.list_updates("fork") == []
     await store.clear_session("fork")
     await store.list_updates("fork")

@@ -65,7 +65,7 @@ async def diverging_leaves_the_origin_alone(store: foldlog.Store, steps: list[An
         if step[0] not in ("clear", "fork"):
             await history.take((step[0], "s.*", *step[2:]))
     await history.take(("update", "s.*", "y"))
-    history.forks = [await store.fork("s.*", into="fork")]
+    history.forks = [await store.fork("s.*", to="fork")]
     history.parents = {"fork": "s.*"}
     held, shown = await _held(store), await portrait(store, ["s.*"])
     for step in steps:

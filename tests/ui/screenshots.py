@@ -30,7 +30,7 @@ async def take(directory: Path) -> None:
         await import_conversations(store, [demo_transcript()])
         await scene.play(store)
         at = (await store.items(kinds.messages(scene.SESSION)))[1].position
-        await store.fork(scene.SESSION, at=at, into="club-outing-by-bus")
+        await store.fork(scene.SESSION, at=at, to="club-outing-by-bus")
         async with store.session("club-outing-by-bus") as session:
             await session.update_context(
                 llm_context={"goal": "an outing by bus", "budget_eur": 300}

@@ -164,7 +164,7 @@ async def test_a_fork_goes_on_from_a_moment(store: foldlog.Store, client_of: Cli
         await store.save_update(said("s", number))
     items = await store.items(kinds.updates("s"))
     async with client_of(store) as client:
-        given = {"session_id": "s", "at": str(items[1].position), "into": "s2"}
+        given = {"session_id": "s", "at": str(items[1].position), "to": "s2"}
         made = await client.post("/api/fork", json=given)
         assert (made.status_code, made.json()) == (201, {"session_id": "s2"})
         assert (await client.post("/api/fork", json=given)).status_code == 409

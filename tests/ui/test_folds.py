@@ -177,7 +177,7 @@ async def test_a_session_with_everything(browser: Browser, store: foldlog.Store)
     await store.answer(patch.id, True)
     await store.clear_messages(scene.SESSION)
     await check(browser, store, Run("session", scene.SESSION), 40)
-    await store.fork(scene.SESSION, into="the fork")
+    await store.fork(scene.SESSION, to="the fork")
     forked = await store.position()
     for number in range(4):
         await store.save_update(said("the fork", number))

@@ -107,7 +107,7 @@ async def test_axe_finds_no_violation(
     source = axe()
     await scene.play(store)
     await import_conversations(store, [demo_transcript()])
-    await store.fork(scene.SESSION, into="fork")
+    await store.fork(scene.SESSION, to="fork")
     screen = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     async with looking(browser, store, **screen) as page:
 

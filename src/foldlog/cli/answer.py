@@ -1,10 +1,11 @@
-"""`foldlog answer`."""
+"""`foldlog answer`, `confirm` and `retract`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,7 +15,19 @@ from foldlog.cli.options import Target
 from foldlog.cli.output import print_json
 from foldlog.errors import NotWaiting
 
+if TYPE_CHECKING:
+    from foldlog.models import Answered
+    from foldlog.opening import Store
+
 WAITING: Final = "`foldlog waiting` lists what waits"
+
+
+WaitingId = Annotated[
+    str,
+    typer.Argument(
+        help="The id that `foldlog waiting` shows.", autocompletion=completing.waiting_ids
+    ),
+]
 
 
 class Verdict(StrEnum):
@@ -27,12 +40,7 @@ class Verdict(StrEnum):
 @command
 async def answer(
     target: Target,
-    id: Annotated[
-        str,
-        typer.Argument(
-            help="The id that `foldlog waiting` shows.", autocompletion=completing.waiting_ids
-        ),
-    ],
+    id: WaitingId,
     verdict: Annotated[
         Verdict | None, typer.Argument(help="For a patch, a task, or a question of yes or no.")
     ] = None,
@@ -45,12 +53,40 @@ async def answer(
 
     Prints the decision.
     """
+    given = _answer(verdict, text, value)
+    await _decide(target, id, lambda store: store.answer(id, given))
+
+
+@command
+async def confirm(
+    target: Target,
+    id: WaitingId,
+    text: Annotated[str | None, typer.Option(help="What the step returned.")] = None,
+    value: Annotated[str | None, typer.Option(help="What the step returned, as JSON.")] = None,
+) -> None:
+    """Say that a step whose outcome nobody knew has happened, so that its run goes on.
+
+    Prints the decision.
+    """
+    given = None if text is None and value is None else _answer(None, text, value)
+    await _decide(target, id, lambda store: store.confirm(id, given))
+
+
+@command
+async def retract(target: Target, id: WaitingId) -> None:
+    """Say that a step whose outcome nobody knew has not happened, so that its run does it.
+
+    Prints the decision.
+    """
+    await _decide(target, id, lambda store: store.retract(id))
+
+
+async def _decide(target: Target, id: str, decide: Callable[[Store], Awaitable[Answered]]) -> None:
     from foldlog.cli.ids import UnknownId
 
-    given = _answer(verdict, text, value)
     async with target.connect() as store:
         try:
-            answered = await store.answer(id, given)
+            answered = await decide(store)
         except NotWaiting as error:
             known = [each.id for each in await store.waiting()]
             raise UnknownId("open question or pause", id, known, WAITING) from error

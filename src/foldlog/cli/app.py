@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 import foldlog
-from foldlog.cli.answer import answer
+from foldlog.cli.answer import answer, confirm, retract
 from foldlog.cli.archive import archive
 from foldlog.cli.bundle import bundle, verify_bundle
 from foldlog.cli.demo import demo
@@ -16,6 +16,7 @@ from foldlog.cli.diff import diff
 from foldlog.cli.doctor import doctor
 from foldlog.cli.erase import erase
 from foldlog.cli.export import backup, export, restore
+from foldlog.cli.fork import fork
 from foldlog.cli.history import history
 from foldlog.cli.importing import import_
 from foldlog.cli.rebuild import rebuild
@@ -55,7 +56,14 @@ _COMMANDS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "diff": diff,
         "sql": sql,
     },
-    "Steer and answer": {"waiting": waiting, "answer": answer, "steer": steer},
+    "Steer and answer": {
+        "waiting": waiting,
+        "answer": answer,
+        "confirm": confirm,
+        "retract": retract,
+        "steer": steer,
+        "fork": fork,
+    },
     "Copy and prove": {
         "export": export,
         "backup": backup,

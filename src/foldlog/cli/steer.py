@@ -47,15 +47,19 @@ async def steer(
         str | None, typer.Option(help="The payload, or the rest of it, as a JSON object.")
     ] = None,
     trace: Annotated[str | None, typer.Option(help="The trace it concerns.")] = None,
+    hard: Annotated[
+        bool, typer.Option("--hard", help="With CANCEL: the step under way is cancelled, too.")
+    ] = False,
     source: Annotated[Source, typer.Option(help="Who steers.")] = Source.USER,
     event_id: Annotated[
         str | None, typer.Option(help="An id of your own: saving it again has no effect.")
     ] = None,
 ) -> None:
-    """Steer a task, and print the event's id.
+    """Steer a task or a run, and print the event's id.
 
-    PAUSE, RESUME, PRIORITIZE and CANCEL change the task; APPROVE and REJECT decide about the patch
-    that their payload's `patch_id` names. An unknown task is refused.
+    PAUSE, RESUME, PRIORITIZE and CANCEL change the task; a run obeys before its next step.
+    APPROVE and REJECT decide about the patch that their payload's `patch_id` names. An unknown task
+    is refused.
     """
     from foldlog.cli.ids import check_task
     from foldlog.sessions import UnknownTask
@@ -64,7 +68,7 @@ async def steer(
         session_id=session,
         task_id=task,
         event_type=_type(type),
-        payload=_payload(text, payload),
+        payload=_payload(text, payload) | ({"hard": True} if hard else {}),
         trace_id=trace,
         source=source.value,
     )

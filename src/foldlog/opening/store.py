@@ -319,6 +319,11 @@ class Store(BaseStore):
 
         return SessionSource(self)
 
+    async def _moment_in(self, session_id: str, at: str) -> When:
+        from foldlog.runs.moments import step_moment
+
+        return await step_moment(self, session_id, at) or at
+
     async def _before_removal(self, area: Area) -> None:
         if area.kind is states.kind:
             await self.recovery.artifacts.delete_artifacts_of(*area.keys)

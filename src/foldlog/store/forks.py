@@ -75,35 +75,35 @@ class Forks(Removal):
     """Makes forks."""
 
     @operation(writes=True)
-    async def fork(
-        self, session_id: str, *, at: When | None = None, into: str | None = None
-    ) -> str:
+    async def fork(self, session_id: str, *, at: When | None = None, to: str | None = None) -> str:
         """Begin a session that holds what another one held at a moment; return its id.
 
-        From then on each goes its way. The fork reads its origin's tasks, updates, steering,
+        From then on each goes its way. The fork reads its origin's runs, tasks, updates, steering,
         traces, trajectories, artifacts, memory and `Scope.session` as its own, by the same ids. A
+        run of the fork is as it was at that moment: opening it there goes on from its next step. A
         trace has one history, whichever session lists it: continue under a new trace id.
-        Executions, agents, pauses and all else with ids independent of the session are listed by
+        Agents, pauses and all else with ids independent of the session are listed by
         the fork, and stay when the fork is cleared. The fork is made at once, also inside
         `atomic()`. While it lives, its origin cannot be cleared.
 
         Args:
             session_id: the origin.
-            at: a position, a datetime with a time zone, or a saved object or its id, as `at` takes
-                it. None: now.
-            into: the fork's id, never used before and on the origin's shard. None: a new one that
+            at: a position, a datetime with a time zone, or a saved object or its id, as the method
+                `at` takes it; or a step of the session's runs: "search" or "step 3" is right after
+                it, "before step search" or "before step 3" right before. None: now.
+            to: the fork's id, never used before and on the origin's shard. None: a new one that
                 begins with the origin's.
 
         Raises:
             UnknownMoment: there is no such moment, or the session held nothing then.
             PastErased: the session was cleared since.
-            SessionExists: `into` was used before.
-            ConfigurationError: `into` is on another shard; the message names an id that is not.
+            SessionExists: `to` was used before.
+            ConfigurationError: `to` is on another shard; the message names an id that is not.
             InvalidId: an id is empty.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: there is no fork.
                 What could not be taken back is cleared under its id, which the SessionHasForks
                 names that the origin's clearing raises.
-            AppendUnknown: the fork may have been made; a fork `into` a new id is safe.
+            AppendUnknown: the fork may have been made; a fork `to` a new id is safe.
 
         Examples:
             >>> await store.save_memory_state("acme:ann:trip", {"n": 1})
@@ -118,9 +118,11 @@ class Forks(Removal):
         """
         await self._core.settle()
         parent = self._core.subject(lineage.kind, checked_id(session_id, "session_id"))
-        child = self._fork_subject(parent, into)
+        child = self._fork_subject(parent, to)
         name = child.keys[0]
         log = self._core.forked_log
+        if isinstance(at, str):
+            at = await self._moment_in(session_id, at)
         if at is None:
             position = await moments.head(log)
         else:
@@ -147,7 +149,7 @@ class Forks(Removal):
             if at.folded.state.cleared_at > reach.seq:
                 reason = f"it was cleared at sequence {at.folded.state.cleared_at}"
                 raise PastErased(session_id, reason)
-            body = dump(Fork(name))  # no repeat, whatever was forked: `into` may have been used
+            body = dump(Fork(name))  # no repeat, whatever was forked: `to` may have been used
             shares = draft(lineage.FORKED, body, id=upsert_id(body))
             return {lineage.kind(session_id): Decided([shares], name)}
 
@@ -162,7 +164,7 @@ class Forks(Removal):
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
         if not keys and types <= {CLEARED, FORKED}:
             raise UnknownMoment(str(position), f"{session_id!r:.80} held nothing then")
-        if into is not None:
+        if to is not None:
             await check_unused()
         await decide_drafts(
             self._core,
@@ -180,6 +182,10 @@ class Forks(Removal):
                 await self._remove_session(name)
                 raise
         return name
+
+    async def _moment_in(self, session_id: str, at: str) -> When:
+        """What a text means as a moment of a session: a facade knows more than ids of events."""
+        return at
 
     def _branching(self, session_id: str) -> list[Prefix]:
         """The areas of a session with many views of one kind."""
@@ -212,15 +218,15 @@ class Forks(Removal):
                             found[record.subject] = keys
         return [keys for keys in found.values() if keys]
 
-    def _fork_subject(self, parent: Subject, into: str | None) -> Subject:
-        wanted = f"{parent.keys[0]}-{secrets.token_hex(4)}" if into is None else into
-        checked_id(wanted, "into")
+    def _fork_subject(self, parent: Subject, to: str | None) -> Subject:
+        wanted = f"{parent.keys[0]}-{secrets.token_hex(4)}" if to is None else to
+        checked_id(wanted, "to")
         names = itertools.chain([wanted], (f"{wanted}-{n}" for n in itertools.count(1)))
         subjects = (self._core.subject(lineage.kind, name) for name in names)
         child = next(subject for subject in subjects if subject.shard == parent.shard)
-        if into not in (None, *child.keys):
+        if to not in (None, *child.keys):
             raise ConfigurationError(
-                f"a fork is on the shard of its origin, and session {into!r:.80} would not be; "
+                f"a fork is on the shard of its origin, and session {to!r:.80} would not be; "
                 f"{child.keys[0]!r:.80} would, and None chooses one"
             )
         return child

@@ -80,7 +80,7 @@ class Acting:
         """Begin a session that goes on from a moment of another one."""
         body = await asked.body(request)
         origin, at = body.text("session_id"), body.optional("at")
-        made = await self._store.fork(origin, at=asked.moment(at), into=body.optional("into"))
+        made = await self._store.fork(origin, at=asked.moment(at), to=body.optional("to"))
         await self._note(made, "ui.forked", {"origin": origin, "at": at, "by": _user(request)})
         return answer({"session_id": made}, 201)
 

@@ -252,7 +252,7 @@ _PATHS: Final[Json] = {
         _object(
             session_id=_TEXT,
             at=_TEXT | {"description": "A position, a time, or an event's id. Left out: now."},
-            into=_TEXT | {"description": "The new session's id. Left out: one is made."},
+            to=_TEXT | {"description": "The new session's id. Left out: one is made."},
         ),
         ["session_id"],
         _object(session_id=_TEXT),

@@ -290,7 +290,7 @@ async def test_a_fork_shares_what_there_was_and_has_new_tasks_of_its_own(
 ) -> None:
     tasks = FoldlogVersionedTaskStore(log)
     await save(tasks, task())
-    await log.fork("trip", into="trip-2")
+    await log.fork("trip", to="trip-2")
     await save(tasks, task("t2", context="trip-2"))
     with pytest.raises(foldlog.SessionHasForks):
         await log.erase_session("trip")

@@ -83,7 +83,7 @@ async def test_a_fork_goes_on_from_the_checkpoints_of_its_origin(store: foldlog.
     await storage.save(checkpoint("a"))
     then = await store.position()
     await storage.save(checkpoint("b", "a", minute=1))
-    await store.fork("trip", at=then, into="trip-2")
+    await store.fork("trip", at=then, to="trip-2")
     fork = FoldlogCheckpointStorage("trip-2", store)
     await fork.save(checkpoint("c", "a", minute=2))
     assert await fork.list_checkpoint_ids(workflow_name="w") == ["a", "c"]

@@ -124,7 +124,7 @@ async def test_a_fork_of_the_session_is_a_session_of_its_project() -> None:
     sessions = FoldlogSessionStore(store)
     await sessions.append(KEY, [said("u1", "To Oslo")])
     fork = {**KEY, "session_id": "fork"}
-    await store.fork(session_of(KEY), into=session_of(fork))
+    await store.fork(session_of(KEY), to=session_of(fork))
     await sessions.append(fork, [said("u1", "To Oslo"), said("u2", "By train")])
     assert [each["uuid"] for each in await sessions.load(fork) or []] == ["u1", "u2"]
     assert [each["uuid"] for each in await sessions.load(KEY) or []] == ["u1"]

@@ -245,7 +245,7 @@ async def test_a_fork_is_a_session_that_goes_on_by_itself(log: foldlog.Store) ->
     sessions = FoldlogSessionService(log)
     session = await sessions.create_session(**TRIP, state={"n": 1})
     await sessions.append_event(session, said("hi"))
-    await log.fork(ID, into=session_id_of(**ANN, session_id="fork"))
+    await log.fork(ID, to=session_id_of(**ANN, session_id="fork"))
     await sessions.append_event(session, said("to Oslo", n=2))
     fork = await sessions.get_session(**ANN, session_id="fork")
     assert fork is not None
@@ -522,7 +522,7 @@ async def test_a_list_has_forks_and_what_was_changed_since_and_reads_no_events(
     sessions = FoldlogSessionService(log)
     session = await sessions.create_session(**TRIP, state={"n": 1, "user:n": 2})
     await log.append_messages("travel", [foldlog.Message("m", "plain", 1)])  # is no session of ADK
-    await log.fork(ID, into=session_id_of(**ANN, session_id="a/b"))
+    await log.fork(ID, to=session_id_of(**ANN, session_id="a/b"))
     await sessions.append_event(session, said("hi", n=3))
     listed = {each.id: each for each in (await sessions.list_sessions(**ANN)).sessions}
     got = {id: await sessions.get_session(**ANN, session_id=id) for id in ("trip", "a/b")}

@@ -53,7 +53,7 @@ async def test_a_session_is_read_as_it_was_and_goes_on_another_way(store: foldlo
     then = await store.position()
     await session.add_items(said("b"))
     assert await contents(FoldlogSession("trip", store.at(then))) == ["a"]
-    await store.fork("trip", at=then, into="trip-2")
+    await store.fork("trip", at=then, to="trip-2")
     fork = FoldlogSession("trip-2", store)
     await fork.add_items(said("c"))
     assert (await contents(fork), await contents(session)) == (["a", "c"], ["a", "b"])

@@ -287,7 +287,7 @@ async def test_a_fork_of_the_session_is_a_conversation_of_its_own() -> None:
     store = foldlog.memory_store()
     conversations = FoldlogConversationStore(store)
     await conversations.save(trip("a", "b"))
-    await store.fork("trip", into="fork")
+    await store.fork("trip", to="fork")
     fork = await conversations.load("fork")
     assert fork is not None
     fork.messages += said("c")

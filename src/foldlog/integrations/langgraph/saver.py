@@ -351,7 +351,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             SessionExists: `into` was used before.
             ConfigurationError: `into` is on another shard; the message names an id that is not.
         """
-        return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, into=into))
+        return await self._access.acall(lambda store: store.fork(str(thread_id), at=at, to=into))
 
     def fork(self, thread_id: str, *, into: str | None = None, at: When | None = None) -> str:
         """Begin a thread with what another one held at a moment, without copying; return its id.
@@ -369,7 +369,7 @@ class FoldlogSaver(BaseCheckpointSaver[str]):
             SessionExists: `into` was used before.
             ConfigurationError: `into` is on another shard; the message names an id that is not.
         """
-        return self._access.call(lambda store: store.fork(str(thread_id), at=at, into=into))
+        return self._access.call(lambda store: store.fork(str(thread_id), at=at, to=into))
 
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after one: a growing number, and a random part."""

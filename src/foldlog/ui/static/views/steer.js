@@ -62,10 +62,10 @@ export function steerDialog(run) {
 export function forkDialog(run) {
   const at = run.isNow.value ? null : run.current.value?.position;
   dialog("Fork", (close) => {
-    const into = form(text("Id of the new session"), "into", false);
+    const to = form(text("Id of the new session"), "to", false);
     const about = html`<p>A new session that goes on from ${at ? html`<code>${at.split("~")[0]}</code>, the moment that is shown` : "now"}. The original stays as it is.</p>`;
-    return submits(html`${about}${into.node}`, [["Fork"]], async () => {
-      const made = await post("fork", { session_id: run.id, at, into: into.value() });
+    return submits(html`${about}${to.node}`, [["Fork"]], async () => {
+      const made = await post("fork", { session_id: run.id, at, to: to.value() });
       toast(`Forked into ${made.session_id}`);
       close();
       location.hash = `#/session/${encodeURIComponent(made.session_id)}`;
