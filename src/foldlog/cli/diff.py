@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from foldlog.cli import completing, describe
+from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.difference import Change, Described, differences
 from foldlog.cli.ids import check_session
@@ -47,6 +47,8 @@ async def diff(target: Target, a: Side, b: Side, session: Session = None, at: At
 
     From A to B: what was added, removed and changed.
     """
+    from foldlog.cli import describe
+
     moments = [each == NOW or is_moment(each) for each in (a, b)]
     if session is None and any(moments) and not all(moments):
         raise typer.BadParameter(
@@ -117,4 +119,6 @@ def _show_change(out: Console, change: Change, indent: str) -> None:
 
 
 def _text(value: Any) -> str:
+    from foldlog.cli import describe
+
     return printable(describe.one_line(value))

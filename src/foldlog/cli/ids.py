@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from foldlog.errors import FoldlogError
-from foldlog.store.core import core_of
 
 if TYPE_CHECKING:
     from foldlog.models import StoredEvent
@@ -108,6 +107,8 @@ def own_trace(session_id: str) -> str:
 
 async def trace_ids(store: Store) -> list[str]:
     """Return all traces that have events, feedback or the like."""
+    from foldlog.store.core import core_of
+
     views = [await store.keys(kind) for kind in core_of(store).kinds_of("trace")]
     return list(dict.fromkeys(key.keys[0] for keys in views for key in keys))
 

@@ -11,7 +11,6 @@ from foldlog.cli import completing
 from foldlog.cli.ids import UnknownId
 from foldlog.cli.output import console, printable, table
 from foldlog.cli.progress import Advance
-from foldlog.store.core import core_of
 
 if TYPE_CHECKING:
     from foldlog.opening import Store
@@ -29,10 +28,11 @@ Projection = Annotated[
 
 def check_projection(store: Store, name: str | None) -> None:
     """Raise UnknownId if the store has no projection of that name."""
-    if name is not None and name not in core_of(store).kinds:
-        raise UnknownId(
-            "projection", name, core_of(store).kinds, f"there are {', '.join(core_of(store).kinds)}"
-        )
+    from foldlog.store.core import core_of
+
+    known = core_of(store).kinds
+    if name is not None and name not in known:
+        raise UnknownId("projection", name, known, f"there are {', '.join(known)}")
 
 
 def advancing(advance: Advance) -> Callable[[RebuildProgress], None]:
