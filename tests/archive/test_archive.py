@@ -16,7 +16,7 @@ from obstore.store import LocalStore, from_url
 
 import foldlog
 from foldlog import kinds
-from foldlog.log.archive import Archiver, parquet
+from foldlog.log.archive import Archiver, parquet, segments as segments_module
 from foldlog.log.archive.archiver import FAN
 from foldlog.log.archive.manifest import Manifest
 from foldlog.log.archive.places import Directory
@@ -277,6 +277,22 @@ async def test_a_run_is_cut_by_subject_and_read_as_one(
     assert await ids(reader, third) == everything  # without opening what cannot have it
     with pytest.raises(foldlog.LogCorrupt, match="missing"):
         await ids(reader, first)
+
+
+@pytest.mark.parametrize("limit", ["_PAGE_BYTES", "_WINDOW_BYTES"])
+async def test_what_does_not_fit_in_memory_is_read_in_parts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(segments_module, limit, 1_000)
+    monkeypatch.setattr(parquet, "GROUP", 1_000)
+    store = await place.open()
+    await fill(store, sessions=3)
+    await store.archive(everything=True)
+    reader = await place.open()
+    assert await ids(reader, "s1") == ALL
+    found = [each.seq async for page in reader.log.scan(0) for each in page]
+    assert sorted(set(found)) == found
+    assert len(found) == 3 * 20
 
 
 async def test_what_cannot_be_merged_stays_and_the_log_is_purged(

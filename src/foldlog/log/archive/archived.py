@@ -95,7 +95,7 @@ class ArchivedLog(Relay):
         after, damaged, is_last = which.after, list[LogCorrupt](), False
         while True:
             # It is asked for once: a reader who appends would never come to its end.
-            until = await self._until(shard, which._replace(after=after))
+            until = await self._until(shard, which, after)
             while after < until:
                 asked = which._replace(after=after, upto=until)
                 page = await self._ask(shard, partial(self.segments.page, which=asked))
@@ -112,14 +112,14 @@ class ArchivedLog(Relay):
                 return
             async with aclosing(below(after)) as pages:
                 async for found in pages:
-                    if await self._until(shard, which._replace(after=after)) > after:
+                    if await self._until(shard, which, after) > after:
                         break  # the archive has taken what comes next: it is read from there
                     yield found
                     after = max(after, found[-1].seq)
                 else:
                     is_last = True  # only what was archived meanwhile can be missing
 
-    async def _until(self, shard: int, which: Selection) -> int:
+    async def _until(self, shard: int, which: Selection, after: int) -> int:
         """The sequence up to which the archive is to be read.
 
         Where the manifest is damaged, a scan goes on with what the log itself has.
@@ -130,7 +130,7 @@ class ArchivedLog(Relay):
             if not which.is_everything:
                 raise
             first = (await self.below.info()).streams[shard].first_seq
-            if which.after < first - 1:
+            if after < first - 1:
                 raise LogCorrupt(error.stream, first - 1, error.reason) from error
             return 0
 

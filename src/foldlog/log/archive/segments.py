@@ -25,8 +25,11 @@ from foldlog_projections.archive import Segment
 _FOOTERS: Final = 64
 """Footers in memory, of 1 MiB at most."""
 
+_PAGE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one subject that are read at once."""
+
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that are read, and sorted, at once."""
+"""Bytes of many subjects that are read, and sorted, at once."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -87,19 +90,21 @@ class Segments:
 
     def _page(self, segments: Sequence[Segment], which: Selection) -> Page:
         width = _width(segments, which)
+        most = _WINDOW_BYTES if which.subject is None else _PAGE_BYTES
         while True:
             window = which._replace(upto=min(which.after + width, which.upto))
             damaged = list[LogCorrupt]() if which.is_everything else None
-            found, size = list[Any](), 0
+            rows, size = list[Stored](), 0
             for table in self._tables(segments, window, damaged=damaged):
-                found.append(table)
+                rows += self._parquet.unpack(table)
                 size += table.nbytes
-                if size > _WINDOW_BYTES and width > 1:
+                if size > most and width > 1:
                     break
             else:
-                unpacked = (row for table in found for row in self._parquet.unpack(table))
-                rows = [row for row in unpacked if which.is_meant(row.subject)]
+                rows = [row for row in rows if which.is_meant(row.subject)]
                 return Page(window.upto, sorted(rows, key=lambda row: row.seq), damaged or ())
+            if which.subject is not None:  # its rows come in their order
+                return Page(rows[-1].seq, rows)
             width //= 2
 
     async def last(self, manifest: Manifest, which: Selection) -> Stored | None:
@@ -374,7 +379,7 @@ def list_name(segment: str) -> str:
 
 def _width(segments: Sequence[Segment], which: Selection) -> int:
     """How many sequences are read at once: of all subjects, what is likely to fit in memory."""
-    for segment in segments:
+    for segment in segments if which.subject is None else ():
         if which.may_be_in(segment):
             width = segment.last - which.after
             if which.is_everything:
