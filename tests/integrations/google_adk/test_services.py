@@ -435,6 +435,27 @@ async def test_memories_are_found_by_meaning_where_there_is_an_embedder(
     assert await found(memory, "by rail") == ["I like trains"]
 
 
+async def test_no_other_service_and_no_deletion_embeds_a_memory_again(log: foldlog.Store) -> None:
+    pytest.importorskip("numpy")
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return [[1.0, 0.5] for _ in texts]
+
+    memory = FoldlogMemoryService(log, embedder=embed)
+    gone, *others = [said("I like trains"), said("and tea"), said("and rain")]
+    await memory.add_events_to_memory(**ANN, events=[gone, *others])
+    assert len(await found(memory, "by rail")) == 3
+    assert len(embedded) == 4
+    await memory.delete_memory(**ANN, memory_id=gone.id)
+    async with foldlog.memory_store(log=log._core.log) as store:  # type: ignore[arg-type]
+        for each in (log, store):
+            memory = FoldlogMemoryService(each, embedder=embed)
+            assert sorted(await found(memory, "by rail")) == ["and rain", "and tea"]
+    assert [text for text in embedded[4:] if "and " in text or "train" in text] == []
+
+
 # --- redaction and erasure --------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ class Found(NamedTuple):
         return codec.decode(self.entry.value)
 
 
-class Ranking:
+class _Ranking:
     """Scores of items, by scoped state's search of documents, in memory: it grows as it is asked.
 
     A document is what one record put, and never changes.
@@ -58,75 +58,48 @@ class Ranking:
         self._known: set[tuple[str, str]] = set()
         self._turn = asyncio.Lock()
 
-    async def scores(
-        self, items: Sequence[Found], text_of: Callable[[Found], str], words: list[str]
-    ) -> Scores:
-        """Return for each item how well its text answers a query, from 0 to 1; None without a word
-        of it.
-        """
-
-        def found(documents: Documents, new: Sequence[Found]) -> list[Hit]:
-            documents.take([Text.of(each.entry.put, "", text_of(each)) for each in new])
-            return documents.matching(words, Filter())
-
-        return await self._asked(items, "", found)
-
-    async def cosines(
-        self, items: Sequence[Found], vectors: Sequence[Sequence[bytes]], query: bytes, model: str
-    ) -> Scores:
-        """Return for each item the cosine of its nearest vector; None for one without any.
-
-        Raises:
-            EmbedderFailed: the vectors are not all of one length.
-        """
-        made = {each.entry.put: its for each, its in zip(items, vectors, strict=True)}
-
-        def found(documents: Documents, new: Sequence[Found]) -> list[Hit]:
-            puts = [each.entry.put for each in new]
-            documents.put_vectors(model, [(put, put, made[put]) for put in puts])
-            return documents.nearest(model, query, Filter(), above=-math.inf)
-
-        return await self._asked(items, model, found)
-
-    async def _asked(
+    async def _found(
         self,
         items: Sequence[Found],
         model: str,
-        found: Callable[[Documents, Sequence[Found]], list[Hit]],
+        find: Callable[[Documents, Sequence[Found]], list[Hit]],
     ) -> Scores:
-        """Have a document of each item, and give those that are new to a function."""
+        """Have a document of each item, and give those that are new to a function which finds.
+
+        `model`: what makes the vectors that are looked at; "" for texts.
+        """
         async with self._turn:
             if len(self._known) > max(_MOST, 2 * len(items)):
                 self._documents, self._known = Documents(), set()
             new = [each for each in items if (each.entry.put, model) not in self._known]
 
-            def asked(documents: Documents) -> list[Hit]:
+            def found(documents: Documents) -> list[Hit]:
                 for each in new:
                     documents.write(each.entry.put, each.entry.put)
-                return found(documents, new)
+                return find(documents, new)
 
-            hits = await on(self._documents, asked, within="IMMEDIATE")
+            hits = await on(self._documents, found, within="IMMEDIATE")
             self._known.update((each.entry.put, model) for each in new)
         scores = {hit.key: hit.score for hit in hits}
         return [scores.get(each.entry.put) for each in items]
 
 
-class ByWords:
+class ByWords(_Ranking):
     """Ranks by the words of a value, or of those parts of it that an item names."""
-
-    def __init__(self) -> None:
-        self._ranking = Ranking()
 
     async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
         """Return the items' scores, from 0 to 1; None without a word of the query."""
+        words = terms(query)
 
-        def text_of(item: Found) -> str:
-            return "\n".join(_texts(item, item.entry.paths))
+        def find(documents: Documents, new: Sequence[Found]) -> list[Hit]:
+            texts = (("\n".join(_texts(each, each.entry.paths)), each) for each in new)
+            documents.take([Text.of(each.entry.put, "", text) for text, each in texts])
+            return documents.matching(words, Filter())
 
-        return await self._ranking.scores(items, text_of, terms(query))
+        return await self._found(items, "", find)
 
 
-class ByMeaning:
+class ByMeaning(_Ranking):
     """Ranks by the vectors that LangGraph's embeddings make of the parts of a value.
 
     Items get their vectors when they are first searched: of what is stored, and once for all
@@ -134,13 +107,13 @@ class ByMeaning:
     """
 
     def __init__(self, config: IndexConfig, log: ItemLog) -> None:
+        super().__init__()
         self.embeddings: Embeddings = ensure_embeddings(config.get("embed"))
         fields = config.get("fields") or config.get("text_fields") or _WHOLE
         self._paths = (fields,) if isinstance(fields, str) else tuple(fields)
         self._name = f"{_model(self.embeddings)} {config.get('dims')}"
         self._log = log
-        self._turn = asyncio.Lock()
-        self._ranking = Ranking()
+        self._embedding = asyncio.Lock()
 
     async def scores(self, store: Store, items: Sequence[Found], query: str) -> Scores:
         """Return the items' cosines with the query; None for those that have no vectors.
@@ -148,14 +121,21 @@ class ByMeaning:
         Raises:
             EmbedderFailed, ConfigurationError: see `foldlog.scoped`. Others as `Store.append`.
         """
-        async with self._turn:
+        async with self._embedding:
             vectors = await self._vectors(store, items)
 
         async def asked(texts: list[str]) -> list[list[float]]:
             return [await self.embeddings.aembed_query(each) for each in texts]
 
         [vector] = await embed(asked, [query], asyncio.to_thread)
-        return await self._ranking.cosines(items, vectors, vector, self._name)
+        made = {each.entry.put: its for each, its in zip(items, vectors, strict=True)}
+
+        def find(documents: Documents, new: Sequence[Found]) -> list[Hit]:
+            kept = [(each.entry.put, each.entry.put, made[each.entry.put]) for each in new]
+            documents.put_vectors(self._name, kept)
+            return documents.nearest(self._name, vector, Filter(), above=-math.inf)
+
+        return await self._found(items, self._name, find)
 
     async def _vectors(self, store: Store, items: Sequence[Found]) -> list[tuple[bytes, ...]]:
         """Return the items' vectors; make and save the missing ones."""
