@@ -6,20 +6,24 @@ records belong to the fork. Sequences ascend throughout, because the fork came l
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
-from typing import Any
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Final, overload
 
 import msgspec
 from msgspec.structs import replace
 
 from foldlog.envelope import FORKED, Draft, Writer
-from foldlog.errors import LogCorrupt
+from foldlog.errors import InvalidId, LogCorrupt
 from foldlog.log.past import cut, until
 from foldlog.log.port import Append, Log, Record
 from foldlog.log.relay import Relay
 from foldlog.position import Reach
-from foldlog.subjects import Branch, Subject
+from foldlog.subjects import Branch, Namespace, Subject
+
+DEEPEST: Final = 1_000
+"""Forks of forks that are read: each level is a request."""
 
 
 class Forked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,17 +79,24 @@ class ForkedLog(Relay):
         Raises:
             PastErased: what it shares was removed from the log.
         """
-        is_first = True
-        async with aclosing(self.below.read(subject, after=after, strong=strong)) as pages:
-            async for records in pages:
-                if is_first and (fork := forked(subject, records[0])) is not None:
-                    parent = self._parent(subject, fork)
-                    shared = until(self.read(parent, after=after), parent, fork.reach)
-                    async with aclosing(shared):
-                        async for page in shared:
-                            yield page
-                is_first = False
-                yield records
+        async with AsyncExitStack() as stack:
+            levels = list[tuple[list[Record], AsyncGenerator[list[Record]]]]()
+            pages = self.below.read(subject, after=after, strong=strong)
+            while True:
+                await stack.enter_async_context(aclosing(pages))
+                first = await anext(pages, None)
+                if first is None:
+                    break
+                levels.append((first, pages))
+                fork = forked(self.namespace, subject, first[0], len(levels))
+                if fork is None:
+                    break
+                subject, reach = fork
+                pages = until(self.below.read(subject, after=after), subject, reach)
+            for first, pages in reversed(levels):
+                yield first
+                async for records in pages:
+                    yield records
 
     async def last(
         self, subject: Subject, *, strong: bool = True, upto: int | None = None
@@ -93,41 +104,79 @@ class ForkedLog(Relay):
         """Of a fork without records of its own: the last that it shares, and what makes it a fork,
         as one record at the fork's place.
         """
-        record = await self.below.last(subject, strong=strong, upto=upto)
-        fork = None if record is None else forked(subject, record)
-        if record is None or fork is None or len(record.envelopes) > 1:
-            return record
-        parent = self.namespace.subject(subject.family, *fork.keys)
-        shared = await self.last(parent, upto=fork.seq)
-        if shared is None:
-            return record
-        return replace(record, envelopes=[*cut(shared, fork.reach).envelopes, *record.envelopes])
+        levels = list[tuple[Record, Reach]]()
+        found = await self.below.last(subject, strong=strong, upto=upto)
+        while found is not None and len(found.envelopes) == 1:
+            fork = forked(self.namespace, subject, found, len(levels) + 1)
+            if fork is None:
+                break
+            levels.append((found, fork[1]))
+            subject, reach = fork
+            found = await self.below.last(subject, upto=reach.seq)
+        for record, reach in reversed(levels):
+            shared = [] if found is None else cut(found, reach).envelopes
+            found = replace(record, envelopes=[*shared, *record.envelopes])
+        return found
 
-    def _parent(self, subject: Subject | Branch, fork: Forked) -> Subject | Branch:
-        if isinstance(subject, Branch):  # each of its subjects was forked
-            return self.namespace.branch(subject.family, *fork.keys[:-1])
-        return self.namespace.subject(subject.family, *fork.keys)
+
+@overload
+def forked(
+    namespace: Namespace, subject: Subject, record: Record, depth: int
+) -> tuple[Subject, Reach] | None: ...
 
 
-def forked(subject: Subject | Branch, record: Record) -> Forked | None:
-    """Return where a record says that its subject comes from; None if it says nothing."""
+@overload
+def forked(
+    namespace: Namespace, subject: Subject | Branch, record: Record, depth: int
+) -> tuple[Subject | Branch, Reach] | None: ...
+
+
+def forked(
+    namespace: Namespace, subject: Subject | Branch, record: Record, depth: int
+) -> tuple[Subject | Branch, Reach] | None:
+    """Return where the first record of a subject says that it comes from; None if it says nothing.
+
+    Args:
+        depth: how many subjects were read to come here.
+
+    Raises:
+        LogCorrupt: it says what no fork says. What it names ends before it, so that no circle
+            is followed.
+    """
     first = record.envelopes[0]
     if first.type != FORKED:
         return None
+    origin: Subject | Branch
     try:
-        return _decoder.decode(first.payload)
-    except msgspec.MsgspecError as error:
-        raise LogCorrupt(subject.name, record.seq, str(error)) from error
+        fork = _decoder.decode(first.payload)
+        if isinstance(subject, Branch):  # each of its subjects was forked
+            origin = namespace.branch(subject.family, *fork.keys[:-1])
+        else:
+            origin = namespace.subject(subject.family, *fork.keys)
+    except (msgspec.MsgspecError, InvalidId, TypeError, IndexError) as error:
+        raise LogCorrupt(subject.name, record.seq, f"no fork: {error}") from error
+    if origin.shard != subject.shard or fork.seq >= record.seq:
+        reason = f"no fork: it names {origin.name} up to sequence {fork.seq}"
+        raise LogCorrupt(subject.name, record.seq, reason)
+    if depth > DEEPEST:
+        raise LogCorrupt(subject.name, record.seq, f"a fork of forks, more than {DEEPEST} deep")
+    return origin, fork.reach
 
 
-async def origin_of(log: Log, subject: Subject) -> Subject | None:
-    """Return the subject whose records a forked one begins with; None if it was not forked.
+async def origins(log: Log, subject: Subject) -> AsyncGenerator[Subject]:
+    """Yield a subject, and those whose records it begins with, the nearest first.
 
     Raises:
-        LogUnavailable, LogCorrupt: the log did not answer, or its first record cannot be read.
+        LogUnavailable, LogCorrupt: the log did not answer, or a first record cannot be read.
     """
-    async with aclosing(log.read(subject)) as pages:
-        async for records in pages:
-            fork = forked(subject, records[0])
-            return None if fork is None else log.namespace.subject(subject.family, *fork.keys)
-    return None
+    reach: Reach | None = None
+    for depth in itertools.count(1):
+        yield subject
+        async with aclosing(log.read(subject)) as pages:
+            records = await anext(pages, None)
+        if records is None or (reach is not None and records[0].seq > reach.seq):
+            return
+        fork = forked(log.namespace, subject, records[0], depth)
+        if fork is None:
+            return
+        subject, reach = fork

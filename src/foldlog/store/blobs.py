@@ -8,14 +8,14 @@ import itertools
 import secrets
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple
 
 from foldlog.envelope import Recorded
 from foldlog.errors import LogCorrupt, PastErased
 from foldlog.kind import Key, Kind
 from foldlog.log.blobs import BlobName
-from foldlog.log.forks import origin_of
+from foldlog.log.forks import origins
 from foldlog.store.core import Capability, Core
 from foldlog.store.operation import operation
 from foldlog.subjects import Subject
@@ -80,14 +80,14 @@ class LargeValues(Capability):
             raise PastErased(f"the large value {name} of {key}", "its bytes were removed since")
         return found
 
-    async def _held_blob(self, subject: Subject | None, name: str) -> bytes | None:
-        while subject is not None:
-            data = await self._core.backend.blobs.get(subject.name, name)
-            if data is not None:
-                if await digest(data) != name.partition("-")[0]:
-                    raise LogCorrupt(subject.name, 0, f"blob {name}: other bytes than were saved")
-                return data
-            subject = await origin_of(self._core.log, subject)
+    async def _held_blob(self, subject: Subject, name: str) -> bytes | None:
+        async with aclosing(origins(self._core.log, subject)) as subjects:
+            async for each in subjects:
+                data = await self._core.backend.blobs.get(each.name, name)
+                if data is not None:
+                    if await digest(data) != name.partition("-")[0]:
+                        raise LogCorrupt(each.name, 0, f"blob {name}: other bytes than were saved")
+                    return data
         return None
 
     @operation(writes=True)

@@ -27,7 +27,7 @@ from foldlog.errors import (
 )
 from foldlog.kind import Key
 from foldlog.log import moments
-from foldlog.log.forks import Forked
+from foldlog.log.forks import DEEPEST, Forked, origins
 from foldlog.log.moments import Event
 from foldlog.log.past import until
 from foldlog.log.port import Append, Log, Record
@@ -98,7 +98,8 @@ class Forks(Removal):
             UnknownMoment: there is no such moment, or the session held nothing then.
             PastErased: the session was cleared since.
             SessionExists: `to` was used before.
-            ConfigurationError: `to` is on another shard; the message names an id that is not.
+            ConfigurationError: `to` is on another shard; the message names an id that is not. Or
+                the session is a fork of forks, 1,000 deep.
             InvalidId: an id is empty.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: there is no fork.
                 What could not be taken back is cleared under its id, which the SessionHasForks
@@ -160,6 +161,11 @@ class Forks(Removal):
                 raise SessionExists(name)
 
         parents = [self._core.subject(kind, session_id) for kind in kinds]
+        if len([each async for each in origins(self._core.log, parents[0])]) > DEEPEST:
+            raise ConfigurationError(
+                f"session {session_id!r:.80} is a fork of forks, {DEEPEST} deep, and a fork of it "
+                "could not be read: fork one that it comes from"
+            )
         lasts = await self._lasts(self._core.log_at(position), parents)
         types = {e.type for each in lasts if each is not None for e in each.envelopes}
         if not keys and types <= {CLEARED, FORKED}:
