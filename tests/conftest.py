@@ -155,6 +155,14 @@ def advance_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return advance
 
 
+@pytest.fixture
+def purging_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purge of what is archived waits for nobody: no other process believes an older manifest."""
+    from foldlog.log.archive.manifests import Manifests
+
+    monkeypatch.setattr(Manifests, "believed", 0.0)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was skipped, once for each reason: a skipped check is not a passed one."""
     reports = terminalreporter.stats.get("skipped", [])

@@ -46,7 +46,7 @@ def _even(text: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_of_a_command(
-    name: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purging_at_once: None
 ) -> None:
     """It has an example with its output, names every option of its own, and is in the index."""
     page = PAGES / f"{name}.md"

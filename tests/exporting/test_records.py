@@ -116,6 +116,7 @@ async def test_what_cannot_be_meant_is_refused(reopen: OpenStore) -> None:
         await read(store, session_id="")
 
 
+@pytest.mark.usefixtures("purging_at_once")
 async def test_records_that_were_archived_come_too(embedded_path: Path, tmp_path: Path) -> None:
     options: Any = {"path": embedded_path, "namespace": "records-archived"}
     async with foldlog.connect(archive=tmp_path, **options) as store:

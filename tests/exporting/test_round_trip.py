@@ -190,6 +190,7 @@ async def test_a_session_that_was_brought_back_alone_can_be_erased(
     assert await copy._core.backend.blobs.names() == []
 
 
+@pytest.mark.usefixtures("purging_at_once")
 async def test_a_log_in_an_archive_is_exported_whole(
     fresh: Open, embedded_path: Path, tmp_path: Path
 ) -> None:

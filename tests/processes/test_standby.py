@@ -100,6 +100,7 @@ async def test_a_store_that_is_opened_before_its_server(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+@pytest.mark.usefixtures("purging_at_once")
 async def test_once_its_server_is_there_it_is_complete(
     server: LocalServer, tmp_path: Path, lines: Lines
 ) -> None:

@@ -14,7 +14,6 @@ import pytest
 import foldlog
 from foldlog import Content, Message, TaskStatus
 from foldlog.importer import demo_transcript, import_conversations
-from foldlog.log.archive import ArchivedLog
 from foldlog.log.port import Append
 from foldlog.recovery import EventType
 from foldlog.sql import tables
@@ -44,15 +43,12 @@ async def counts(store: foldlog.Store, *names: str) -> dict[str, int]:
 NAMED = ("events", "updates", "tasks", "steering", "messages", "steps", "checkpoints")
 
 
+@pytest.mark.usefixtures("purging_at_once")
 async def test_the_demo_is_counted_as_the_store_lists_it(
     embedded_path: Path, tmp_path: Path
 ) -> None:
     options: Any = {"path": embedded_path, "namespace": fresh_namespace(), "archive": tmp_path}
     async with foldlog.connect(shards=2, **options) as store:
-        assert isinstance(store._core.log, ArchivedLog)
-        store._core.log.believed = (
-            0.0  # else each purge waits until nobody believes an older manifest
-        )
         await import_conversations(store, [demo_transcript()])
         sessions = await store.sessions()
         await store.save_steering(steering("e1", sessions[0]))

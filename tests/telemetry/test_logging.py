@@ -72,7 +72,7 @@ async def test_debug_tells_where_time_goes(
     assert "password" not in caplog.text
 
 
-@pytest.mark.long  # a purge waits until no process believes an older manifest
+@pytest.mark.usefixtures("purging_at_once")
 async def test_what_is_archived_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("pyarrow")
     caplog.set_level(logging.DEBUG, "foldlog")
