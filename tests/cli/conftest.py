@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ def cli(embedded_path: Path) -> Cli:
 
 @pytest.fixture(scope="session")
 def imported(embedded_path: Path) -> Cli:
-    """Commands on a namespace that holds the bundled transcript. For reading only."""
+    """Commands on a namespace that holds the bundled transcript, and events of it. For reading."""
     imported = Cli(embedded_path, fresh_namespace())
     assert imported("import", demo_transcript()).code == 0
+    asyncio.run(imported.record_events())
     return imported

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import foldlog
 from foldlog.cli.app import app
+from foldlog.importer import demo_transcript
 from foldlog.recovery import ExecutionPaused
 from foldlog.sessions import Session
 
@@ -69,6 +70,18 @@ class Cli:
                 await use(opened)
 
         asyncio.run(used())
+
+    async def record_events(self) -> None:
+        """Save each message of the bundled conversations as an event, as their agents would."""
+        async with foldlog.connect(**self.place) as store:
+            for line in demo_transcript().read_text("utf-8").splitlines():
+                item = json.loads(line)
+                trace = f"{item['task_id']}-{item['trial']}"
+                messages = enumerate(item.get("traj") or item["messages"])
+                await store.save_events(
+                    foldlog.StoredEvent(trace, float(n), f"message.{m['role']}", None, None, m)
+                    for n, m in messages
+                )
 
     async def asked(self, state_id: str, address: str) -> Any:
         """Have an execution ask; return the answer, or None while there is none."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import foldlog
@@ -107,9 +108,10 @@ async def test_a_faithful_store_passes(filled: foldlog.Store, transcript: Transc
 async def test_a_lost_message_is_noticed(transcript: Transcript) -> None:
     """By count and by hash."""
     async with foldlog.memory_store() as store:
-        for plan in transcript.plans[1:]:
-            await store.save_events(plan.events)
-        await store.save_events(transcript.plans[0].events[:-1])
+        first, *others = transcript.plans
+        for plan in others:
+            await store.append_messages(plan.trace_id, plan.objects["messages"])
+        await store.append_messages(first.trace_id, first.objects["messages"][:-1])
         proof = await acts.identical(store, transcript)
         assert proof.passed is False
         assert proof.facts["messages_in_log"] == proof.facts["messages_in_file"] - 1
@@ -118,9 +120,11 @@ async def test_a_lost_message_is_noticed(transcript: Transcript) -> None:
 async def test_a_changed_message_is_noticed(transcript: Transcript) -> None:
     """The count is right, the hash is not."""
     async with foldlog.memory_store() as store:
-        first, *others = [event for plan in transcript.plans for event in plan.events]
-        first.payload = {**first.payload, "content": "changed"}
-        await store.save_events([first, *others])
+        for number, plan in enumerate(transcript.plans):
+            first, *others = plan.objects["messages"]
+            if number == 0:
+                first = msgspec.structs.replace(first, body={**first.body, "content": "changed"})
+            await store.append_messages(plan.trace_id, [first, *others])
         proof = await acts.identical(store, transcript)
         assert proof.passed is False
         assert proof.facts["messages_in_log"] == proof.facts["messages_in_file"]
@@ -128,7 +132,7 @@ async def test_a_changed_message_is_noticed(transcript: Transcript) -> None:
 
 async def test_a_doubled_record_is_noticed(filled: foldlog.Store, transcript: Transcript) -> None:
     """An update that nobody imported."""
-    extra = transcript.plans[0].updates[0].model_copy(update={"update_id": "another"})
+    extra = transcript.plans[0].objects["updates"][0].model_copy(update={"update_id": "another"})
     await filled.save_update(extra)
     assert (await acts.imported_again(filled, transcript, "")).passed is False
 

@@ -1,13 +1,15 @@
 """The pages on the commands: every command has one, and what their examples show is what happens.
 
 A block marked `console` is run line by line, on a namespace into which the conversations that come
-along were imported, in a directory that holds them as `conversations.jsonl`. `...` stands for
+along were imported, with their messages as events of a trace, too, in a directory that holds them
+as `conversations.jsonl`. `...` stands for
 whatever is different each time: on a line of its own for any number of lines, within a line for
 some of it. `$ echo $?` shows the exit code of the command before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import shutil
@@ -62,6 +64,7 @@ def test_the_page_of_a_command(
         monkeypatch.setenv("FOLDLOG_ARCHIVE", "archive")
     if name != "import":
         assert cli("import", "conversations.jsonl").code == 0
+        asyncio.run(cli.record_events())
     code, ran = 0, 0
     for line, expected in examples(page):
         if line == "echo $?":

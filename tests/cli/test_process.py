@@ -17,10 +17,11 @@ def test_import_and_read_back_in_processes(tmp_path: Path) -> None:
     path = tmp_path / "data"
     first = run_process("import", demo_transcript(), "--json", FOLDLOG_PATH=str(path))
     assert (first.code, first.stderr) == (0, "")
-    second = run_process("history", "bike-repair-0", "--json", "--path", path)
+    second = run_process("export", "-", "--session", "bike-repair-0", "--path", path)
     assert second.code == 0
     sent = json.loads(demo_transcript().read_text("utf-8").splitlines()[0])
-    assert [record["payload"] for record in second.records] == sent["messages"]
+    [record] = [each for each in second.records if each.get("kind") == "messages"]
+    assert [each["payload"]["body"] for each in record["envelopes"]] == sent["messages"]
     assert not (path / "server.pid").exists()
 
 

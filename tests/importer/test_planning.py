@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
+from foldlog import Message
 from foldlog.importer import Conversation, ImportPlan, plan
 from foldlog.importer.conversation import parse_item
 from foldlog.importer.planning import text_of
 from foldlog.models import (
-    PlannerEvent,
     SteeringEventType,
-    StoredEvent,
     TaskStatus,
     TaskType,
     TrajectoryStep,
@@ -52,15 +51,15 @@ def planned(**fields: Any) -> ImportPlan:
     return plan(conversation(MESSAGES, task_id="w", trial=1, **fields), prefix="x/")
 
 
-def test_every_message_becomes_one_event_that_holds_it_unchanged() -> None:
-    assert planned().events == [
-        StoredEvent("x/w-1", float(place), f"message.{message['role']}", None, None, message)
+def test_every_message_becomes_one_message_that_holds_it_unchanged() -> None:
+    assert planned().objects["messages"] == [
+        Message(f"{place}", "openai", message, role=message["role"])
         for place, message in enumerate(MESSAGES)
     ]
 
 
 def test_user_messages_become_steering() -> None:
-    first, second = planned().steering
+    first, second = planned().objects["steering"]
     assert first.payload == {"text": "Weather in Lisbon and Porto?"}
     assert second.payload == {"text": "Thanks!"}
     assert first.event_type is SteeringEventType.USER_MESSAGE
@@ -69,7 +68,7 @@ def test_user_messages_become_steering() -> None:
 
 
 def test_answers_and_tool_calls_become_updates_in_order() -> None:
-    updates = planned().updates
+    updates = planned().objects["updates"]
     assert [(each.update_type, each.content, each.step_index) for each in updates] == [
         (UpdateType.RESULT, {"text": "Looking."}, 0),
         (
@@ -82,28 +81,9 @@ def test_answers_and_tool_calls_become_updates_in_order() -> None:
     ]
 
 
-def test_every_tool_call_becomes_a_planner_event() -> None:
-    first, second = planned().planner_events
-    assert first == PlannerEvent(
-        event_type="tool_call",
-        ts=2.0,
-        trajectory_step=0,
-        thought="Looking.",
-        node_name="weather",
-        extra={
-            "tool_call_id": "a",
-            "name": "weather",
-            "arguments": {"city": "Lisbon"},
-            "message": 2,
-            "call": 0,
-        },
-    )
-    assert (second.trajectory_step, second.extra["call"]) == (1, 1)
-
-
 def test_the_trajectory_pairs_calls_with_what_the_tools_answered() -> None:
     info = {"domain": "weather"}
-    trajectory = planned(reward=1.0, info=info).trajectory
+    trajectory = planned(reward=1.0, info=info).objects["trajectories"][0]
     assert trajectory.query == "Weather in Lisbon and Porto?"
     assert trajectory.steering_inputs == ["Thanks!"]
     assert trajectory.metadata == {"task_id": "w", "trial": 1, "reward": 1.0, "info": info}
@@ -132,9 +112,9 @@ def test_the_foreground_task_runs_and_ends_by_its_reward(
     reward: float | None, status: TaskStatus
 ) -> None:
     wanted = planned(reward=reward)
-    started, ended = wanted.started, wanted.ended
+    started, [ended] = wanted.started, wanted.objects["tasks"]
     assert (started.status, ended.status) == (TaskStatus.RUNNING, status)
-    assert started.task_id == ended.task_id == wanted.updates[0].task_id
+    assert started.task_id == ended.task_id == wanted.objects["updates"][0].task_id
     assert ended.task_type is TaskType.FOREGROUND
     assert (ended.error is not None) is (status is TaskStatus.FAILED)
     assert started.updated_at == started.created_at == ended.created_at
@@ -148,31 +128,33 @@ def test_the_same_conversation_gives_the_same_plan() -> None:
 
 def test_no_two_objects_of_a_plan_share_an_id() -> None:
     wanted = planned()
-    ids = [event.event_id for event in wanted.steering]
-    ids += [update.update_id for update in wanted.updates]
+    ids = [event.event_id for event in wanted.objects["steering"]]
+    ids += [update.update_id for update in wanted.objects["updates"]]
     assert len(ids) == len(set(ids))
 
 
 def test_calls_that_say_nothing_of_themselves_are_kept_apart() -> None:
     odd = [assistant(None, {}, call(None, "f", None)), {"role": "tool", "content": "one"}]
     wanted = plan(conversation(odd))
-    assert [event.node_name for event in wanted.planner_events] == [None, "f"]
-    assert wanted.planner_events[0] != wanted.planner_events[1]
-    assert [step.observation for step in wanted.trajectory.steps] == ["one", None]
+    one, other = wanted.objects["updates"]
+    assert [each.content["name"] for each in (one, other)] == [None, "f"]
+    assert one.update_id != other.update_id
+    [trajectory] = wanted.objects["trajectories"]
+    assert [step.observation for step in trajectory.steps] == ["one", None]
 
 
 def test_a_single_function_call_counts_as_a_tool_call() -> None:
     old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    [update] = plan(conversation([old])).updates
+    [update] = plan(conversation([old])).objects["updates"]
     assert update.content == {"tool_call_id": None, "name": "f", "arguments": {}}
 
 
 def test_a_conversation_without_users_still_has_a_task_and_a_trajectory() -> None:
     wanted = plan(conversation([{"role": "developer", "content": "x"}]))
-    assert (wanted.steering, wanted.updates, wanted.planner_events) == ([], [], [])
-    assert wanted.events[0].kind == "message.developer"
-    assert wanted.trajectory.query == ""
-    assert wanted.ended.description is None
+    assert (wanted.objects["steering"], wanted.objects["updates"]) == ([], [])
+    assert wanted.objects["messages"][0].role == "developer"
+    assert wanted.objects["trajectories"][0].query == ""
+    assert wanted.objects["tasks"][0].description is None
 
 
 @pytest.mark.parametrize(

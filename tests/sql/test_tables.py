@@ -53,6 +53,7 @@ async def test_the_demo_is_counted_as_the_store_lists_it(
         sessions = await store.sessions()
         await store.save_steering(steering("e1", sessions[0]))
         await store.append_messages(sessions[0], [Message("m1", "demo", {"text": "hi"})])
+        await store.save_event(event(sessions[0]))
         async with store.recovery.execution("run", session_id=sessions[0]) as run:
             await run.run("add", lambda: _given(1))
         await threads(store).put(ROOT, checkpoint("c1", text="x"), {"source": "loop"}, {"text": 1})
@@ -61,7 +62,7 @@ async def test_the_demo_is_counted_as_the_store_lists_it(
             "tasks": sum([len(await store.list_tasks(s)) for s in sessions]),
             "events": sum([len(await store.load_history(s)) for s in sessions]),
             "steering": sum([len(await store.list_steering(s, limit=9999)) for s in sessions]),
-            "messages": 1,
+            "messages": sum([len(await store.list_messages(s)) for s in sessions]),
             "steps": 1,
             "checkpoints": 1,
         }

@@ -65,13 +65,13 @@ async def test_a_conversation_reads_as_it_went(
     report = await import_conversations(store, [demo_transcript() if data == "bundled" else TAU])
     assert report.conversations
     session = sorted(await store.sessions())[0]
-    messages = await store.load_history(session)
+    messages = await store.list_messages(session)
     async with looking(browser, store) as page:
         await open_run(page, session)
         await page.wait_for_selector(".turn")
         await page.evaluate("document.querySelector('fl-list').scrollTop = 0")
         await page.wait_for_selector(".row[data-place='0'] .turn[data-role=system]")
-        first = next(text_of(e.payload) for e in messages if e.kind == "message.user")
+        first = next(text_of(each.body) for each in messages if each.role == "user")
         await page.evaluate("document.querySelector('fl-conversation fl-list').reveal(1)")
         turn = page.locator(".turn[data-role=user] .markdown", has_text=first.split("\n")[0][:60])
         await turn.first.wait_for()

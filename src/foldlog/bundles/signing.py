@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from foldlog.errors import BundleRefused, ConfigurationError
 
-_ED25519: Final = "cryptography.hazmat.primitives.asymmetric.ed25519"
-_SERIALIZATION: Final = "cryptography.hazmat.primitives.serialization"
+_PRIMITIVES: Final = "cryptography.hazmat.primitives"
 
 
 def sign(manifest: bytes, private_key: bytes) -> bytes:
@@ -24,8 +23,7 @@ def sign(manifest: bytes, private_key: bytes) -> bytes:
     Raises:
         BundleRefused: it is no such key. ConfigurationError: `foldlog[bundle]` is not installed.
     """
-    found = _key("private", private_key, None)
-    return bytes(found.sign(manifest))
+    return bytes(_key("private", private_key, None).sign(manifest))
 
 
 def is_signed(manifest: bytes, signature: bytes, public_key: bytes) -> bool:
@@ -40,11 +38,12 @@ def is_signed(manifest: bytes, signature: bytes, public_key: bytes) -> bool:
 def _key(half: str, pem: bytes, *more: None) -> Any:
     unsupported = _load("cryptography.exceptions").UnsupportedAlgorithm
     try:
-        key = getattr(_load(_SERIALIZATION), f"load_pem_{half}_key")(pem, *more)
+        key = getattr(_load(f"{_PRIMITIVES}.serialization"), f"load_pem_{half}_key")(pem, *more)
     except (ValueError, TypeError, unsupported) as error:
         reason = f"it is no PEM without a password: {error}"
         raise BundleRefused(f"the {half} key", reason) from None
-    if not isinstance(key, getattr(_load(_ED25519), f"Ed25519{half.title()}Key")):
+    ed25519 = _load(f"{_PRIMITIVES}.asymmetric.ed25519")
+    if not isinstance(key, getattr(ed25519, f"Ed25519{half.title()}Key")):
         raise BundleRefused(f"the {half} key", "it is not an Ed25519 key")
     return key
 

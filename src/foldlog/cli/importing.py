@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,9 +72,8 @@ async def _import(target: Target, paths: list[Path], prefix: str) -> int:
 
 def _show(report: ImportReport) -> None:
     shown = table("what", ">appended", ">there already")
-    for each in dataclasses.fields(report.appended):
-        appended, present = (getattr(c, each.name) for c in (report.appended, report.present))
-        shown.add_row(each.name.replace("_", " "), f"{appended:,}", f"{present:,}")
+    for name, appended in report.appended.items():
+        shown.add_row(name, f"{appended:,}", f"{report.present[name]:,}")
     out = console()
     out.print(shown)
     out.print(f"\n{report.conversations:,} conversations, {report.messages:,} messages")

@@ -22,8 +22,6 @@ from foldlog.store.blobs import BlobRef
 FORMAT: Final = 3
 """Lines of formats 1 and 2 have no place; blobs of format 1 belong to no view."""
 
-FIRST_WITH_PLACES: Final = 3
-
 _PLACE: Final = re.compile(rb',"line":([0-9]{1,18}),"before":"[0-9a-f]{16}"}\n')
 
 

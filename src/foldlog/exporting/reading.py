@@ -13,7 +13,6 @@ from typing import IO, Final, NamedTuple, cast
 
 from foldlog.errors import ImportFailed
 from foldlog.exporting.lines import (
-    FIRST_WITH_PLACES,
     FORMAT,
     BlobLine,
     Header,
@@ -116,7 +115,7 @@ def check(path: str | Path, observe: Callable[[bytes], None] | None = None) -> C
     """
     header = read_header(path)
     places, blobs, lines = Places(), 0, _lines(Path(path))
-    has_places = header.foldlog_export >= FIRST_WITH_PLACES
+    has_places = header.foldlog_export > 2
     for line in lines:
         if line.startswith(_END):
             break

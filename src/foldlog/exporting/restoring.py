@@ -7,8 +7,9 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -22,8 +23,7 @@ from foldlog.store.blobs import BlobRef, blobs_in
 from foldlog.store.copying import FILLER, end_restore, restore_blob, restore_records
 from foldlog.store.core import core_of
 
-_RECORDS: Final = 1_000
-_BYTES: Final = 4 * 1024 * 1024
+_RECORDS: Final = 250
 
 
 class RestoreProgress(NamedTuple):
@@ -164,16 +164,9 @@ def _feed(digest: Any, record: LogRecord) -> None:
 
 def _batches(path: Path) -> Iterator[list[LogRecord] | BlobLine]:
     """Yield what a file holds: some records of one shard at a time. Blocks."""
-    some, size = list[LogRecord](), 0
-    for each in read(path):
-        is_other = isinstance(each, BlobLine) or (some and each.shard != some[-1].shard)
-        if some and (is_other or len(some) == _RECORDS or size > _BYTES):
-            yield some
-            some, size = [], 0
-        if isinstance(each, BlobLine):
-            yield each
-        else:
-            some.append(each)
-            size += len(each.data)
-    if some:
-        yield some
+    lines = read(path)
+    for shard, some in groupby(lines, lambda e: None if isinstance(e, BlobLine) else e.shard):
+        if shard is None:
+            yield from cast(Iterator[BlobLine], some)
+        while batch := list(islice(cast(Iterator[LogRecord], some), _RECORDS)):
+            yield batch

@@ -9,17 +9,14 @@ from foldlog.importer.conversation import BrokenLine, Conversation
 from foldlog.importer.importing import import_conversations
 from foldlog.importer.planning import ImportPlan, plan
 from foldlog.importer.reading import read_conversations
-from foldlog.importer.report import Counts, ImportProgress, ImportReport
-from foldlog.importer.saving import ImportTarget
+from foldlog.importer.report import ImportProgress, ImportReport
 
 __all__ = [
     "BrokenLine",
     "Conversation",
-    "Counts",
     "ImportPlan",
     "ImportProgress",
     "ImportReport",
-    "ImportTarget",
     "demo_transcript",
     "import_conversations",
     "plan",

@@ -17,18 +17,21 @@ from foldlog.importer.conversation import BrokenLine, Conversation
 from foldlog.importer.planning import plan
 from foldlog.importer.reading import Item, read_conversations
 from foldlog.importer.report import ImportProgress, ImportReport
-from foldlog.importer.saving import ImportTarget, TraceTaken, first_error, save
+from foldlog.importer.saving import TraceTaken, first_error, save
+from foldlog.opening import Store
+
+OnProgress = Callable[[ImportProgress], None]
 
 # An item that a store refuses is a broken item. Every other error is the store's and ends the run.
 _REFUSED = (InvalidId, PayloadError, PayloadTooLarge, SteeringValidationError, TraceTaken)
 
 
 async def import_conversations(
-    store: ImportTarget,
+    store: Store,
     paths: Iterable[str | Path],
     *,
     prefix: str = "",
-    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     concurrency: int = 16,
 ) -> ImportReport:
     """Save every conversation of some files, and return what was imported and what was left out.
@@ -55,7 +58,8 @@ async def import_conversations(
         ReadOnlyStore, StoreClosed: the store is of the past, or closed.
     """
     files = [Path(path) for path in paths]
-    run = _Run(store, prefix, on_progress, total=sum(map(_size, files)))
+    size = sum(each.stat().st_size for each in files if each.is_file())
+    run = _Run(store, prefix, on_progress, total=size)
     free = Semaphore(concurrency)
 
     async def import_one(conversation: Conversation) -> None:
@@ -69,8 +73,6 @@ async def import_conversations(
             for item in run.items(files):
                 if isinstance(item, BrokenLine):
                     run.leave_out(item)
-                elif (taken := run.taken_before(item)) is not None:
-                    run.leave_out(taken)
                 else:
                     await free.acquire()
                     group.create_task(import_one(item))
@@ -81,12 +83,7 @@ class _Run:
     """The state of one import: the ids it has seen and what it has counted."""
 
     def __init__(
-        self,
-        store: ImportTarget,
-        prefix: str,
-        on_progress: Callable[[ImportProgress], None] | None,
-        *,
-        total: int,
+        self, store: Store, prefix: str, on_progress: OnProgress | None, *, total: int
     ) -> None:
         self._store = store
         self._prefix = prefix
@@ -98,36 +95,40 @@ class _Run:
         self._report = ImportReport()
 
     def items(self, paths: Iterable[Path]) -> Iterator[Item]:
-        """The items of every file, counted through; a file that fails is a broken item."""
+        """The items of every file, counted through; a file that fails is a broken item, and so is
+        an item with the id of an earlier one.
+        """
         index = 0
         for path in paths:
             try:
                 for item in read_conversations(path, first_index=index):
                     index += 1
-                    yield item
+                    yield item if isinstance(item, BrokenLine) else self._checked(item)
             except ImportFailed as error:
                 self._failures.append(error)
                 reason = str(error).removeprefix(f"{path}: ")
                 yield BrokenLine(str(path), number=0, size=0, reason=reason)
 
-    def taken_before(self, item: Conversation) -> BrokenLine | None:
-        """The item as a broken one, if an earlier item of this run has the same id."""
+    def _checked(self, item: Conversation) -> Item:
         first = self._first.get(item.name)
-        if first is None:
-            self._first[item.name] = f"{item.source}:{item.number}"
-            return None
-        return _broken(item, f"id {self._prefix + item.name!r} was used before, at {first}")
+        if first is not None:
+            name = self._prefix + item.name
+            return _broken(item, f"id {name!r} was used before, at {first}")
+        self._first[item.name] = f"{item.source}:{item.number}"
+        return item
 
     async def save(self, item: Conversation) -> None:
         try:
-            appended, present = await save(self._store, plan(item, prefix=self._prefix))
+            saved = await save(self._store, plan(item, prefix=self._prefix))
         except _REFUSED as error:
             self.leave_out(_broken(item, str(error)))
             return
-        self._report.conversations += 1
-        self._report.messages += len(item.messages)
-        self._report.appended.add(appended)
-        self._report.present.add(present)
+        report = self._report
+        report.conversations += 1
+        report.messages += len(item.messages)
+        for total, counts in zip((report.appended, report.present), saved, strict=True):
+            for sort, count in counts.items():
+                total[sort] = total.get(sort, 0) + count
         self._advance(item.size)
 
     def leave_out(self, broken: BrokenLine) -> None:
@@ -137,14 +138,10 @@ class _Run:
     def _advance(self, size: int) -> None:
         self._done += size
         if self._on_progress is not None:
-            self._on_progress(
-                ImportProgress(
-                    done=self._done,
-                    total=max(self._total, self._done),  # nobody knows how much a pipe holds
-                    conversations=self._report.conversations,
-                    broken=len(self._report.broken),
-                )
-            )
+            total = max(self._total, self._done)  # nobody knows how much a pipe holds
+            report = self._report
+            progress = (self._done, total, report.conversations, len(report.broken))
+            self._on_progress(ImportProgress(*progress))
 
     def finished_report(self, paths: list[Path]) -> ImportReport:
         if self._failures and len(self._failures) == len(paths):
@@ -156,13 +153,6 @@ class _Run:
         order = {str(path): place for place, path in enumerate(paths)}
         self._report.broken.sort(key=lambda broken: (order[broken.source], broken.number))
         return self._report
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # reading it raises the reason
 
 
 def _broken(item: Conversation, reason: str) -> BrokenLine:

@@ -12,15 +12,13 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from foldlog.importer.conversation import Conversation, Message
 from foldlog.models import (
-    PlannerEvent,
     StateUpdate,
     SteeringEvent,
     SteeringEventType,
-    StoredEvent,
     TaskContextSnapshot,
     TaskState,
     TaskStatus,
@@ -29,38 +27,31 @@ from foldlog.models import (
     TrajectoryStep,
     UpdateType,
 )
+from foldlog_projections.messages import Message as StoredMessage
 
-_DESCRIPTION = 200
+FORMAT: Final = "openai"
+"""Of whose shape a message's body is."""
+
+_DESCRIPTION: Final = 200
+
+MESSAGES: Final = "messages"
+TASKS: Final = "tasks"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """Everything that one conversation becomes, each list in the order of its saves.
+    """Everything that one conversation becomes.
 
     Attributes:
         trace_id: the trace, and the session.
-        events, steering, updates, planner_events: what is saved.
         started: the task before its first message.
-        ended: the task after its last message.
-        trajectory: the trajectory.
+        objects: what is saved, by sort, each in the order of its saves: `messages`, `steering`,
+            `updates`, `tasks` (the task after its last message) and `trajectories`.
     """
 
     trace_id: str
-    events: list[StoredEvent]
-    steering: list[SteeringEvent]
-    updates: list[StateUpdate]
-    planner_events: list[PlannerEvent]
     started: TaskState
-    ended: TaskState
-    trajectory: Trajectory
-
-
-@dataclass(frozen=True, slots=True)
-class _ToolCall:
-    place: int
-    id: str | None
-    name: str | None
-    arguments: Any
+    objects: dict[str, list[Any]]
 
 
 def plan(conversation: Conversation, *, prefix: str = "") -> ImportPlan:
@@ -70,7 +61,10 @@ def plan(conversation: Conversation, *, prefix: str = "") -> ImportPlan:
         conversation: the conversation.
         prefix: the session's and the trace's id is this and the conversation's name.
     """
-    return _Planner(conversation, prefix + conversation.name).plan()
+    planner = _Planner(conversation, prefix + conversation.name)
+    for place, message in enumerate(conversation.messages):
+        planner.add(place, message)
+    return planner.plan()
 
 
 class _Planner:
@@ -79,130 +73,88 @@ class _Planner:
     def __init__(self, conversation: Conversation, trace_id: str) -> None:
         self._conversation = conversation
         self._trace_id = trace_id
-        self._task_id = f"{trace_id}:foreground"
+        self._of: dict[str, Any] = {
+            "session_id": trace_id,
+            "task_id": f"{trace_id}:foreground",
+            "trace_id": trace_id,
+        }
         self._observations = _observations(conversation.messages)
-        self._user_texts: list[str] = []
-        self._events: list[StoredEvent] = []
-        self._steering: list[SteeringEvent] = []
-        self._updates: list[StateUpdate] = []
-        self._planner_events: list[PlannerEvent] = []
-        self._steps: list[TrajectoryStep] = []
+        self._user_texts = list[str]()
+        self._steps = list[TrajectoryStep]()
+        self._messages = list[StoredMessage]()
+        self._steering = list[SteeringEvent]()
+        self._updates = list[StateUpdate]()
 
-    def plan(self) -> ImportPlan:
-        for place, message in enumerate(self._conversation.messages):
-            self._event(place, message)
-            if message["role"] == "user":
-                self._user_message(place, message)
-            elif message["role"] == "assistant":
-                self._assistant_message(place, message)
-        started, ended = self._task()
-        return ImportPlan(
-            trace_id=self._trace_id,
-            events=self._events,
-            steering=self._steering,
-            updates=self._updates,
-            planner_events=self._planner_events,
-            started=started,
-            ended=ended,
-            trajectory=self._trajectory(),
-        )
-
-    def _event(self, place: int, message: Message) -> None:
-        self._events.append(
-            StoredEvent(
-                trace_id=self._trace_id,
-                ts=float(place),
-                kind=f"message.{message['role']}",
-                node_name=None,
-                node_id=None,
-                payload=message,
-            )
-        )
-
-    def _user_message(self, place: int, message: Message) -> None:
-        text = text_of(message)
-        self._user_texts.append(text)
-        self._steering.append(
-            SteeringEvent(
-                session_id=self._trace_id,
-                task_id=self._task_id,
+    def add(self, place: int, message: Message) -> None:
+        """Take in the next message."""
+        role, text = message["role"], text_of(message)
+        self._messages.append(StoredMessage(f"{place}", FORMAT, message, role))
+        if role == "user":
+            self._user_texts.append(text)
+            steering = SteeringEvent(
+                **self._of,
                 event_id=f"{self._trace_id}:{place}",
                 event_type=SteeringEventType.USER_MESSAGE,
                 payload={"text": text},
-                trace_id=self._trace_id,
                 created_at=_time(place),
             )
-        )
+            self._steering.append(steering)
+        elif role == "assistant":
+            calls = list(_tool_calls(message))
+            if text:
+                self._update(place, "result", UpdateType.RESULT, {"text": text})
+            if text and not calls:
+                self._step(None, "final_response", {"answer": text})
+            for number, call in enumerate(calls):
+                self._update(place, f"call:{number}", UpdateType.TOOL_CALL, call)
+                self._tool_call(text or None, call)
 
-    def _assistant_message(self, place: int, message: Message) -> None:
-        text = text_of(message)
-        calls = list(_tool_calls(message))
-        if text:
-            self._update(place, "result", UpdateType.RESULT, {"text": text})
-        if text and not calls:
-            answer = {"thought": None, "next_node": "final_response", "args": {"answer": text}}
-            self._steps.append(TrajectoryStep(action=answer))
-        for call in calls:
-            self._tool_call(place, text, call)
+    def plan(self) -> ImportPlan:
+        """Return the plan of all that was taken in."""
+        started, ended = self._task()
+        objects: dict[str, list[Any]] = {
+            MESSAGES: self._messages,
+            "steering": self._steering,
+            "updates": self._updates,
+            TASKS: [ended],
+            "trajectories": [self._trajectory()],
+        }
+        return ImportPlan(self._trace_id, started, objects)
 
-    def _tool_call(self, place: int, thought: str, call: _ToolCall) -> None:
-        content = {"tool_call_id": call.id, "name": call.name, "arguments": call.arguments}
-        self._update(place, f"call:{call.place}", UpdateType.TOOL_CALL, content)
-        self._planner_events.append(
-            PlannerEvent(
-                event_type="tool_call",
-                ts=float(place),
-                trajectory_step=len(self._steps),
-                thought=thought or None,
-                node_name=call.name,
-                extra={**content, "message": place, "call": call.place},
-            )
-        )
-        waiting = self._observations[call.id]
-        self._steps.append(
-            TrajectoryStep(
-                action={
-                    "thought": thought or None,
-                    "next_node": call.name,
-                    "args": call.arguments,
-                    "tool_call_id": call.id,
-                },
-                observation=waiting.popleft() if waiting else None,
-            )
-        )
+    def _tool_call(self, thought: str | None, call: dict[str, Any]) -> None:
+        id = call["tool_call_id"]
+        waiting = self._observations[id]
+        observation = waiting.popleft() if waiting else None
+        self._step(thought, call["name"], call["arguments"], observation, tool_call_id=id)
+
+    def _step(
+        self, thought: str | None, node: str | None, args: Any, seen: Any = None, **more: Any
+    ) -> None:
+        action = {"thought": thought, "next_node": node, "args": args, **more}
+        self._steps.append(TrajectoryStep(action=action, observation=seen))
 
     def _update(self, place: int, what: str, update_type: UpdateType, content: object) -> None:
-        self._updates.append(
-            StateUpdate(
-                session_id=self._trace_id,
-                task_id=self._task_id,
-                trace_id=self._trace_id,
-                update_id=f"{self._trace_id}:{place}:{what}",
-                update_type=update_type,
-                content=content,
-                step_index=len(self._steps),
-                created_at=_time(place),
-            )
+        update = StateUpdate(
+            **self._of,
+            update_id=f"{self._trace_id}:{place}:{what}",
+            update_type=update_type,
+            content=content,
+            step_index=len(self._steps),
+            created_at=_time(place),
         )
+        self._updates.append(update)
 
     def _task(self) -> tuple[TaskState, TaskState]:
         reward = self._conversation.reward
         query = self._user_texts[0] if self._user_texts else None
         started = TaskState(
-            task_id=self._task_id,
-            session_id=self._trace_id,
+            **self._of,
             status=TaskStatus.RUNNING,
             task_type=TaskType.FOREGROUND,
             priority=0,
             context_snapshot=TaskContextSnapshot(
-                session_id=self._trace_id,
-                task_id=self._task_id,
-                trace_id=self._trace_id,
-                spawned_at=_time(0),
-                spawn_reason="import",
-                query=query,
+                **self._of, spawned_at=_time(0), spawn_reason="import", query=query
             ),
-            trace_id=self._trace_id,
             description=query[:_DESCRIPTION] if query else None,
             created_at=_time(0),
             updated_at=_time(0),
@@ -219,17 +171,12 @@ class _Planner:
         return started, ended
 
     def _trajectory(self) -> Trajectory:
-        item = self._conversation
-        about = {
-            "task_id": item.task_id,
-            "trial": item.trial,
-            "reward": item.reward,
-            "info": item.info,
-        }
+        names = ("task_id", "trial", "reward", "info")
+        about = ((name, getattr(self._conversation, name)) for name in names)
         query, *later = self._user_texts or [""]
         return Trajectory(
             query=query,
-            metadata={name: value for name, value in about.items() if value is not None},
+            metadata={name: value for name, value in about if value is not None},
             steps=self._steps,
             steering_inputs=later,
         )
@@ -255,20 +202,19 @@ def _part_text(part: object) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
-def _tool_calls(message: Message) -> Iterator[_ToolCall]:
+def _tool_calls(message: Message) -> Iterator[dict[str, Any]]:
     """The calls of an assistant's message, also the single `function_call` of older models."""
     calls = message.get("tool_calls") or []
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]
-    for place, call in enumerate(calls):
+    for call in calls:
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
-        yield _ToolCall(
-            place=place,
-            id=_text_or_none(call.get("id")),
-            name=_text_or_none(function.get("name")),
-            arguments=_arguments(function.get("arguments")),
-        )
+        yield {
+            "tool_call_id": _text_or_none(call.get("id")),
+            "name": _text_or_none(function.get("name")),
+            "arguments": _arguments(function.get("arguments")),
+        }
 
 
 def _arguments(value: object) -> Any:

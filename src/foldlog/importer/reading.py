@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import re
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from foldlog.errors import ImportFailed
-from foldlog.importer.conversation import BrokenLine, Conversation, ShapeError, parse_item
+from foldlog.importer.conversation import BrokenLine, Conversation, parse_item
 
 Item = Conversation | BrokenLine
 
@@ -27,7 +23,7 @@ def read_conversations(path: str | Path, *, first_index: int = 0) -> Iterator[It
     The file is JSON (an array of items, one item, or one conversation as a list of messages) or
     JSONL (an item a line; blank lines do not count). JSONL is read line by line; a file is JSONL by
     its suffix, `.jsonl` or `.ndjson`, and otherwise by its content. A pipe, such as `/dev/stdin`,
-    is read to its end first, into a temporary file.
+    is read to its end first.
 
     Args:
         path: the file.
@@ -39,7 +35,8 @@ def read_conversations(path: str | Path, *, first_index: int = 0) -> Iterator[It
     path = Path(path)
     try:
         empty = True
-        with path.open("rb") as opened, _rewindable(opened) as file:
+        with path.open("rb") as opened:
+            file = opened if opened.seekable() else io.BytesIO(opened.read())
             for item in _items(file, path, first_index):
                 empty = False
                 yield item
@@ -49,77 +46,39 @@ def read_conversations(path: str | Path, *, first_index: int = 0) -> Iterator[It
         raise ImportFailed(f"{path}: holds no conversation")
 
 
-@contextmanager
-def _rewindable(file: BinaryIO) -> Iterator[BinaryIO]:
-    if file.seekable():
-        yield file
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(file, copy)
-        yield copy
-
-
 def _items(file: BinaryIO, path: Path, index: int) -> Iterator[Item]:
-    source = str(path)
     if path.suffix.lower() in _LINE_SUFFIXES or _begins_with_a_whole_line(file):
-        return _lines(file, source, index)
+        return _lines(file, str(path), index)
     file.seek(0)
     content = file.read()
     try:
-        document = _decode(content)
+        document = _decode(content) if content.strip() else []
+        return _document(document, str(path), index, len(content))
     except ValueError as error:
-        return _lines_after_all(file, source, index, error)
-    return _document(document, source, index, len(content))
+        raise ImportFailed(f"{path}: {error}") from error
 
 
 def _begins_with_a_whole_line(file: BinaryIO) -> bool:
     """Whether the first line is JSON by itself and another one follows."""
-    file.seek(0)
     filled = (line for line in file if line.strip())
     first = next(filled, b"")
-    if next(filled, None) is None:
-        return False
-    try:
+    with suppress(ValueError):
         _decode(first)
-    except ValueError:
-        return False
-    return True
+        return next(filled, None) is not None
+    return False
 
 
 def _lines(file: BinaryIO, source: str, index: int) -> Iterator[Item]:
     file.seek(0)
     for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        yield _line(line, source, number, index)
-        index += 1
-
-
-def _line(line: bytes, source: str, number: int, index: int) -> Item:
-    try:
-        decoded = _decode(line.rstrip(b"\r\n"))
-    except ValueError as error:
-        return BrokenLine(source, number, len(line), str(error))
-    return _item(decoded, source, number, index, len(line))
-
-
-def _lines_after_all(file: BinaryIO, source: str, index: int, error: ValueError) -> Iterator[Item]:
-    """JSONL whose first line is broken. Without one whole conversation it is a broken JSON file."""
-    items = _lines(file, source, index)
-    broken: list[Item] = []
-    for item in items:
-        if isinstance(item, Conversation):
-            return chain(broken, [item], items)
-        broken.append(item)
-    if not broken:
-        return iter(())
-    raise ImportFailed(f"{source}: {error}") from error
+        if line.strip():
+            yield _item(line.rstrip(b"\r\n"), source, number, index, len(line))
+            index += 1
 
 
 def _document(document: object, source: str, index: int, size: int) -> Iterator[Item]:
     if not isinstance(document, list) or _is_conversation(document):
-        yield _item(document, source, 1, index, size)
-        return
+        document = [document]
     for place, item in enumerate(document):
         yield _item(item, source, place + 1, index + place, size // len(document))
 
@@ -134,8 +93,10 @@ def _is_conversation(items: list[object]) -> bool:
 
 def _item(decoded: object, source: str, number: int, index: int, size: int) -> Item:
     try:
+        if isinstance(decoded, bytes):
+            decoded = _decode(decoded)
         return parse_item(decoded, source=source, number=number, index=index, size=size)
-    except ShapeError as error:
+    except ValueError as error:
         return BrokenLine(source, number, size, str(error))
 
 
@@ -144,25 +105,11 @@ def _decode(content: bytes) -> object:
     try:
         # "-sig": some editors begin a file with a byte order mark.
         text = content.decode("utf-8-sig")
+        return json.loads(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1}") from error
-    try:
-        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at {_place(text, error.pos)}") from error
+        line = f"line {error.lineno} " if error.lineno > 1 else ""
+        raise ValueError(f"not JSON: {error.msg} at {line}column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    except ValueError as error:
-        # Python reads integers up to a number of digits only: longer ones take quadratic time.
-        longest = sys.get_int_max_str_digits()
-        found = re.search(rf"\d{{{longest + 1},}}", text)
-        if found is None:
-            raise
-        digits = f"an integer of {len(found[0]):,} digits at {_place(text, found.start())}"
-        raise ValueError(f"{digits}: the limit is {longest:,}") from error
-
-
-def _place(text: str, position: int) -> str:
-    line = text.count("\n", 0, position) + 1
-    column = position - text.rfind("\n", 0, position)
-    return f"line {line} column {column}" if line > 1 else f"column {column}"

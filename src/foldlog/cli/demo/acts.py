@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sized
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from foldlog.cli.demo.ledger import Ledger
-from foldlog.cli.demo.observer import Observer
+from foldlog.cli.demo.observer import Observer, id_of
 from foldlog.cli.demo.proof import Proof, fingerprint
 from foldlog.cli.demo.transcript import Transcript
 from foldlog.errors import AppendUnknown, LogUnavailable
@@ -44,7 +44,7 @@ async def import_file(
                 raise
             await asyncio.wait([interruption])
     seconds = time.perf_counter() - began
-    saves = report.appended.total + report.present.total
+    saves = sum(report.appended.values()) + sum(report.present.values())
     return Proof(
         name="imported",
         claim="Conversations went in",
@@ -65,8 +65,8 @@ async def import_file(
 async def watched(observer: Observer, transcript: Transcript) -> Proof:
     """That each update and steering event arrived at the live watcher, once."""
     began = time.perf_counter()
-    ids = [u.update_id for plan in transcript.watched for u in plan.updates]
-    ids += [e.event_id for plan in transcript.watched for e in plan.steering]
+    plans = transcript.watched
+    ids = [id_of(e) for p in plans for e in p.objects["updates"] + p.objects["steering"]]
     await observer.wait_for(set(ids))
     sessions = len(transcript.watched)
     return Proof(
@@ -80,7 +80,7 @@ async def watched(observer: Observer, transcript: Transcript) -> Proof:
 
 
 async def identical(store: Store, transcript: Transcript) -> Proof:
-    """That the histories hold what the file holds: every message, in order, equal, once."""
+    """That the sessions hold what the file holds: every message, in order, equal, once."""
     began = time.perf_counter()
     log = await _messages(store, transcript)
     ours, theirs = fingerprint(log), transcript.fingerprint
@@ -104,14 +104,14 @@ async def imported_again(store: Store, transcript: Transcript, prefix: str) -> P
     began = time.perf_counter()
     held = sum(await asyncio.gather(*(_held(store, p.trace_id) for p in transcript.plans)))
     report = await _import(store, transcript, prefix)
-    wanted = report.present.total
+    added, wanted = sum(report.appended.values()), sum(report.present.values())
     return Proof(
         name="imported_again",
         claim="Nothing was doubled",
-        passed=report.appended.total == 0 and held == wanted,
-        figure=f"{held:,} records, {wanted:,} wanted; added again: {report.appended.total:,}",
+        passed=added == 0 and held == wanted,
+        figure=f"{held:,} records, {wanted:,} wanted; added again: {added:,}",
         seconds=time.perf_counter() - began,
-        facts={"records": held, "expected": wanted, "appended_again": report.appended.total},
+        facts={"records": held, "expected": wanted, "appended_again": added},
     )
 
 
@@ -158,24 +158,23 @@ async def rebuilt(
 
 async def _import(store: Ledger | Store, transcript: Transcript, prefix: str) -> ImportReport:
     return await import_conversations(
-        store, [transcript.path], prefix=prefix, concurrency=CONCURRENCY
+        cast(Store, store), [transcript.path], prefix=prefix, concurrency=CONCURRENCY
     )
 
 
 async def _messages(store: Store, transcript: Transcript) -> list[dict[str, object]]:
     histories = await asyncio.gather(
-        *(store.load_history(p.trace_id, consistency="strong") for p in transcript.plans)
+        *(store.list_messages(p.trace_id, consistency="strong") for p in transcript.plans)
     )
-    return [dict(event.payload) for history in histories for event in history]
+    return [dict(message.body) for history in histories for message in history]
 
 
 async def _held(store: Store, session: str) -> int:
     """How many records a conversation has, from all processes."""
     lists: tuple[Sized, ...] = await asyncio.gather(
-        store.load_history(session, consistency="strong"),
+        store.list_messages(session, consistency="strong"),
         store.list_steering(session, limit=_ALL, consistency="strong"),
         store.list_updates(session, limit=_ALL, consistency="strong"),
-        store.list_planner_events(session, consistency="strong"),
         store.list_tasks(session, consistency="strong"),
         store.list_traces(session, _ALL, consistency="strong"),
     )

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from foldlog.cli.demo.ledger import Ledger
-from foldlog.cli.demo.proof import Proof, fingerprint
+from foldlog.cli.demo.proof import Proof
 from foldlog.errors import LogUnavailable
-from foldlog.models import StoredEvent
 from foldlog.opening import Store
 
 
@@ -51,7 +50,7 @@ async def kill_and_return(
         raise LogUnavailable("the embedded server is not running")
     if not await ledger.moment():
         return None, await reconnect()
-    acked = {trace: list(events) for trace, events in ledger.acked.items()}
+    acked = {session: list(messages) for session, messages in ledger.acked.items()}
     in_flight = ledger.in_flight
     began = time.perf_counter()
     os.kill(embedded.pid, signal.SIGKILL)
@@ -60,11 +59,13 @@ async def kill_and_return(
     again = await reconnect()
     connected = time.perf_counter()
     histories = await asyncio.gather(
-        *(again.load_history(trace, consistency="strong") for trace in acked)
+        *(again.list_messages(session, consistency="strong") for session in acked)
     )
     read = time.perf_counter()
-    found = {_key(event) for history in histories for event in history}
-    missing = sum(_key(event) not in found for events in acked.values() for event in events)
+    found = dict(zip(acked, (set(map(repr, each)) for each in histories), strict=True))
+    missing = sum(
+        repr(each) not in found[of] for of, messages in acked.items() for each in messages
+    )
     now = (await again.health()).embedded
     killed = Killed(
         pid=embedded.pid,
@@ -76,11 +77,6 @@ async def kill_and_return(
         reading=read - connected,
     )
     return killed, again
-
-
-def _key(event: StoredEvent) -> tuple[str | None, float, str]:
-    # Not the event itself: a NaN in it would equal nothing.
-    return event.trace_id, event.ts, fingerprint([event.payload])
 
 
 def kill_proofs(killed: Killed | None) -> list[Proof]:

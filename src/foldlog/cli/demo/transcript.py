@@ -31,7 +31,7 @@ class Transcript:
     @property
     def records(self) -> int:
         """How many records they become: those of `_at_once`, the messages, a task's two states."""
-        return sum(len(plan.events) + _at_once(plan) + 2 for plan in self.plans)
+        return sum(len(plan.objects["messages"]) + _at_once(plan) + 2 for plan in self.plans)
 
     @property
     def least_at_once(self) -> int:
@@ -52,7 +52,7 @@ class Transcript:
 
 def _at_once(plan: ImportPlan) -> int:
     """How many saves the importer has under way at once after the messages."""
-    return len(plan.steering) + len(plan.updates) + len(plan.planner_events) + 1
+    return len(plan.objects["steering"]) + len(plan.objects["updates"]) + 1
 
 
 def read_transcript(path: Path, *, prefix: str) -> Transcript:
