@@ -56,7 +56,7 @@ async def test_an_earlier_time_answers_as_it_did(fresh: Open, tmp_path: Path, sh
 async def test_what_had_expired_stays_so(fresh: Open, tmp_path: Path) -> None:
     store, copy = await fresh(pause_ttl=0.001), await fresh(pause_ttl=0.001)
     scope = Scope.custom("x")
-    await store.scoped.write_hinted(scope, "secret", "one-time 1234", StoreOptions(ttl=1))
+    await store.scoped.write(scope, "secret", "one-time 1234", StoreOptions(ttl=1))
     async with store.agents.turn("writer/1") as turn:
         turn.update("k", {"a": 1})
         token = turn.share("k", ttl=0.001)
