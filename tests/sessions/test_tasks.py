@@ -385,3 +385,29 @@ async def test_a_word_that_says_nothing_of_a_task_is_refused(session: Session, w
         await session.spawn_task(**{word: "zzz"})
     assert refused.value.path == word
     assert await session.list_tasks() == []
+
+
+async def test_an_id_stands_for_one_update_and_one_event(store: foldlog.Store) -> None:
+    def order(priority: int) -> foldlog.SteeringEvent:
+        return foldlog.SteeringEvent(
+            session_id="trip",
+            task_id="book",
+            event_id="e",
+            event_type=foldlog.SteeringEventType.PRIORITIZE,
+            payload={"priority": priority},
+        )
+
+    async with store.session("trip") as session:
+        await session.spawn_task(task_id="book")
+        await session.start_task("book")
+        for _ in range(2):
+            await session.report("book", "searching", update_id="u")
+        assert [await session.steer(order(3)) for _ in range(2)] == [True, False]
+        with pytest.raises(foldlog.IdTaken):
+            await session.report("book", "found", update_id="u")
+        with pytest.raises(foldlog.IdTaken):
+            await session.steer(order(4))
+        assert session.get_task("book").priority == 3
+    assert [each.content for each in await store.list_updates("trip") if each.update_id == "u"] == [
+        "searching"
+    ]

@@ -32,7 +32,7 @@ from foldlog.sessions.writing import called, new_id
 from foldlog.steering import sanitize_steering_event, validate_steering_event
 from foldlog.store.events import SESSION_PREFIX
 from foldlog.store.payloads import mapping
-from foldlog.store.steering import STEERING
+from foldlog.store.steering import STEERING, draft_steering
 from foldlog.store.store import BaseStore
 from foldlog.views import Consistency
 from foldlog_projections import session, steering as steering_events
@@ -288,6 +288,7 @@ class Session(SessionTasks):
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
             SteeringValidationError: the payload breaks a rule of its type.
+            IdTaken: the session has another event of that id. Nothing was stored.
             UnknownTask, IllegalTransition: there is no such task, or its status does not allow it.
             MergeRefused: the patch cannot be merged.
 
@@ -311,7 +312,7 @@ class Session(SessionTasks):
         validate_steering_event(event)
         return await self._write(
             lambda made: steering.steer(made, event),
-            once=(steering_events.kind, event.event_id),
+            once=(steering_events.kind, draft_steering(STEERING.record(event), strict=True)),
         )
 
     async def _steer(self, task_id: str, event_type: SteeringEventType, **payload: Any) -> bool:

@@ -21,6 +21,7 @@ from foldlog.sessions import context, groups, lifecycle
 from foldlog.sessions.decision import Decision
 from foldlog.sessions.models import ContextPatch, MergeStrategy, TaskGroup
 from foldlog.sessions.writing import SessionWriter, called, named, new_id
+from foldlog.store.payloads import encode
 from foldlog.store.updates import UPDATES
 from foldlog.views import Consistency
 from foldlog_projections import session, tasks, updates
@@ -275,6 +276,7 @@ class SessionTasks(SessionWriter):
             AppendConflict: others wrote to the session until the time was up. Nothing was stored.
             AppendFailed, LogUnavailable, LogCorrupt, ReadOnlyStore, StoreClosed: nothing is stored.
             AppendUnknown: it may have been stored; `refresh` before you try again.
+            IdTaken: the session has another update of that id. Nothing was stored.
             UnknownTask, IllegalTransition: there is no such task, or it does not run.
         """
         update = StateUpdate.model_construct(
@@ -293,7 +295,7 @@ class SessionTasks(SessionWriter):
             progress = self._redacted_field("report", task_id, progress=progress)
         await self._write(
             lambda made: lifecycle.report(made, record, progress),
-            once=(updates.kind, update.update_id),
+            once=(updates.kind, encode(updates.kind, record)),
         )
         return update.model_copy(update={"content": record.content})
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 
+from foldlog.envelope import Draft
 from foldlog.errors import AppendUnknown, LogUnavailable, RedactionFailed
 from foldlog.kind import Key, Kind
 from foldlog.sessions.decision import Decide, Decision
@@ -89,19 +90,22 @@ class SessionWriter(Capability):
         if seen is not None and seen[0] is block:
             self._stored, self._in_block = seen[1], None
 
-    async def _write(self, decide: Decide, *, once: tuple[Kind[Any], str] | None = None) -> bool:
+    async def _write(self, decide: Decide, *, once: tuple[Kind[Any], Draft] | None = None) -> bool:
         """Append what is decided, all of it or nothing; return whether anything was decided.
 
-        `once` is a third kind of the session's, and an id: if that view holds the id, nothing is
-        decided; and nobody else writes to it between the decision and the append.
+        `once` is a third kind of the session's, and a draft: if that view has it, nothing is
+        decided; and nobody else writes to it between the decision and the append. If the view has
+        other content under its id, this raises IdTaken.
         """
         made: Decision | None = None
 
         def decision(saved: At, folded: At, third: At | None = None) -> dict[Key[Any], Decided]:
             nonlocal made
             made = None
-            if third is not None and once is not None and once[1] in third.folded.seen:
-                return {}
+            if third is not None and once is not None:
+                subject = self._core.subject(once[0], self.session_id)
+                if not self._core.unsaved(subject, [once[1]], third.folded):
+                    return {}
             found = Decision(SessionState(self.session_id, saved.folded.state, folded.folded.state))
             if decide(found) is False:
                 return {}
