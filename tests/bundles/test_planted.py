@@ -277,6 +277,20 @@ async def test_a_forger_is_found_by_the_signature_and_by_the_log_alone(tmp_path:
             assert not (await verify_bundle_with_log(store, path)).is_good, name
 
 
+def test_a_file_that_unpacks_to_more_than_it_has_is_refused_before_it_is_read(
+    made: Made, tmp_path: Path
+) -> None:
+    parts = Parts.of(made.data)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as new:
+        new.writestr(MEMBER, parts.members[MEMBER])
+        new.writestr(SIGNATURE, bytes(10**6), zipfile.ZIP_DEFLATED)
+    [found] = findings(file.getvalue(), tmp_path)
+    assert found == "the file: it was cut or altered: it is compressed"
+    [found] = [str(each) for each in verify_bundle(tmp_path / "nothing").findings]
+    assert found == "the file: No such file or directory"
+
+
 def test_large_values_that_records_do_not_name_cannot_be_forged(made: Made, tmp_path: Path) -> None:
     parts = Parts.of(made.data)
     blob = base64.b64encode(b"forged").decode()

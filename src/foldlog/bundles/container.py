@@ -48,6 +48,8 @@ def read_form(path: Path) -> tuple[bytes | None, str | None]:
     """
     with read_errors(path), path.open("rb") as file, zipfile.ZipFile(file) as bundle:
         names = bundle.namelist()
+        if any(each.compress_type for each in bundle.infolist()):
+            raise zipfile.BadZipFile("it is compressed")  # and how large inside?
         signature = bundle.read(SIGNATURE) if SIGNATURE in names else None
         if names != [MEMBER, SIGNATURE][: len(names)] or not names:
             return signature, f"its members are not those of a bundle: {', '.join(names):.80}"

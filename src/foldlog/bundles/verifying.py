@@ -69,7 +69,7 @@ class BundleReport(NamedTuple):
 def verify_bundle(path: str | os.PathLike[str], *, public_key: bytes | None = None) -> BundleReport:
     """Check all that a bundle says against what it holds, without the log; return what was found.
 
-    It blocks.
+    It blocks. A file that is none, or cannot be read, is a finding, too.
 
     Args:
         path: the bundle.
@@ -78,7 +78,6 @@ def verify_bundle(path: str | os.PathLike[str], *, public_key: bytes | None = No
     Raises:
         BundleRefused: the key is none.
         ConfigurationError: `foldlog[bundle]` is not installed, and a key was given.
-        OSError: the file cannot be read.
     """
     findings, holds = list[BundleFinding](), None
     try:
@@ -128,7 +127,6 @@ async def verify_bundle_with_log(
         BundleRefused: the key is none.
         ConfigurationError: `foldlog[bundle]` is not installed, and a key was given.
         LogUnavailable, LogCorrupt: the log did not answer, or cannot be read.
-        OSError: the file cannot be read.
     """
     report = await asyncio.to_thread(verify_bundle, path, public_key=public_key)
     if report.holds is None:
