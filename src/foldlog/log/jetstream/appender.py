@@ -50,6 +50,7 @@ _log: Final = logging.getLogger("foldlog.append")
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """What may be queued and in flight to one stream; a writer beyond it waits for space."""
 
+_BYTES: Final = attrgetter("bytes")
 _DEADLINE: Final = attrgetter("deadline")
 
 _ALONE_AT_ONCE: Final = 32
@@ -269,8 +270,8 @@ class Appender:
                 else:
                     _settle(riders, outcomes)
             finally:
-                if riders:
-                    self._pressure.give(batch.bytes)
+                # Where an append could not be added to the batch, that has not counted it.
+                self._pressure.give(sum(map(_BYTES, riders)))
 
     def _report(
         self, sent: Sequence[Publication], outcomes: Sequence[Outcome], seconds: float
