@@ -10,8 +10,8 @@ import pytest
 import foldlog
 from foldlog import AlreadyAnswered, WaitingExpired
 from foldlog.models import SteeringEventType
-from foldlog.runs import QuestionExpired, RunCancelled, RunPaused
-from tests.runs.running import Calls, R, S, begun, next_waiting, status, steer
+from foldlog.runs import QuestionExpired, RunCancelled, RunPaused, StepUnknown
+from tests.runs.running import Calls, R, S, begun, die_in, next_waiting, status, steer
 
 
 async def test_cancel_lets_the_step_in_flight_end_and_no_other_begin(store: foldlog.Store) -> None:
@@ -91,6 +91,34 @@ async def test_a_pause_holds_the_next_owner_too(store: foldlog.Store) -> None:
         assert await status(store) == "PAUSED"
         await steer(store, SteeringEventType.RESUME)
         assert await waits == 1
+
+
+async def test_an_order_to_pause_stands_when_the_answer_comes(store: foldlog.Store) -> None:
+    calls = Calls()
+    await die_in(store, "pay")
+
+    async def pay() -> object:
+        async with store.run(R, session_id=S) as run:
+            return await run.step("pay", calls.giving("pay"))
+
+    async def pay_paused() -> None:
+        async with store.run(R, session_id=S) as run:
+            await steer(store, SteeringEventType.PAUSE)
+            await run.step("pay", calls.giving("pay"))
+
+    with pytest.raises(StepUnknown):
+        await pay_paused()
+    for item in await store.waiting():
+        if item.kind == "step":
+            await store.retract(item.id)
+    assert await status(store) == "PAUSED"
+    paying = asyncio.ensure_future(pay())
+    [item] = await store.waiting()
+    assert item.kind == "task"
+    assert calls.made == []
+    await store.answer(item.id, True)
+    await paying
+    assert calls.made == ["pay"]
 
 
 async def test_words_reach_the_code_once_also_when_it_runs_again(store: foldlog.Store) -> None:

@@ -202,12 +202,13 @@ class Run:
             known = self.name in made.state.saved
             status = made.state.brief(self.name).status if known else TaskStatus.CANCELLED
             is_cancelled = status is TaskStatus.CANCELLED
-            parks = error is not None and consists_of(error, RunPaused, StepUnknown)
-            turn.records.append(Released(parked=parks and not is_cancelled))
-            if is_cancelled or (status is TaskStatus.PAUSED and parks):
-                return
+            waits = error is not None and consists_of(error, RunPaused, StepUnknown)
+            # Somebody's order to pause stands, also when the answer has come.
+            parks = waits and status not in (TaskStatus.CANCELLED, TaskStatus.PAUSED)
+            turn.records.append(Released(parked=parks))
             if parks:
                 lifecycle.park(made, self.name, "waits for a person")
+            if is_cancelled or waits:
                 return
             if status is TaskStatus.PAUSED:
                 lifecycle.reopen(made, self.name)
