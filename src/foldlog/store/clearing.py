@@ -355,7 +355,8 @@ async def side_by_side(
 
     When one fails, or this is cancelled, the others have ended before it raises.
     """
-    waiting, results = enumerate(items), dict[int, T]()
+    given = list(items)
+    waiting, results = enumerate(given), dict[int, T]()
 
     async def work() -> None:
         for number, item in waiting:
@@ -363,7 +364,7 @@ async def side_by_side(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
+            for _ in range(min(at_once, len(given))):
                 group.create_task(work(), name="foldlog side by side")
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None

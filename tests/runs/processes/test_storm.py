@@ -68,14 +68,17 @@ class Round:
                 else:
                     await self.store.retract(item.id)
 
-    async def befall(self, worker: Worker) -> bool:
-        """Have something happen, now or a little later; return whether the worker is frozen."""
+    async def befall(self, worker: Worker, may_freeze: bool) -> bool:
+        """Have something happen, now or a little later; return whether the worker is frozen.
+
+        Nobody can say whether what is frozen right before its effect will have it.
+        """
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
-        match self.chance.randrange(6):
+        match self.chance.randrange(9):
             case 0:
                 await worker.kill()
-            case 1:
+            case 1 if may_freeze:
                 os.kill(worker.process.pid, signal.SIGSTOP)
                 return True
             case 2:
@@ -96,9 +99,9 @@ class Round:
                     said = await worker.hear()
                     if said[0] in ("done", "RunCancelled"):
                         return list(said)
-                    if said[0] not in ("opened", "in"):
+                    if said[0] not in ("opened", "before", "in"):
                         break
-                    frozen = await self.befall(worker)
+                    frozen = await self.befall(worker, said[0] != "before")
             if frozen:
                 other = await self.work(start)  # which takes the run over, when the lease is over
                 os.kill(worker.process.pid, signal.SIGCONT)

@@ -2,8 +2,9 @@
 
 worker.py PATH NAMESPACE SESSION EFFECTS
 
-Each step appends its name to the file EFFECTS when it really happens. Says ["opened"], ["in", STEP]
-when a step begins, and at last how the run ended: ["done", ANSWER] or [ERROR, STEP].
+Each step appends its name to the file EFFECTS when it really happens. Says ["opened"], ["before",
+STEP] and ["in", STEP] before and after that, and at last how the run ended: ["done", ANSWER] or
+[ERROR, STEP].
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def say(*value: object) -> None:
 
 def did(effects: Path, step: str) -> None:
     """Have an effect that outlives this process."""
-    say("in", step)
+    say("before", step)
     with effects.open("a") as file:
         file.write(step + "\n")
         file.flush()
         os.fsync(file.fileno())
+    say("in", step)
 
 
 async def main(path: str, namespace: str, session: str, effects: Path) -> None:

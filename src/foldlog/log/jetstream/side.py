@@ -70,7 +70,7 @@ class SideStream(StreamClient):
         block = header_block(headers)
         unserved = [Outgoing(subject, data, block) for subject, data in messages]
         refused = list[wire.ApiError]()
-        asking = self.asking()
+        asking, is_first = self.asking(), True
         while unserved:
             try:
                 replies = await self.connection.request_all(unserved, timeout=asking.timeout)
@@ -84,6 +84,9 @@ class SideStream(StreamClient):
                     refused.append(refusal)
             if unserved:  # missing, or new, or without a leader for a moment: not stored
                 await self.create(self._config, asking.deadline)
+                if is_first:  # most often it has a leader by now
+                    is_first = False
+                    continue
                 await asking.again(LogUnavailable(f"nobody serves {self.name}"))
         for each in refused:
             if each.err_code not in wire.WRONG_LAST:
