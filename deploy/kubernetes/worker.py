@@ -9,7 +9,7 @@ from pathlib import Path
 
 import foldlog
 
-EXECUTION = os.environ.get("EXECUTION", "count-to-1000")
+RUN = os.environ.get("RUN", "count-to-1000")
 ALIVE = Path(os.environ.get("FOLDLOG_PATH", "/data/foldlog")).with_name("alive")
 
 
@@ -28,12 +28,12 @@ async def count(number: int) -> int:
 
 
 async def work() -> None:
-    """Run the execution from the first step that has no recorded end."""
-    async with foldlog.connect() as store, store.recovery.execution(EXECUTION) as run:
+    """Go on with the run at the first step that has no recorded end."""
+    async with foldlog.connect() as store, store.run(RUN) as run:
         number = 0
         while number < 1000:
             # Safe to repeat: a step that has an effect outside is confirmed or retracted instead.
-            number = await run.run(f"count-{number}", count, number, repeatable=True)
+            number = await run.step(f"count-{number}", count, number, repeatable=True)
     await asyncio.Event().wait()  # all is done; Kubernetes would start it again
 
 

@@ -14,7 +14,7 @@ Where to go on, each with `help(...)`:
     foldlog.connect, foldlog.memory_store     open a store
     foldlog.Store                             every method of a store
     store.session(id)                         sessions: tasks, steering, approval, context
-    store.recovery                            executions that survive a crash
+    store.run(name)                           runs that survive a crash and obey orders
     store.agents, store.scoped                state of agents; keys in scopes, with search
     foldlog.Kind, foldlog.kinds               kinds of records that you declare; the built-in ones
     foldlog.StateUpdate, TaskState, ...       what is saved: `dir(foldlog)` lists all names

@@ -137,6 +137,30 @@ async def test_words_reach_the_code_once_also_when_it_runs_again(store: foldlog.
     assert heard[1] == heard[0]
 
 
+@pytest.mark.parametrize("between", ["step", "ask"])
+async def test_what_was_said_later_is_not_heard_earlier_in_a_rerun(
+    store: foldlog.Store, between: str
+) -> None:
+    async def work() -> list[list[object]]:
+        heard = []
+        async with store.run(R, session_id=S) as run:
+            for n in range(2):
+                heard.append([each.payload.get("text") for each in await run.inbox()])
+                if between == "step":
+                    await run.step(f"decide {n}", Calls().giving("decide", n), n, heard[-1])
+            await run.ask("buy", wait=0)
+            heard.append([each.payload.get("text") for each in await run.inbox()])
+        return heard
+
+    with pytest.raises(RunPaused):
+        await work()
+    await steer(store, SteeringEventType.USER_MESSAGE, text="hello")
+    [item] = await store.waiting()
+    await store.answer(item.id, "yes")
+    for _ in range(2):
+        assert await work() == [[], [], ["hello"]]
+
+
 async def test_a_question_is_answered_while_the_run_waits(store: foldlog.Store) -> None:
     async with store.run(R, session_id=S) as run:
         waits = asyncio.ensure_future(run.ask("buy", {"fare": 80}))

@@ -187,6 +187,7 @@ async def test_an_unknown_outcome_is_asked_for_and_settled(store: foldlog.Store)
         [item] = await store.waiting()
         assert (item.kind, item.session_id, item.task_id) == ("step", S, R)
         assert item.step == unknown.value.step == f"pay {happened}"
+        assert item.id == unknown.value.id
         if happened:
             answered = await store.confirm(item.id, "confirmed")
         else:

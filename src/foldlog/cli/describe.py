@@ -32,7 +32,7 @@ async def session(store: Store, session_id: str) -> Described:
 
 
 async def named(store: Store, name: str) -> Described:
-    """What views of that name hold which are no session's: an execution, a trace, and others."""
+    """What views of that name hold which are no session's: a trace, and others."""
     kinds = [each for each in _others(store) if len(each.keys) == 1]
     return await _described(store, [kind(name) for kind in kinds], "")
 

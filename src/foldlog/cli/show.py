@@ -20,7 +20,7 @@ async def show(
     session: Annotated[
         str | None,
         typer.Argument(
-            help="A session's id, or an execution's name. Without: what is in no session.",
+            help="A session's id, or a trace's. Without: what is in no session.",
             autocompletion=completing.session_ids,
         ),
     ] = None,
@@ -29,10 +29,10 @@ async def show(
     ] = None,
     at: At = None,
 ) -> None:
-    """Show all that a session holds, of every kind, or what an execution or a trace has.
+    """Show all that a session holds, of every kind, or what a trace has.
 
     Its context, tasks, updates, events, memory, files, scoped keys, the state of its agents and
-    its executions. Fields without a value are left out.
+    its runs. Fields without a value are left out.
     """
     from foldlog.cli import describe
     from foldlog.cli.ids import UnknownId, check_session

@@ -99,12 +99,14 @@ class QuestionExpired(_OfRun):
 class StepUnknown(_OfRun):
     """A step began and its result is not recorded: it may or may not have had its effect.
 
-    `store.waiting()` lists it. Say which, once you know: `store.confirm(id, result)` or
-    `store.retract(id)`. `error` is the type of the error that prevented the recording; "" if the
-    step never ended.
+    `store.waiting()` lists it as `id`. Say which, once you know: `store.confirm(id, result)` or
+    `store.retract(id)`; then do the step again. `error` is the type of the error that prevented the
+    recording; "" if the step never ended.
     """
 
-    def __init__(self, session_id: str, run: str, step: str, attempt: int, error: str = "") -> None:
+    def __init__(
+        self, session_id: str, run: str, step: str, attempt: int, error: str = "", id: str = ""
+    ) -> None:
         ended = (
             f"its result could not be recorded ({error})"
             if error
@@ -119,6 +121,7 @@ class StepUnknown(_OfRun):
         self.step = step
         self.attempt = attempt
         self.error = error
+        self.id = id
 
 
 class StepChanged(_OfRun):

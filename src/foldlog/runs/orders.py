@@ -40,6 +40,7 @@ class Orders:
         self._tenure = tenure
         self._calls: set[asyncio.Task[object]] = set()
         self._looks = dict.fromkeys(CHANNELS, 0)
+        self._in_vain = dict[str, Heard]()
         self._moved = asyncio.Event()
         self._is_hard = False
         self._watching: asyncio.Task[None] | None = None
@@ -121,7 +122,18 @@ class Orders:
         if new:
             ids = tuple(each.event_id for each in new)
             await self._tenure.write(Heard(channel, call, ids))
+        else:
+            self._in_vain[channel] = Heard(channel, call, ())
         return new
+
+    def looked(self) -> list[Heard]:
+        """What is to be recorded with the next step: looks that gave nothing, once.
+
+        The step was chosen by them. A rerun that heard at such a look what was said since would
+        choose another one.
+        """
+        found, self._in_vain = list(self._in_vain.values()), {}
+        return found
 
     async def _events(self) -> list[SteeringEvent]:
         store, session_id, run = self._store, self._tenure.session_id, self._tenure.name

@@ -440,6 +440,7 @@ class Run:
 
     async def _asked(self, name: str, question: bytes, timeout: float | None) -> Step:
         """Have the question on record and on the list, and return it as it stands."""
+        looked = self._orders.looked()
 
         def ask(turn: Turn) -> bool | None:
             step = turn.run.steps.get(name)
@@ -450,6 +451,7 @@ class Run:
                 until = 0.0 if timeout is None else now + timeout
                 if step is not None and step.phase == "asked":
                     turn.made.waiting.append(ended(self._ref(step)))
+                turn.records.extend(looked)
                 turn.records.append(Asked(name, msgspec.Raw(question), now, until))
                 step = Step(name, now, "asked")
             turn.made.waiting.append(began(self._ref(step), self.session_id))

@@ -140,8 +140,8 @@ class Steps:
                 result: T = await self.result(recorded, work.declared)
                 return result
             if recorded is not None and is_doubtful(recorded) and not work.repeatable:
-                await self._doubt(recorded)
-                raise StepUnknown(*self._run, work.step, recorded.attempt, recorded.error)
+                id = await self._doubt(recorded)
+                raise StepUnknown(*self._run, work.step, recorded.attempt, recorded.error, id)
             return await self._attempt(work, under_way, call)
 
     async def result(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
@@ -201,7 +201,8 @@ class Steps:
         parent = outer.step if outer is not None and outer.run is self._tenure else ""
         encoded, digest = work.arguments
         await self._tenure.write(
-            Started(work.step, work.kind, parent, encoded, digest, work.repeatable)
+            *self._orders.looked(),
+            Started(work.step, work.kind, parent, encoded, digest, work.repeatable),
         )
         under_way.used.clear()
         began_at = time.perf_counter()
@@ -259,8 +260,8 @@ class Steps:
             )
         return result
 
-    async def _doubt(self, recorded: Step) -> None:
-        """Put the step on the list of what waits for a person."""
+    async def _doubt(self, recorded: Step) -> str:
+        """Put the step on the list of what waits for a person; return its id there."""
 
         def doubt(turn: Turn) -> bool | None:
             step = turn.run.steps.get(recorded.step)
@@ -268,11 +269,11 @@ class Steps:
                 return False
             if step.phase != "doubted":
                 turn.records.append(Doubted(step.step))
-            ref = waits_as(*self._run, step)
-            turn.made.waiting.append(began(ref, self._tenure.session_id))
+            turn.made.waiting.append(began(waits_as(*self._run, step), self._tenure.session_id))
             return None
 
         await self._tenure.decide(doubt)
+        return waits_as(*self._run, recorded).id
 
 
 def is_doubtful(step: Step) -> bool:

@@ -17,7 +17,7 @@ from foldlog.models import (
     UpdateType,
 )
 from foldlog.opening import Store
-from foldlog.recovery import ExecutionPaused
+from foldlog.runs import RunPaused
 from foldlog.sessions import ContextPatch, MergeStrategy, Session
 
 SESSION: Final = "club-outing"
@@ -79,10 +79,10 @@ async def play(store: Store) -> None:
         await session.pause_task("tickets", reason="Pay €143 now, before the offer ends tonight?")
         await store.save_feedback(_TRACE, score=1, comment="Clear and quick.", author="mira")
     try:
-        async with store.recovery.execution("outing-lunch", session_id=SESSION) as run:
+        async with store.run("outing-lunch", session_id=SESSION) as run:
             question = {"question": "Where do we eat?", "options": ["Harbour café", "Picnic"]}
-            await run.ask("lunch", question)
-    except ExecutionPaused:
+            await run.ask("lunch", question, wait=0)
+    except RunPaused:
         pass  # it goes on when somebody has answered
 
 
