@@ -46,5 +46,8 @@ kind: Final[Kind[Any]] = Kind(
     keys=("process",),
     records={LIVES: Lives, LEFT: Left},
     fold=Fold(_nothing, _apply, state=Lives | None, latest_only=True, forgets_ids=True),
-    shown=Shown({LIVES: "process {pid} on {host} lives", LEFT: "process {process} ended"}),
+    shown=Shown(
+        {LIVES: "process {pid} on {host} lives", LEFT: "process {process} ended"},
+        entries=lambda _: {},  # that a process lives is nothing that anybody has saved
+    ),
 )

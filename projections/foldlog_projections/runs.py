@@ -314,6 +314,23 @@ def _answered(answered: Answered) -> Line:
     return Line(f"answered by {answered.by or 'somebody'}", brief(given))
 
 
+_SHOWN: Final = ("phase", "blob", "error", "message", "by")
+_COUNTED: Final = ("input_tokens", "output_tokens", "cost_usd")
+_PARTS: Final = ("arguments", "question", "result")
+
+
+def _entries(state: State) -> dict[str, Any]:
+    """A run in the words of its program; left out is who had it when."""
+    steps = {
+        name: {field: getattr(step, field) for field in _SHOWN}
+        | {field: codec.decode(getattr(step, field)) for field in _PARTS}
+        | {field: getattr(step, field) or None for field in _COUNTED}
+        | ({"attempt": step.attempt} if step.attempt > 1 else {})
+        for name, step in state.steps.items()
+    }
+    return {"": {"steps": steps}} if state else {}
+
+
 kind: Final = Kind(
     "runs",
     keys=("session_id", "run"),
@@ -359,5 +376,6 @@ kind: Final = Kind(
             USED: "{model} used {input_tokens} and {output_tokens} tokens",
         },
         group="steps",
+        entries=_entries,
     ),
 )

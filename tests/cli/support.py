@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import foldlog
 from foldlog.cli.app import app
 from foldlog.importer import demo_transcript
-from foldlog.recovery import ExecutionPaused
+from foldlog.runs import RunPaused
 from foldlog.sessions import Session
 
 Use = Callable[[Session], Awaitable[None]]
@@ -83,13 +83,13 @@ class Cli:
                     for n, m in messages
                 )
 
-    async def asked(self, state_id: str, address: str) -> Any:
-        """Have an execution ask; return the answer, or None while there is none."""
+    async def asked(self, name: str, question: str) -> Any:
+        """Have a run ask; return the answer, or None while there is none."""
         async with foldlog.connect(**self.place) as store:
             try:
-                async with store.recovery.execution(state_id) as run:
-                    return await run.ask(address, "which?")
-            except ExecutionPaused:
+                async with store.run(name) as run:
+                    return await run.ask(question, "which?", wait=0)
+            except RunPaused:
                 return None
 
     async def paused(self, token: str, state: dict[str, Any]) -> None:

@@ -19,12 +19,15 @@ from tests.support.stores import fresh_namespace
 UNKNOWN = {
     "answer": ["task/bike-repair-0/x/1f", "approve"],
     "bundle": ["bike-repair-1"],
+    "confirm": ["step/bike-repair-0/x/book/1f"],
     "diff": ["bike-repair-0", "bike-repair-1"],
     "erase": ["bike-repair-1", "--yes"],
     "export": ["copy", "--session", "bike-repair-1"],
+    "fork": ["bike-repair-1"],
     "history": ["bike-repair-1"],
     "rebuild": ["--projection", "event"],
     "replay": ["bike-repair-1"],
+    "retract": ["step/bike-repair-0/x/book/1f"],
     "show": ["bike-repair-1"],
     "steer": ["bike-repair-1", "t", "pause"],
     "tasks": ["bike-repair-1"],
@@ -49,7 +52,8 @@ def test_an_unknown_id_is_an_error_that_names_a_near_one(
     monkeypatch.chdir(tmp_path)
     result = imported(name, *UNKNOWN[name])
     assert (result.code, result.stdout) == (1, "")
-    near = {"answer": "`foldlog waiting` lists", "rebuild": "'events'", "verify": "'events'"}
+    near = {"rebuild": "'events'", "verify": "'events'"}
+    near |= dict.fromkeys(("answer", "confirm", "retract"), "`foldlog waiting` lists")
     assert near.get(name, "did you mean 'bike-repair-0'") in result.stderr
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -198,21 +202,19 @@ def test_show_lists_what_every_part_of_the_store_holds(cli: Cli) -> None:
                 await session.update_context(llm_context={"city": "Oslo"})
             await store.scoped.write(Scope.session("trip"), "hotel", "Grand")
             await store.scoped.write(Scope.custom("all"), "seat", "7a")
-            async with store.recovery.execution("run", session_id="trip") as execution:
-                execution.storage["n"] = 1
-                await execution.save_checkpoint()
-                await execution.run("book", str, 7)
+            async with store.run("run", session_id="trip") as opened:
+                await opened.step("book", str, 7)
 
     asyncio.run(used())
     lines = cli("show", "trip").stdout.splitlines()
     assert "    context.llm_context.city: Oslo" in lines
-    assert {"session", "states run", "scoped session hotel"} <= set(lines)
-    states = {line.split(":")[0].strip() for line in lines[lines.index("states run") + 1 :]}
-    assert {"status", "steps.book.phase", "steps.book.result"} <= states
-    assert not states & {"epoch", "tenure", "owner", "state_id", "steps.book.attempt"}
+    assert {"session", "run run", "scoped session hotel"} <= set(lines)
+    shown = {line.split(":")[0].strip() for line in lines[lines.index("run run") + 1 :]}
+    assert {"steps.book.phase", "steps.book.arguments.0", "steps.book.result"} <= shown
+    assert not shown & {"epoch", "tenure", "process", "steps.book.attempt", "steps.book.digest"}
     assert cli("show", "trip", "--kind", "scoped", "--json").document.keys() == {"scoped"}
     assert "scoped custom:all seat" in cli("show").stdout
-    assert cli("show", "run", "--json").document.keys() == {"states"}
+    assert cli("show", "trip", "--kind", "run", "--json").document.keys() == {"run"}
     assert "did you mean 'scoped'?" in cli("show", "trip", "--kind", "scope").stderr
 
 

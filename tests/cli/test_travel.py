@@ -207,9 +207,8 @@ async def everything_of(store: foldlog.Store, session: str, value: str) -> None:
     manager = store.agents.repository.create_manager(Note, session_id=session)
     async with manager.turn("writer") as turn:
         turn.update("note", Note(text=value))
-    async with store.recovery.execution("run", session_id=session) as run:
-        run.storage["value"] = value
-        await run.save_checkpoint()
+    async with store.run("run", session_id=session) as run:
+        await run.step(f"keep {value}", str, value)
     await store.append(notes("list"), Noted(value))
     await store.belong(session, notes("list"))
 
@@ -231,7 +230,7 @@ async def test_diff_sees_every_kind_that_belongs_to_a_session(reopen: OpenStore)
     assert {(c.kind, c.id) for c in changed.values()} >= {
         ("memory", "acme:ann"),
         ("agent", "default writer note"),
-        ("states", "run"),
+        ("run", "run"),
         ("note", "list"),
         ("pause", "token"),
         ("session", ""),
@@ -258,7 +257,7 @@ async def test_diff_of_a_fork_and_its_origin_shows_what_went_on(reopen: OpenStor
     await store.fork("session", to="fork")
     sides = [await describe.session(store, each) for each in ("session", "fork")]
     assert list(differences(*sides)) == []
-    assert {"session", "memory", "scoped", "agent", "states", "note", "event"} <= sides[1].keys()
+    assert {"session", "memory", "scoped", "agent", "run", "note", "event"} <= sides[1].keys()
     await store.save_memory_state("acme:ann:fork", {"value": "new"})
     await store.scoped.write(Scope.session("fork"), "key", "new")
     sides = [await describe.session(store, each) for each in ("session", "fork")]

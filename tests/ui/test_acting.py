@@ -11,7 +11,7 @@ import pytest
 import foldlog
 from foldlog import TaskStatus, kinds
 from foldlog.models import ArtifactScope
-from foldlog.recovery import ExecutionPaused
+from foldlog.runs import RunPaused
 from foldlog.sessions import ContextPatch, MergeStrategy
 from foldlog.ui import app
 from foldlog.ui.openapi import DOCUMENT
@@ -109,10 +109,10 @@ async def test_a_question_gets_whatever_it_is_answered(
     store: foldlog.Store, client_of: ClientOf
 ) -> None:
     async def ask() -> Any:
-        async with store.recovery.execution("trip", session_id="s") as run:
-            return await run.ask("seat", {"question": "Window or aisle?"})
+        async with store.run("trip", session_id="s") as run:
+            return await run.ask("seat", "Window or aisle?", wait=0)
 
-    with pytest.raises(ExecutionPaused):
+    with pytest.raises(RunPaused):
         await ask()
     async with client_of(store) as client:
         [item] = (await client.get("/api/waiting?session=s")).json()["waiting"]

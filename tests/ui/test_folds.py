@@ -27,6 +27,7 @@ from foldlog_projections.belongings import Belonging
 from foldlog_projections.conversations import Conversation
 from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
+from foldlog_projections.runs import State as Run
 from foldlog_projections.states import State
 from tests.ui.conftest import looking
 from tests.ui.support import event, said, task
@@ -89,6 +90,12 @@ def shown(key: Key[Any], state: Any) -> Any:
             return shown(key, {n: getattr(state, n) for n in ("version", "body", "configs")})
         case Held():
             return {"id": state.id, "ts": state.ts, "saved": shown(key, state.saved)}
+        case Run():
+            steps = {name: msgspec.structs.asdict(each) for name, each in state.steps.items()}
+            for each in steps.values():
+                for part in ("arguments", "result", "question"):
+                    each[part] = codec.decode(each[part])
+            return shown(key, {"steps": steps})
         case State():
             found = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
             steps = {name: msgspec.structs.asdict(each) for name, each in state.steps.items()}
@@ -116,7 +123,7 @@ def alike(name: str, state: Any) -> Any:
     """Without what only one side has: defaults of steps, and since when a task has paused."""
     if name.startswith('["tasks"'):
         return {id: {k: v for k, v in t.items() if k != "paused_at"} for id, t in state.items()}
-    if name.startswith('["states"'):
+    if name.startswith(('["runs"', '["states"')):
         steps = {
             id: {k: v for k, v in step.items() if v not in ("", None, 0)}
             for id, step in state["steps"].items()

@@ -137,7 +137,7 @@ async def test_panes_show_the_state_of_the_moment(browser: Browser, store: foldl
             "Tasks",
             "Context",
             "Memory",
-            "Executions",
+            "Runs",
             "Artifacts",
             "Feedback",
         ):

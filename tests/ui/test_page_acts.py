@@ -10,6 +10,7 @@ import pytest
 import foldlog
 from foldlog import kinds
 from foldlog.cli.demo import scene
+from foldlog.runs import RunPaused
 from tests.ui.conftest import looking, serving
 from tests.ui.pages import go, number, open_run, where
 from tests.ui.support import said
@@ -29,10 +30,11 @@ async def test_what_waits_is_answered(browser: Browser, store: foldlog.Store) ->
     }
 
     async def ask() -> Any:
-        async with store.recovery.execution("seats", session_id="other") as run:
-            return await run.ask("how many", {"question": "How many seats?", "schema": schema})
+        async with store.run("seats", session_id="other") as run:
+            question = {"question": "How many seats?", "schema": schema}
+            return await run.ask("how many", question, wait=0)
 
-    with pytest.raises(foldlog.recovery.ExecutionPaused):
+    with pytest.raises(RunPaused):
         await ask()
     async with looking(browser, store, options={"user": "ann"}) as page:
         await go(page, "#/waiting")
@@ -60,7 +62,7 @@ async def test_what_waits_is_answered(browser: Browser, store: foldlog.Store) ->
         await go(page, f"#/session/{scene.SESSION}")
         await page.wait_for_selector("fl-run .status[data-status=RUNNING]")
     assert await ask() == {"seats": 4}
-    async with store.recovery.execution("outing-lunch") as run:
+    async with store.run("outing-lunch", session_id=scene.SESSION) as run:
         assert (
             await run.ask(
                 "lunch", {"question": "Where do we eat?", "options": ["Harbour café", "Picnic"]}

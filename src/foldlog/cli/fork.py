@@ -32,7 +32,10 @@ async def fork(
 
     Its runs are as they were at that moment: opening one goes on from its next step.
     """
+    from foldlog.cli.ids import check_recorded
+
     async with target.connect() as store:
+        await check_recorded(store, session)
         made = await store.fork(session, to=to, at=None if at is None else moment(at))
     if target.json:
         print_json({"session_id": made})

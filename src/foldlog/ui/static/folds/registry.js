@@ -12,6 +12,7 @@ import { conversations } from "./conversations.js";
 import { every, last, lastBut } from "./folds.js";
 import { messages } from "./messages.js";
 import { pauses } from "./pauses.js";
+import { runs } from "./runs.js";
 import { session } from "./session.js";
 import { states } from "./states.js";
 import { tasks } from "./tasks.js";
@@ -32,6 +33,7 @@ const FOLDS = {
   messages,
   pauses,
   planner: every,
+  runs,
   scoped: lastBut("scoped.embedded"),
   session,
   states,
