@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import foldlog
+import foldlog.runs
 from foldlog import codec, kinds
 from foldlog.cli.demo import scene
 from foldlog.importer import demo_transcript, import_conversations
@@ -27,7 +28,7 @@ from foldlog_projections.belongings import Belonging
 from foldlog_projections.conversations import Conversation
 from foldlog_projections.messages import Conversations, MessagesRemoved
 from foldlog_projections.pauses import Pause
-from foldlog_projections.runs import State as Run
+from foldlog_projections.runs import State as RunState
 from foldlog_projections.states import State
 from tests.ui.conftest import looking
 from tests.ui.support import event, said, task
@@ -90,7 +91,7 @@ def shown(key: Key[Any], state: Any) -> Any:
             return shown(key, {n: getattr(state, n) for n in ("version", "body", "configs")})
         case Held():
             return {"id": state.id, "ts": state.ts, "saved": shown(key, state.saved)}
-        case Run():
+        case RunState():
             steps = {name: msgspec.structs.asdict(each) for name, each in state.steps.items()}
             for each in steps.values():
                 for part in ("arguments", "result", "question"):
@@ -171,6 +172,11 @@ async def test_the_bundled_conversations(browser: Browser, store: foldlog.Store)
         await check(browser, store, Run("session", session), 8)
 
 
+async def pay(run: foldlog.runs.Run, euros: int) -> dict[str, int]:
+    run.usage(model="m", input_tokens=euros, cost_usd=0.5)
+    return {"paid": euros}
+
+
 async def test_a_session_with_everything(browser: Browser, store: foldlog.Store) -> None:
     await scene.play(store)
     await store.save_planner_state("token", {"step": 1}, session_id=scene.SESSION)
@@ -183,6 +189,13 @@ async def test_a_session_with_everything(browser: Browser, store: foldlog.Store)
     [patch] = [w for w in await store.waiting() if w.kind == "patch"]
     await store.answer(patch.id, True)
     await store.clear_messages(scene.SESSION)
+    for redo_from in (None, "pay"):
+        async with store.run("pay", session_id=scene.SESSION, redo_from=redo_from) as run:
+            await run.step("look", len, "fares")
+            with pytest.raises(ValueError, match="base 10"):
+                await run.step("fail", int, "x")
+            await run.step("pay", pay, run, 143, repeatable=True)
+            await run.ask("sure?", {"euros": 143}, timeout=0, default=True)
     await check(browser, store, Run("session", scene.SESSION), 40)
     await store.fork(scene.SESSION, to="the fork")
     forked = await store.position()
