@@ -34,12 +34,15 @@ def _identity(event: EventSaved, body: bytes) -> str:
 
 _DOERS: Final = {"execute_tool": "tool", "chat": "model", "invoke_agent": "agent"}
 _MESSAGE: Final = "message."
+_ON_PAGE: Final = "ui."
 
 
 def _line(event: EventSaved) -> Line:
     payload = event.payload if isinstance(event.payload, dict) else {}
     error = payload.get("error")
     text = said(error or payload.get("output") or event.payload)
+    if event.kind.startswith(_ON_PAGE):  # what somebody did on the page
+        return Line(f"{payload.get('by')} {event.kind.removeprefix(_ON_PAGE)}", text)
     if event.kind.startswith(_MESSAGE):
         return Line(event.kind.removeprefix(_MESSAGE), text, group="messages")
     what = " ".join(filter(None, (event.kind.replace("_", " "), event.node_name)))

@@ -77,8 +77,10 @@ kind: Final = Kind(
     id=content_rule(_identity),
     shown=Shown(
         {
-            "pause.saved": lambda pause: Line("asked", asked(pause.payload), tone="waiting"),
-            CONSUMED: "pause ended",
+            "pause.saved": lambda pause: Line(
+                "asked", asked(pause.payload), tone="waiting", about=("pause",), under=""
+            ),
+            CONSUMED: Line("pause ended", about=("pause",)),
         },
         group="steering",
     ),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.kind import Blob, Fold, Kind
-from foldlog.words import Line, Shown, asked, brief
+from foldlog.words import Line, Shown, asked, brief, clip, in_seconds
 from foldlog_projections import waiting
 from foldlog_projections.fold import EqualByBytes
 
@@ -307,11 +307,53 @@ def _step(state: State, record: Any, ts: float) -> Step:
             return replace(before, phase="retracted")
 
 
+_RUN: Final = ":run"
+"""The part of a story that steps are in which are in no other step."""
+
+
+def _started(step: Started) -> Line:
+    given = codec.decode(step.arguments)
+    what = f"step {step.step} started"
+    if step.kind != "step":
+        what = f"{what} ({step.kind})"
+    text = ", ".join(f"{name}={brief(each)}" for name, each in (given or {}).items())
+    return Line(what, clip(text), about=(step.step,), under=step.parent or _RUN)
+
+
+def _done(step: Done) -> Line:
+    text = brief(step.result)
+    if step.blob:
+        text = "a large value"
+    return Line(f"step {step.step} done in {in_seconds(step.seconds)}", text, about=(step.step,))
+
+
+def _failed(step: Failed) -> Line:
+    text = f"{step.error}: {step.message}" if step.message else step.error
+    what = f"step {step.step} failed after {in_seconds(step.seconds)}"
+    return Line(what, clip(text), tone="failed", about=(step.step,))
+
+
+def _used(used: Used) -> Line:
+    what = f"step {used.step} used" if used.step else "used"
+    tokens = used.input_tokens + used.output_tokens
+    spent = [f"{tokens:,} tokens"] if tokens else []
+    if used.cost_usd:
+        spent.append(f"${used.cost_usd:.4f}")
+    text = " and ".join(spent) + (f" of {used.model}" if used.model else "")
+    return Line(f"{what} {text}", about=(used.step or _RUN,))
+
+
+def _asked(each: Asked) -> Line:
+    question = asked(codec.decode(each.question))
+    return Line("asked", question, tone="waiting", about=(each.step,), under=_RUN)
+
+
 def _answered(answered: Answered) -> Line:
     given = codec.decode(answered.answer)
     if isinstance(given, bool):
         given = "yes" if given else "no"
-    return Line(f"answered by {answered.by or 'somebody'}", brief(given))
+    what = f"answered by {answered.by or 'somebody'}"
+    return Line(what, brief(given), about=(answered.step,))
 
 
 _SHOWN: Final = ("phase", "blob", "error", "message", "by")
@@ -361,19 +403,23 @@ kind: Final = Kind(
     },
     shown=Shown(
         {
-            OPENED: "run {run} taken by process {pid} on {host}",
-            RELEASED: "run {run} let go",
+            OPENED: Line("run {run} taken by process {pid} on {host}", about=(_RUN,), under=""),
+            RELEASED: Line("run {run} let go", tone="aside"),
             REWOUND: "run {run} rewound: {step}",
-            STARTED: "step {step} started: {arguments}",
-            DONE: "step {step} done: {result}",
-            FAILED: lambda step: Line(f"step {step.step} failed", step.message, tone="failed"),
-            RETRACTED: "step {step} taken back",
-            UNRECORDED: "step {step} done, and not recorded: {error}",
-            DOUBTED: lambda step: Line(f"did step {step.step} happen?", tone="waiting"),
-            ASKED: lambda each: Line("asked", asked(codec.decode(each.question)), tone="waiting"),
+            STARTED: _started,
+            DONE: _done,
+            FAILED: _failed,
+            RETRACTED: lambda step: Line(f"step {step.step} taken back", about=(step.step,)),
+            UNRECORDED: lambda step: Line(
+                f"step {step.step} done, and not recorded", step.error, about=(step.step,)
+            ),
+            DOUBTED: lambda step: Line(
+                f"did step {step.step} happen?", tone="waiting", about=(step.step,)
+            ),
+            ASKED: _asked,
             ANSWERED: _answered,
-            HEARD: "{channel} looked at",
-            USED: "{model} used {input_tokens} and {output_tokens} tokens",
+            HEARD: lambda heard: Line("heard by the run", tone="aside", about=heard.events),
+            USED: _used,
         },
         group="steps",
         entries=_entries,

@@ -194,7 +194,9 @@ def _judged(group: Group, at: str) -> Group:
 def _queued(queued: PatchQueued) -> Line:
     asked = codec.decode(queued.patch)
     digest = asked.get("digest") if isinstance(asked, dict) else None
-    return Line(f"patch {queued.patch_id} waits", said(digest or asked), "steering", "waiting")
+    text = said(digest or asked)
+    about = (queued.patch_id,)
+    return Line(f"patch {queued.patch_id} waits", text, "steering", "waiting", about, "")
 
 
 kind: Final = Kind(
@@ -230,9 +232,11 @@ kind: Final = Kind(
             CONTEXT: lambda context: Line("context changed", touched(context.delta)),
             QUEUED: _queued,
             DECIDED: lambda patch: Line(
-                f"patch {patch.patch_id} {patch.outcome}", group="steering"
+                f"patch {patch.patch_id} {patch.outcome}",
+                group="steering",
+                about=(patch.patch_id,),
             ),
-            ACKNOWLEDGED: "{worker} took order {event_id}",
+            ACKNOWLEDGED: lambda order: Line(f"{order.worker} took it", about=(order.event_id,)),
             OPENED: "group {group_id} opened: {name}",
             JOINED: "task {task_id} joined group {group_id}",
             SEALED: "group {group_id} sealed",

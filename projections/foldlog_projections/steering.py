@@ -41,7 +41,12 @@ def _line(event: SteeringSaved) -> Line:
     by, verb = given.get("by") or event.source, _VERBS.get(event.event_type)
     payload = {name: value for name, value in given.items() if name not in ("by", "patch_id")}
     what = f"patch {given['patch_id']}" if "patch_id" in given else f"task {event.task_id}"
-    return Line(f"{by} {verb} {what}" if verb else str(by), said(payload))
+    told = f"{by} {verb} {what}" if verb else str(by)
+    return Line(told, said(payload), about=(event.event_id,), under="")
+
+
+def _title(event: SteeringSaved) -> str:
+    return said(event.payload) if event.event_type == "USER_MESSAGE" else ""
 
 
 kind: Final = Kind(
@@ -53,7 +58,7 @@ kind: Final = Kind(
     id=field_id("event_id"),
     shown=Shown(
         {"steering.saved": _line},
-        titles={"steering.saved": lambda event: said(event.payload)},
+        titles={"steering.saved": _title},
         audited={"steering.saved": "session.steering"},
     ),
 )

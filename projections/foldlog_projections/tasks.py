@@ -121,6 +121,10 @@ def _title(task: TaskSaved) -> str:
     return clip(task.description or (asked if isinstance(asked, str) else ""))
 
 
+def _named(task: TaskSaved) -> str:
+    return _title(task) or task.task_id
+
+
 kind: Final = Kind(
     "tasks",
     keys=("session_id",),
@@ -130,7 +134,7 @@ kind: Final = Kind(
     fold=Fold(dict, _apply, state=dict[str, Recorded], takes="envelope", replaces="task_id"),
     shown=Shown(
         {SAVED: _line, CHANGED: _line},
-        titles={SAVED: _title},
+        titles={SAVED: _named},
         audited={SAVED: "session.task"},
         effective=each_whole,
     ),

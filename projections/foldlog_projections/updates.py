@@ -36,9 +36,9 @@ def _line(update: UpdateSaved) -> Line:
         return Line("called", call, group="tools")
     if isinstance(content, dict) and type_ == "STATUS_CHANGE":
         state = str(content.get("status", "")).lower()
-        return Line(
-            f"task {update.task_id} now {state}", said(content.get("reason")), group="tasks"
-        )
+        reason = said(content.get("reason"))
+        what, tone = f"task {update.task_id} now {state}", "" if reason else "aside"
+        return Line(what, reason, group="tasks", tone=tone)  # the task's own line tells of it
     tone = "failed" if type_ == "ERROR" else "waiting" if type_ == "CHECKPOINT" else ""
     return Line(_TYPES.get(type_, type_.lower()), said(content), tone=tone)
 

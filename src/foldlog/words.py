@@ -40,13 +40,19 @@ class Line(NamedTuple):
             states; content belongs into `text`.
         text: what was said, on one line; "" for nothing.
         group: under which word readers show or hide the record. "": that of its kind.
-        tone: "failed", or "waiting" for a person; "" for neither.
+        tone: "failed", "waiting" for a person, or "aside" for what a story goes without. "": none.
+        about: names of what it is about, such as a step. A story adds this record to what it has
+            of that already.
+        under: what it begins a new part of the story with, `about[0]`, is a part of: another name,
+            or "" for nothing. None: it begins no part.
     """
 
     what: str
     text: str = ""
     group: str = ""
     tone: str = ""
+    about: tuple[str, ...] = ()
+    under: str | None = None
 
     def __str__(self) -> str:
         return f"{self.what}: {self.text}" if self.text else self.what
@@ -54,11 +60,11 @@ class Line(NamedTuple):
 
 S = TypeVar("S")
 
-Words = str | Callable[[Any], Line | str]
+Words = str | Line | Callable[[Any], Line | str]
 """How a record is put in words: a function of the record, or a text with names in braces.
 
 The names are of the record's fields and the view's keys: `"file {name} saved: {title}"`. Behind a
-colon stands what was said.
+colon stands what was said. A line has them in `what` and in `text`.
 """
 
 Speak = Callable[[Any, Sequence[str]], Line]
@@ -140,11 +146,14 @@ def speaker(words: Words, keys: Sequence[str], schema: type[msgspec.Struct]) -> 
     Raises:
         ConfigurationError: the words name what is neither a field nor a key.
     """
-    if not isinstance(words, str):
+    if isinstance(words, str):
+        what, _, text = words.partition(": ")
+        words = Line(what, text)
+    elif not isinstance(words, Line):
         return lambda record, _: _as_line(words(record))
-    what, _, text = words.partition(": ")
-    say, tell = (_filler(each, keys, schema) for each in (what, text))
-    return lambda record, values: Line(say(record, values), tell(record, values))
+    line = words
+    say, tell = (_filler(each, keys, schema) for each in (line.what, line.text))
+    return lambda record, values: line._replace(what=say(record, values), text=tell(record, values))
 
 
 def _as_line(said: Line | str) -> Line:
@@ -230,6 +239,17 @@ def in_bytes(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def in_seconds(seconds: float) -> str:
+    """Return a duration in words: `40 ms`, `1.2 s`, `3 min 5 s`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def asked(request: Any) -> str:

@@ -42,6 +42,11 @@ class Run:
         return json.loads(self.stdout)
 
     @property
+    def ids(self) -> list[str]:
+        """The first words of the lines: ids, with titles beside them."""
+        return [line.split()[0] for line in self.stdout.splitlines()]
+
+    @property
     def records(self) -> list[Any]:
         """Standard output as JSON lines."""
         return [json.loads(line) for line in self.stdout.splitlines()]

@@ -109,7 +109,7 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(cli: Cli, tmp_path: Path) -
     result = cli("import", file)
     assert result.code == 1
     assert f"{file}:2: not JSON" in result.stderr
-    assert cli("sessions").stdout.split() == ["bike-repair-0", "library-renewal-0"]
+    assert cli("sessions").ids == ["bike-repair-0", "library-renewal-0"]
 
     broken = cli("import", file, "--json")
     assert broken.code == 1
@@ -144,7 +144,7 @@ def test_an_integer_too_long_to_read_is_named_with_its_line(cli: Cli, tmp_path: 
     result = cli("import", lines)
     assert result.code == 1
     assert result.stderr.startswith(f"foldlog: left out: {lines}:2: {reason}")
-    assert cli("sessions").stdout.split() == ["bike-repair-0"]
+    assert cli("sessions").ids == ["bike-repair-0"]
 
     document = tmp_path / "some.json"
     document.write_text(f"[\n{good},\n{long}\n]\n", "utf-8")
@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_read_is_one_line(cli: Cli, tmp_path: Path) -> Non
 
 def test_sessions_and_traces(imported: Cli) -> None:
     """One a line for people, an array for programs."""
-    names = imported("sessions").stdout.split()
+    names = imported("sessions").ids
     assert len(names) == 6
     assert imported("sessions", "--json").document == names
     traces = ["night-shift-0", "session:night-shift-0"]
@@ -465,7 +465,7 @@ def test_foreign_text_cannot_move_the_cursor(cli: Cli) -> None:
     """Ids and texts are anybody's; escapes are shown, not obeyed."""
     cli.start_task("s\x1b[2J", "t")
     cli("steer", "s\x1b[2J", "t", "USER_MESSAGE", "--text", "a\x9b31mb")
-    assert cli("sessions").stdout == "s\\x1b[2J\n"
+    assert cli("sessions").stdout == "s\\x1b[2J  a\\x9b31mb\n"
     shown = cli("watch", "s\x1b[2J", "--kind", "steering", "--limit", "1").stdout
     assert "a\\x9b31mb" in shown
 
@@ -510,7 +510,7 @@ def test_steering_of_nothing_is_refused(cli: Cli) -> None:
     cli.start_task("s", "task")
     assert "no session 'nowhere'" in cli("steer", "nowhere", "t", "pause").stderr
     assert "did you mean 'task'?" in cli("steer", "s", "tusk", "pause").stderr
-    assert cli("sessions").stdout == "s\n"
+    assert cli("sessions").stdout == "s  task\n"
 
 
 def test_the_command_line_is_read_without_what_commands_load() -> None:

@@ -52,7 +52,7 @@ def test_the_demo_for_people_on_a_file_and_a_directory_of_ones_own(tmp_path: Pat
         assert (result.code, result.stderr) == (0, "")
         assert result.stdout.count("✔") == len(NAMES)
         assert "SIGKILL to nats-server" in result.stdout
-        sessions = run("sessions", "--path", path).stdout.split()
+        sessions = run("sessions", "--path", path).ids
         assert len(sessions) == count
         assert all(name.startswith("demo-") for name in sessions)
 

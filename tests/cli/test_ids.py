@@ -206,7 +206,7 @@ def test_show_lists_what_every_part_of_the_store_holds(cli: Cli) -> None:
                 await opened.step("book", str, 7)
 
     asyncio.run(used())
-    lines = cli("show", "trip").stdout.splitlines()
+    lines = cli("show", "trip", "--all").stdout.splitlines()
     assert "    context.llm_context.city: Oslo" in lines
     assert {"session", "run run", "scoped session hotel"} <= set(lines)
     shown = {line.split(":")[0].strip() for line in lines[lines.index("run run") + 1 :]}

@@ -90,7 +90,7 @@ async def test_a_kind_of_a_users_own_is_shown_in_its_words(client_of: ClientOf) 
             [record] = await all_pages(client, 10, session="s")
             [session] = (await client.get("/api/sessions")).json()["sessions"]
     line = {"what": "note by ann", "text": "Buy milk", "group": "notes", "tone": ""}
-    assert record["line"] == line
+    assert record["line"] == line | {"about": [], "under": None}
     assert (session["title"], session["last"]) == ("Buy milk", "note by ann: Buy milk")
 
 

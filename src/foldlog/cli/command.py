@@ -18,8 +18,9 @@ from typing import Any, Final
 import typer
 
 from foldlog.cli.interrupt import INTERRUPTED, cancel_on_interrupt
+from foldlog.cli.moments import MOMENT_HELP
 from foldlog.cli.options import Target
-from foldlog.errors import FoldlogError
+from foldlog.errors import FoldlogError, UnknownMoment
 
 BROKEN_PIPE = 141  # 128 and the number of the signal, as shells have it
 _SHARED: Final = list(inspect.signature(Target, eval_str=True).parameters.values())
@@ -53,7 +54,8 @@ def _exit_code(work: Coroutine[Any, Any, int | None]) -> int:
         sys.stdout.flush()  # a reader that has left is noticed here, not at interpreter exit
     except FoldlogError as error:
         # A server's log tail has several lines, and ids may hold anything.
-        typer.echo(f"foldlog: {error}", err=True)
+        forms = f"; a moment is {MOMENT_HELP}" if isinstance(error, UnknownMoment) else ""
+        typer.echo(f"foldlog: {error}{forms}", err=True)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -18,6 +18,7 @@ from foldlog.store.ownership import state_of, views_of
 if TYPE_CHECKING:
     from foldlog.kind import Key, Kind
     from foldlog.opening import Store
+    from foldlog.story import Part
 
 
 async def session(store: Store, session_id: str) -> Described:
@@ -29,6 +30,32 @@ async def session(store: Store, session_id: str) -> Described:
         return await _described(store, await _views_of(store, session_id), session_id)
     except PastErased as error:
         return {"gone": {session_id: error.reason}}
+
+
+async def story(store: Store, session_id: str) -> list[Part]:
+    """What happened in a session, in order; or, if there is none, in a trace of that name."""
+    from foldlog.story import tell
+    from foldlog.ui.run import Run, place
+
+    try:
+        views = await Run("session", session_id).views(store) or [
+            kind(session_id) for kind in core_of(store).kinds_of("trace")
+        ]
+        pages = [(key, await store.items(key, limit=sys.maxsize)) for key in views]
+    except PastErased:
+        return []
+    found = sorted(
+        ((key, item) for key, page in pages for item in page), key=lambda each: place(each[1])
+    )
+    return tell((key, item.recorded_at, key.line(item)) for key, item in found)
+
+
+async def titles(store: Store, session_ids: Iterable[str]) -> dict[str, str]:
+    """The title of each session: what its user said first, or what its run or task is for."""
+    from foldlog.ui.catalogue import Catalogue
+
+    catalogue = Catalogue(store)
+    return {id: await catalogue.title(id) for id in session_ids}
 
 
 async def named(store: Store, name: str) -> Described:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.output import moment, printable
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from foldlog.models import StateUpdate, SteeringEvent, StoredEvent
+    from foldlog.story import Part
 
 
 def event_line(event: StoredEvent) -> Text:
@@ -29,6 +30,33 @@ def steering_line(event: SteeringEvent) -> Text:
     """When, what, for which task, by whom, and the payload."""
     kind = f"{event.event_type} by {event.source}"
     return line(moment(event.created_at), kind, event.task_id, compact(event.payload))
+
+
+def story_lines(parts: Iterable[Part]) -> Iterator[Text]:
+    """A story: a line a day, and below it the parts of that day. Times are UTC."""
+    from rich.text import Text
+
+    day = ""
+    for part in parts:
+        before, (day, _, clock) = day, moment(part.at).partition(" ")
+        if day != before:
+            yield Text(day, "bold")
+        yield from _part_lines(part, clock)
+
+
+def _part_lines(part: Part, when: str) -> Iterator[Text]:
+    """When, what, and below it what became of it, indented."""
+    from rich.text import Text
+
+    what = part.line
+    indent = "  " + "    " * part.depth
+    colour = "red" if what.tone == "failed" else "yellow" if part.waits else "bold cyan"
+    said = f": {printable(what.text)}" if what.text else ""
+    waits = (" (nobody has answered yet)", "yellow") if part.waits else ""
+    yield Text.assemble((when, "dim"), indent, (printable(what.what), colour), said, waits)
+    blank = " " * len(when) + indent + "  "
+    for each, text in zip(part.more, part.outcomes(), strict=True):
+        yield Text.assemble(blank, (printable(text), "red" if each.tone == "failed" else ""))
 
 
 def line(when: str, kind: str, where: str | None, content: str) -> Text:

@@ -35,6 +35,11 @@ def print_names(names: Iterable[str]) -> None:
         print(printable(name))  # noqa: T201 - standard output is the product
 
 
+def print_nothing(words: str) -> None:
+    """Say that there is nothing to print, where a program that reads the output does not see it."""
+    print(words, file=sys.stderr)  # noqa: T201 - the command's own message
+
+
 def _json(value: object, indent: int | None = None) -> str:
     readable = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return json.dumps(jsonable(value), ensure_ascii=not readable, indent=indent)

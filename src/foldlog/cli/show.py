@@ -8,7 +8,7 @@ import typer
 
 from foldlog.cli import completing
 from foldlog.cli.command import command
-from foldlog.cli.lines import fields
+from foldlog.cli.lines import fields, story_lines
 from foldlog.cli.moments import At, seen
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, print_json, printable
@@ -27,17 +27,28 @@ async def show(
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="Only this kind, as scoped or agent.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that it holds, field by field.")
+    ] = False,
     at: At = None,
 ) -> None:
-    """Show all that a session holds, of every kind, or what a trace has.
+    """Tell what happened in a session, in order.
 
-    Its context, tasks, updates, events, memory, files, scoped keys, the state of its agents and
-    its runs. Fields without a value are left out.
+    Messages, steps with their arguments and results, questions with their answers, orders with
+    what they did, and files. With --all, --kind or --json: what the session or a trace holds,
+    field by field; without a session, what belongs to none.
     """
     from foldlog.cli import describe
     from foldlog.cli.ids import UnknownId, check_session
 
     async with target.connect() as store:
+        if session is not None and not (everything or kind or target.json):
+            parts = await describe.story(seen(store, at), session)
+            if parts:
+                out = console()
+                for text in story_lines(parts):
+                    out.print(text, soft_wrap=True)
+                return
         if session is None:
             found = (await describe.everything(seen(store, at)))[""]
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,9 +16,12 @@ from foldlog.cli.output import console, moment, print_json_line, printable, tabl
 from foldlog.jsonable import compact, jsonable
 
 if TYPE_CHECKING:
-    import datetime as dt
+    from rich.console import Console
 
     from foldlog.sql import SqlResult, Table
+
+_NARROW: Final = 16
+"""Characters that a column of a table has at least, or what is in it."""
 
 _RIGHT = ("INT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT")
 
@@ -67,11 +71,29 @@ def _list(tables: list[Table], *, as_json: bool) -> None:
 
 
 def _print_table(found: SqlResult) -> None:
-    headings = zip(found.columns, found.types, strict=True)
-    shown = table(*(_mark(type_) + printable(name) for name, type_ in headings))
-    for row in found.rows:
-        shown.add_row(*map(_cell, row))
-    console().print(shown)
+    out = console()
+    rows = [[_cell(value) for value in row] for row in found.rows]
+    columns = [printable(name) for name in found.columns]
+    widths = [
+        max(map(len, (name, *(row[place] for row in rows)))) for place, name in enumerate(columns)
+    ]
+    if sum(min(each, _NARROW) + 1 for each in widths) > out.width:
+        _print_records(out, columns, rows)
+        return
+    shown = table(*(_mark(type_) + name for name, type_ in zip(columns, found.types, strict=True)))
+    for row in rows:
+        shown.add_row(*row)
+    out.print(shown)
+
+
+def _print_records(out: Console, columns: list[str], rows: list[list[str]]) -> None:
+    """Rows one under another, a line a column: where a table does not fit the terminal."""
+    width = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        out.print(f"row {number}", style="bold")
+        for name, value in zip(columns, row, strict=True):
+            if value != "-":
+                out.print(f"    {name:<{width}}  {value}", soft_wrap=True)
 
 
 def _mark(type_: str) -> str:
@@ -81,10 +103,10 @@ def _mark(type_: str) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    if hasattr(value, "tzinfo") and hasattr(value, "year"):
-        when: dt.datetime = value
-        return moment(when)
-    return printable(value if isinstance(value, str) else compact(value))
+    if isinstance(value, dt.datetime):
+        return moment(value)
+    plain = jsonable(value)
+    return printable(plain if isinstance(plain, str) else compact(plain))
 
 
 def _print_csv(found: SqlResult) -> None:

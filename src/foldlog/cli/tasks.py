@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from foldlog.cli.command import command
 from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
-from foldlog.cli.output import console, moment, print_json, printable, table
+from foldlog.cli.output import console, moment, print_json, print_nothing, printable, table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -28,6 +28,9 @@ async def tasks(target: Target, session: SessionId) -> None:
             await check_session(store, session)
     if target.json:
         print_json(found)
+        return
+    if not found:
+        print_nothing("no tasks")
         return
     shown = table("task", "!status", "type", ">priority", "!updated", "about")
     for task in found:

@@ -9,7 +9,7 @@ import typer
 from foldlog.cli.command import command
 from foldlog.cli.completing import SessionId
 from foldlog.cli.options import Target
-from foldlog.cli.output import print_json, print_names
+from foldlog.cli.output import print_json, print_names, print_nothing
 
 
 @command
@@ -30,5 +30,7 @@ async def traces(
             await check_session(store, session)
     if target.json:
         print_json(found)
-    else:
+    elif found:
         print_names(found)
+    else:
+        print_nothing("no traces")

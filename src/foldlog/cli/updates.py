@@ -12,7 +12,7 @@ from foldlog.cli.command import command
 from foldlog.cli.completing import SessionId
 from foldlog.cli.lines import update_line
 from foldlog.cli.options import Target
-from foldlog.cli.output import console, print_json
+from foldlog.cli.output import console, print_json, print_nothing
 
 
 @command
@@ -55,6 +55,8 @@ async def updates(
     if target.json:
         print_json(found)
         return
+    if not found:
+        print_nothing("no updates" if since is None else "no updates after that one")
     out = console()
     for update in found:
         out.print(update_line(update), soft_wrap=True)

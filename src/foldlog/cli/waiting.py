@@ -11,8 +11,8 @@ from foldlog.cli import completing
 from foldlog.cli.command import command
 from foldlog.cli.lines import line
 from foldlog.cli.options import Target
-from foldlog.cli.output import console, moment, print_json, print_json_line
-from foldlog.jsonable import compact
+from foldlog.cli.output import console, moment, print_json, print_json_line, print_nothing
+from foldlog.words import asked
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -64,10 +64,12 @@ async def waiting(
     if target.json:
         print_json(found)
         return
+    if not found:
+        print_nothing("nothing waits for a person")
     for item in found:
         out.print(_line(item), soft_wrap=True)
 
 
 def _line(item: Waiting) -> Text:
     """Since when, as what, for whom, and what is asked."""
-    return line(moment(item.since), item.id, item.by, compact(item.asked))
+    return line(moment(item.since), item.id, item.by, asked(item.asked))

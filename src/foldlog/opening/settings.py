@@ -32,6 +32,9 @@ SIGN_IN_VARIABLES: Final = {
 }
 """How the environment signs in, by what nats-py calls it; a credentials file before the others."""
 
+_SCHEMES: Final = {"nats", "tls", "ws", "wss"}
+"""How the URLs begin of servers that nats-py connects to."""
+
 _NKEYS: Final = {"user_credentials", "nkeys_seed", "nkeys_seed_str"}
 _SIGN_IN: Final = {*_NKEYS, "user", "password", "token", "user_jwt_cb", "signature_cb"}
 
@@ -136,7 +139,7 @@ class Settings:
         checked_namespace(self.namespace, self.shards)
         _check_names(self.nats_options)
         if self.url is not None:
-            _check_no_directory(self.url)
+            _check_url(self.url)
         needs_nkeys = self.server_url is not None and self.server_options.keys() & _NKEYS
         if needs_nkeys and find_spec("nkeys") is None:
             raise ConfigurationError(
@@ -169,8 +172,15 @@ def _check_names(nats_options: Iterable[str]) -> None:
         raise ConfigurationError(f"foldlog.connect has no option {name!r:.80}{hint}")
 
 
-def _check_no_directory(url: str) -> None:
-    """Raise ConfigurationError for a URL that is the path of a directory."""
+def _check_url(url: str) -> None:
+    """Raise ConfigurationError for a URL that is another server's, or the path of a directory."""
+    for each in url.split(","):
+        scheme, found, _ = each.strip().partition("://")
+        if found and scheme.lower() not in _SCHEMES:
+            raise ConfigurationError(
+                f"{scheme!r:.80} is not how the URL of a NATS server begins, which keeps the log: "
+                "nats://host:port"
+            )
     if "://" in url or "@" in url:
         return
     if url.startswith(("/", "\\", ".", "~")) or os.sep in url or Path(url).is_dir():

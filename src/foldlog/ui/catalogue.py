@@ -27,14 +27,14 @@ _AT_ONCE: Final = 32
 _SOME: Final = 10
 """Records of a view that are looked at for a title and for the last words."""
 
-STATUSES: Final = ("waiting", "running", "failed", "pending", "finished", "open")
+STATUSES: Final = (*("waiting", "running", "failed", "pending", "cancelled", "finished", "open"),)
 
 
 class Summary(msgspec.Struct, omit_defaults=False):
     """A session in the list. Times in Unix seconds, by the log's clock.
 
-    `status`: "waiting" for a person, else "running", "failed", "pending" or "finished" as its
-    tasks are, "open" if it has none. `tasks` counts them by status.
+    `status`: "waiting" for a person, else "running", "failed", "pending", "cancelled" or "finished"
+    as its tasks are, "open" if it has none. `tasks` counts them by status.
     """
 
     id: str
@@ -114,7 +114,13 @@ class Catalogue:
                 return False
         return True
 
-    async def _summary(self, id: str, size: int) -> Summary:
+    async def title(self, session_id: str) -> str:
+        """Return what a session is about: what its user said first, or what its run is for."""
+        views, _ = await self._told(session_id)
+        return await self._title(views)
+
+    async def _told(self, id: str) -> tuple[list[Key[Any]], list[tuple[Key[Any], Item]]]:
+        """The views that may give a session its title, and its newest records, in order."""
         core = core_of(self._store)
         first = [kind for kind in session_kinds(core) if kind.shown.titles]
         views = [kind(id) for kind in first]
@@ -126,6 +132,10 @@ class Catalogue:
             views = [kind(trace) for trace in some for kind in core.kinds_of("trace")]
             newest = await self._items([*others, *views], newest_first=True)
         newest.sort(key=lambda each: place(each[1]))
+        return views, newest
+
+    async def _summary(self, id: str, size: int) -> Summary:
+        views, newest = await self._told(id)
         tasks = Counter(str(task.status) for task in await self._store.list_tasks(id))
         title = await self._title(views)
         lines = [key.line(item) for key, item in newest]
@@ -149,12 +159,13 @@ class Catalogue:
         return [(key, item) for key, page in zip(views, pages, strict=True) for item in page]
 
     async def _title(self, views: Sequence[Key[Any]]) -> str:
-        """What the first records say that give a title; else what is first on record at all."""
+        """What the first records say that give a title; else the first words on record."""
         found = await self._items([key for key in views if key.kind.shown.titles])
         titles = (key.title(item) for key, item in found)
         lines = (key.line(item) for key, item in found)
+        words = (line.text or line.what for line in lines)
         return next(filter(None, titles), "") or next(
-            (line.text or line.what for line in lines), ""
+            (each for each in words if not each.startswith(("{", "["))), ""
         )
 
 
@@ -170,6 +181,7 @@ def _status(tasks: Counter[str]) -> str:
         ("RUNNING", "running"),
         ("FAILED", "failed"),
         ("PENDING", "pending"),
+        ("CANCELLED", "cancelled"),
     ):
         if tasks[status]:
             return shown
