@@ -208,7 +208,8 @@ class State(EqualByBytes):
     """A run. `epoch` counts owners, 0 before the first; `tenure` is "" while it has none.
 
     `steps` stand in the order in which they were first begun. `usage` is by model. `since` is the
-    clock of its last owner when it was opened.
+    clock of its last owner when it was opened. `rewound` is the step from which it was last to be
+    done again.
     """
 
     epoch: int = 0
@@ -222,10 +223,11 @@ class State(EqualByBytes):
     steps: dict[str, Step] = field(default_factory=dict)
     heard: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
+    rewound: str = ""
 
     def __bool__(self) -> bool:
-        """Whether it was ever opened."""
-        return self.epoch > 0
+        """Whether it was ever opened, or has steps of an earlier version."""
+        return self.epoch > 0 or bool(self.steps)
 
 
 def _apply(state: State, record: Any, envelope: Recorded) -> State:
@@ -254,6 +256,7 @@ def applied(state: State, record: Any, ts: float) -> State:
 
 
 def _rewind(state: State, step: str) -> None:
+    state.rewound = step
     names = list(state.steps)
     void = names[names.index(step) :] if step in state.steps else [] if step else names
     for each in void:
@@ -394,6 +397,7 @@ kind: Final = Kind(
         USED: Used,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
+    version=2,
     redacted={
         STARTED: ("arguments",),
         DONE: ("result",),

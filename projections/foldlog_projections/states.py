@@ -1,6 +1,7 @@
-"""One recoverable state: its last snapshot, and the steps of the execution that it belongs to.
+"""One recoverable state: its last snapshot, and the run that it is the state of.
 
-Snapshots come as deltas, each to what stood before it: writers compare-and-set.
+Snapshots come as deltas, each to what stood before it: writers compare-and-set. Earlier versions
+recorded the steps of executions here; a run takes them over when the execution is next opened.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ FAILED: Final = "step.failed"
 RETRACTED: Final = "step.retracted"
 WAITING: Final = "step.waiting"
 UNRECORDED: Final = "step.unrecorded"
+RUN: Final = "state.run"
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,8 +113,18 @@ class Waiting(msgspec.Struct, frozen=True):
     request: msgspec.Raw
 
 
+class OfRun(msgspec.Struct, frozen=True):
+    """`state.run`: it is the state of the run of its own id in this session, which has its steps.
+
+    `token` is that of the run's owner, who alone saves checkpoints: see `Run.token`.
+    """
+
+    session_id: str
+    token: int
+
+
 class Step(msgspec.Struct, frozen=True):
-    """A step as it stands.
+    """A step of an execution of earlier versions, as it stands.
 
     `phase` is "intended", "done", "failed", "unrecorded", "retracted" or "waiting".
 
@@ -141,9 +153,10 @@ class Step(msgspec.Struct, frozen=True):
 class State(EqualByBytes):
     """`value` is the last snapshot in MessagePack's types; None if none was saved.
 
-    `epoch` counts owners; 0 if no execution ever ran. `steps` stand in the order in which they
-    were first intended. `rewound` is the address from which the execution is to be done again, or
-    was. `pieces` are those of the save named `saving` that has not ended.
+    `session_id` is that of its run; "" if it has none. `token` is that of the run's owner.
+    `epoch` counts the owners of earlier versions. `steps` are those that no run has taken over, in
+    the order in which they were first intended. `rewound` is the address from which they were to be
+    done again. `pieces` are those of the save named `saving` that has not ended.
     """
 
     value: dict[str, Any] | None = None
@@ -154,6 +167,13 @@ class State(EqualByBytes):
     rewound: str = ""
     saving: str = ""
     pieces: list[Any] = field(default_factory=list)
+    session_id: str = ""
+    token: int = 0
+
+    @property
+    def is_of_execution(self) -> bool:
+        """Whether its history is that of recorded steps, and not that of the snapshot."""
+        return bool(self.session_id or self.epoch)
 
 
 def _apply(state: State, record: Any, envelope: Recorded) -> State:
@@ -169,6 +189,9 @@ def applied(state: State, record: Any, ts: float) -> State:
         state.epoch, state.owner, state.tenure = record.epoch, record.owner, record.tenure
     elif type_ is Rewound:
         _rewind(state, record.address)
+    elif type_ is OfRun:
+        state.session_id, state.token = record.session_id, record.token
+        state.steps = {}
     else:
         state.steps[record.address] = _step(state, record, ts)
     return state
@@ -304,9 +327,10 @@ kind: Final = Kind(
         RETRACTED: Retracted,
         WAITING: Waiting,
         UNRECORDED: Unrecorded,
+        RUN: OfRun,
     },
     fold=Fold(State, _apply, state=State, takes="native"),
-    version=5,
+    version=6,
     redacted={
         SAVED: ("tags", "description", "custom", "execution_state"),
         DONE: ("result",),
@@ -326,6 +350,7 @@ kind: Final = Kind(
             RETRACTED: "step {address} taken back",
             WAITING: lambda step: Line("asked", asked(codec.decode(step.request)), tone="waiting"),
             UNRECORDED: "step {address} done, and not recorded: {error}",
+            RUN: "state of a run of {session_id}",
         },
         group="steps",
         entries=_entries,

@@ -27,11 +27,16 @@ from foldlog.agents import ShareToken
 from foldlog.envelope import draft
 from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.integrations.langgraph.threads import Threads
+from foldlog.integrations.rh_agents import (
+    StateBackend,
+    StateMetadata,
+    StateSnapshot,
+    StateStatus,
+)
 from foldlog.jsonable import jsonable
 from foldlog.log.port import Append
 from foldlog.models import ArtifactRetentionConfig
-from foldlog.recovery import StateMetadata, StateSnapshot, StateStatus
-from foldlog.recovery.errors import ExecutionPaused
+from foldlog.runs import RunPaused
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import ContextPatch, MergeStrategy
 from foldlog_projections import (
@@ -110,9 +115,9 @@ async def write(store: foldlog.Store, other: foldlog.Store) -> None:
         await _scoped(store, session)
         await _manage(store, session)
     await store.artifact_store.put_text("of no session")
-    await store.recovery.artifacts.save_artifact("report", {"pages": 7, "text": "z" * 500})
-    await store.recovery.artifacts.save_artifact("replaced", b"first " * 9)
-    await store.recovery.artifacts.save_artifact("replaced", b"second " * 9)
+    await StateBackend(store).artifacts.save_artifact("report", {"pages": 7, "text": "z" * 500})
+    await StateBackend(store).artifacts.save_artifact("replaced", b"first " * 9)
+    await StateBackend(store).artifacts.save_artifact("replaced", b"second " * 9)
     await store.scoped.write(Scope.custom("shelf"), "book", LARGE)
     await _agents(store)
     await _frameworks(store)
@@ -157,15 +162,15 @@ async def _execute(store: foldlog.Store, session: str) -> None:
     async def small() -> dict[str, int]:
         return {"n": 1}
 
-    async with store.recovery.execution(f"run {session}", session_id=session) as run:
-        await run.run("large", large)
-        await run.run("small", small)
+    async with StateBackend(store).execution(f"run {session}", session_id=session) as run:
+        await run.step("large", large)
+        await run.step("small", small)
         await run.put_artifact("picture", bytes(range(256)) * 8)
         run.storage["seen"] = session
     try:
-        async with store.recovery.execution(f"asks {session}", session_id=session) as run:
+        async with StateBackend(store).execution(f"asks {session}", session_id=session) as run:
             await run.ask("question", {"buy": session})
-    except ExecutionPaused:
+    except RunPaused:
         pass
     snapshot = StateSnapshot(
         state_id=f"saved {session}",
@@ -175,7 +180,7 @@ async def _execute(store: foldlog.Store, session: str) -> None:
         metadata=StateMetadata(tags=["a", "b"], description="saved whole"),
         execution_state={"storage": {"data": {"of": session}}},
     )
-    await store.recovery.save_state(snapshot, session_id=session)
+    await StateBackend(store).save_state(snapshot, session_id=session)
 
 
 async def _artifacts(store: foldlog.Store, session: str) -> None:
@@ -381,7 +386,7 @@ async def _artifacts_of(store: foldlog.Store) -> Any:
         by_hash(await store.artifact_store.get_with_session_check(each, "fork"))
         for each in lists["fork"]
     ]
-    backend = store.recovery.artifacts
+    backend = StateBackend(store).artifacts
     named = {
         each: [by_hash(await backend.load_artifact(each)), await backend.get_size(each)]
         for each in await backend.list_artifacts()
@@ -391,8 +396,8 @@ async def _artifacts_of(store: foldlog.Store) -> Any:
 
 async def _executions_of(store: foldlog.Store) -> Any:
     found = {}
-    for each in await store.recovery.list_states():
-        found[each.state_id] = [jsonable(each), await store.recovery.exists(each.state_id)]
+    for each in await StateBackend(store).list_states():
+        found[each.state_id] = [jsonable(each), await StateBackend(store).exists(each.state_id)]
     return found
 
 
@@ -400,10 +405,10 @@ async def results(store: foldlog.Store) -> Any:
     """What executions have recorded, by opening them again, which writes that they were opened."""
     found = {}
     for session in ("ann", "ben"):
-        async with store.recovery.execution(f"run {session}", session_id=session) as run:
+        async with StateBackend(store).execution(f"run {session}", session_id=session) as run:
             found[session] = [
-                by_hash(await run.run("large", _never)),
-                by_hash(await run.run("small", _never)),
+                by_hash(await run.step("large", _never)),
+                by_hash(await run.step("small", _never)),
                 by_hash(await run.get_artifact("picture")),
                 run.storage["seen"],
             ]

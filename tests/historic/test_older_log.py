@@ -13,6 +13,7 @@ import pytest
 import foldlog
 from foldlog import SessionHasForks, exporting
 from foldlog.envelope import CLEARED as CLEARED_SUBJECT
+from foldlog.integrations.rh_agents import StateBackend
 from foldlog.scoped import Scope
 from foldlog_projections import artifacts, scoped, stateartifacts
 from foldlog_projections.registry import KINDS
@@ -128,7 +129,7 @@ async def test_sessions_go_on(store: foldlog.Store) -> None:
     for item in await store.waiting(session_id="ann"):
         await store.answer(item.id)
     assert await store.waiting(session_id="ann") == []
-    async with store.recovery.execution("asks ann", session_id="ann") as run:
+    async with StateBackend(store).execution("asks ann", session_id="ann") as run:
         assert await run.ask("question", {"buy": "ann"}) is True
     await store.save_update(update("more", "ann"))
     await store.save_update(update("u1", "ann", content={"n": 1, "bytes": b"\x00\xff"}))
@@ -150,7 +151,7 @@ async def test_sessions_go_on(store: foldlog.Store) -> None:
 
 
 async def test_artifacts_of_executions_are_replaced_and_deleted(store: foldlog.Store) -> None:
-    backend = store.recovery.artifacts
+    backend = StateBackend(store).artifacts
     assert await backend.load_artifact("replaced") == b"second " * 9
     await backend.save_artifact("replaced", b"second " * 9)
     assert await backend.get_size("replaced") == 63
@@ -187,7 +188,7 @@ async def test_an_erased_session_is_gone_and_others_keep_the_same_bytes(
     assert [each.id for each in found] == expected["artifacts"]["by session"]["ben"]
     assert SHARED in [await store.artifact_store.get(each.id) for each in found]
     assert await store.scoped.read(Scope.session("ben"), "large") == LARGE
-    async with store.recovery.execution("run ben", session_id="ben") as run:
+    async with StateBackend(store).execution("run ben", session_id="ben") as run:
         assert await run.get_event_result("large") == LARGE
 
     erased = await store.erase_session("ben")

@@ -326,12 +326,17 @@ class Store(BaseStore):
 
     async def _before_removal(self, area: Area) -> None:
         if area.kind is states.kind:
-            await self.recovery.artifacts.delete_artifacts_of(*area.keys)
+            from foldlog.opening.states import remove_with
+
+            await remove_with(self, *area.keys)
 
     async def _named_by(self, key: Key[Any]) -> list[Key[Any]]:
         named = await super()._named_by(key)
         if key.kind is states.kind:
-            named += map(stateartifacts.kind, await self.recovery.artifacts.artifacts_of(*key.keys))
+            from foldlog.opening.states import artifacts_of, read_state
+
+            found = artifacts_of(await read_state(self, *key.keys))
+            named += map(stateartifacts.kind, sorted(found))
         return named
 
     async def _after_removal(self, area: Area | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Final, TypeVar
 
+from foldlog.errors import StoreClosed
 from foldlog.models import SteeringEvent, SteeringEventType, TaskStatus
 from foldlog.runs.errors import RunCancelled, RunTakenOver
 from foldlog.runs.tenure import Tenure
@@ -150,11 +151,13 @@ class Orders:
         return RunCancelled(self._tenure.session_id, self._tenure.name, reason)
 
     async def _watch(self) -> None:
-        async with aclosing(self._store.advances(tasks.kind(self._tenure.session_id))) as advances:
-            async for _ in advances:
-                self._moved.set()
-                if self._calls and await self._tenure.status() is TaskStatus.CANCELLED:
-                    await self._cancel_hard()
+        advances = self._store.advances(tasks.kind(self._tenure.session_id))
+        with suppress(StoreClosed):  # the run's next record raises it
+            async with aclosing(advances):
+                async for _ in advances:
+                    self._moved.set()
+                    if self._calls and await self._tenure.status() is TaskStatus.CANCELLED:
+                        await self._cancel_hard()
 
     async def _cancel_hard(self) -> None:
         """Cancel the steps under way, if an order says so."""

@@ -6,6 +6,7 @@ The guide is `docs/guides/runs.md`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -16,7 +17,7 @@ from typing import Any, Final, Literal, Self, TypeVar, overload
 import msgspec
 
 from foldlog import codec
-from foldlog.errors import FoldlogError, Misuse, ReadOnlyStore
+from foldlog.errors import FoldlogError, Misuse, NotFound, ReadOnlyStore
 from foldlog.models import SteeringEvent, TaskStatus
 from foldlog.runs.arguments import of_call
 from foldlog.runs.errors import (
@@ -103,6 +104,15 @@ class Run:
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
         self._phase: Literal["new", "open", "left"] = "new"
         self._open_with = (wait, restart, redo_from, description)
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater with each owner that the run has had. 0 until it is open.
+
+        Where a step writes to a system that keeps the greatest token it has seen, and refuses
+        smaller ones, an owner that was taken over can change nothing there.
+        """
+        return self._tenure.token
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._open().__await__()
@@ -335,7 +345,7 @@ class Run:
             of_call(self._redaction, name, function, args, kwargs),
             _declared(function, returns),
             repeatable,
-            not is_async(function),
+            not is_async(inspect.unwrap(function)),
             on_change,
             timeout,
             retries,
@@ -383,6 +393,27 @@ class Run:
             LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
         """
         return list((await self._tenure.read()).steps.values())
+
+    async def recorded(self, name: str, returns: Any = None) -> Any:
+        """Return the recorded result of a step, or the answer to a question, again.
+
+        Also of a run that is not open.
+
+        Args:
+            name: the step.
+            returns: the type that the result has. None: models come as plain data.
+
+        Raises:
+            NotFound: the step is not done.
+            UnreadableResult: the result is not of that type. ResultMissing: it is gone.
+            LogUnavailable, LogCorrupt, StoreClosed: no answer, an unreadable log, a closed store.
+        """
+        step = await self._tenure.step(name)
+        if step is None or step.phase != "done":
+            raise NotFound("step", name, f"run {self.name!r:.80} has not done it")
+        if returns is None:
+            return await self._steps.data(step)
+        return await self._steps.result(step, type_codec(returns))
 
     # --- people -----------------------------------------------------------------------------------
 

@@ -146,22 +146,25 @@ class Steps:
 
     async def result(self, recorded: Step, declared: TypeCodec[Any] | None) -> Any:
         """Return the result on record as the declared type; as it is, if it needs none."""
-        if recorded.blob:
-            found = await self._tenure.patiently(
-                lambda: self._store.read_blob(self._tenure.key, recorded.blob)
-            )
-            if found is None:
-                raise ResultMissing(*self._run, recorded.step)
-            data = codec.decode(found)
-        else:
-            data = codec.decode(recorded.result)
-        if not recorded.type or (recorded.type == PLAIN_DATA and declared is None):
+        data = await self.data(recorded)
+        type_ = PLAIN_DATA if recorded.kind == "question" else recorded.type
+        if not type_ or (type_ == PLAIN_DATA and declared is None):
             return data
         try:
-            return load_result(data, recorded.type, declared)
+            return load_result(data, type_, declared)
         except ValueError as error:
-            step, type_ = recorded.step, recorded.type
-            raise UnreadableResult(*self._run, step, type_, str(error)) from error
+            raise UnreadableResult(*self._run, recorded.step, type_, str(error)) from error
+
+    async def data(self, recorded: Step) -> Any:
+        """Return the result on record as plain data."""
+        if not recorded.blob:
+            return codec.decode(recorded.result)
+        found = await self._tenure.patiently(
+            lambda: self._store.read_blob(self._tenure.key, recorded.blob)
+        )
+        if found is None:
+            raise ResultMissing(*self._run, recorded.step)
+        return codec.decode(found)
 
     @property
     def _run(self) -> tuple[str, str]:

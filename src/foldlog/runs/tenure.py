@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.envelope import Recorded
+from foldlog.envelope import Draft, Recorded
 from foldlog.errors import AppendUnknown, LogUnavailable, NotFound
 from foldlog.kind import Key
 from foldlog.models import TaskContextSnapshot, TaskState, TaskStatus, TaskType
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
 
     run: State
     made: Decision
-    records: list[msgspec.Struct]
+    records: list[msgspec.Struct | Draft]
 
 
 Decide = Callable[[Turn], bool | None]
@@ -69,7 +69,8 @@ async def decide_on_run(core: Core, session_id: str, name: str, decide: Decide) 
         if decide(turn) is False:
             return {}
         found: dict[Key[Any], Decided] = {}
-        found[run] = Decided([encode(runs.kind, each) for each in turn.records])
+        drafts = [e if isinstance(e, Draft) else encode(runs.kind, e) for e in turn.records]
+        found[run] = Decided(drafts)
         found |= {kind(session_id): Decided(each) for kind, each in turn.made.drafts.items()}
         found[list_key(core, shard)] = Decided(turn.made.waiting)
         return {key: each for key, each in found.items() if each.drafts}
@@ -78,8 +79,33 @@ async def decide_on_run(core: Core, session_id: str, name: str, decide: Decide) 
     return bool(await decide_drafts(core, keys, decision, in_atomic="refuse"))
 
 
+def new_task(
+    session_id: str,
+    name: str,
+    status: TaskStatus,
+    parent: str | None = None,
+    description: str | None = None,
+) -> TaskState:
+    """The task of a run that is new."""
+    snapshot = TaskContextSnapshot(
+        session_id=session_id,
+        task_id=name,
+        spawned_from_task_id=parent or "foreground",
+        notify_on_complete=False,
+    )
+    return TaskState(
+        task_id=name,
+        session_id=session_id,
+        status=status,
+        task_type=TaskType.BACKGROUND,
+        priority=0,
+        context_snapshot=snapshot,
+        description=description,
+    )
+
+
 class Tenure:
-    """A run as its owner may write it."""
+    """A run as its owner may write it. `token` is 0 until it is."""
 
     def __init__(self, store: BaseStore, process: Process, session_id: str, name: str) -> None:
         self.session_id: Final = session_id
@@ -90,6 +116,7 @@ class Tenure:
         self._process = process
         self._id = secrets.token_hex(8)
         self._turn = asyncio.Lock()
+        self.token: int = 0
 
     async def begin(
         self,
@@ -119,6 +146,7 @@ class Tenure:
                 )
                 state = await self.read("strong")
                 if state.tenure == self._id:
+                    self.token = state.epoch
                     return
             waited = clock() - began
             if waited >= wait:
@@ -140,7 +168,7 @@ class Tenure:
             state = turn.run
             if state.tenure != before:
                 return False
-            if redo_from is not None and redo_from not in state.steps:
+            if redo_from is not None and redo_from not in {*state.steps, state.rewound} - {""}:
                 raise NotFound("step", redo_from, f"run {self.name!r:.80} has none of that name")
             self._start_task(turn, restart, parent, description)
             turn.records.append(
@@ -164,21 +192,7 @@ class Tenure:
     ) -> None:
         made = turn.made
         if self.name not in made.state.saved:
-            snapshot = TaskContextSnapshot(
-                session_id=self.session_id,
-                task_id=self.name,
-                spawned_from_task_id=parent or "foreground",
-                notify_on_complete=False,
-            )
-            task = TaskState(
-                task_id=self.name,
-                session_id=self.session_id,
-                status=TaskStatus.RUNNING,
-                task_type=TaskType.BACKGROUND,
-                priority=0,
-                context_snapshot=snapshot,
-                description=description,
-            )
+            task = new_task(self.session_id, self.name, TaskStatus.RUNNING, parent, description)
             lifecycle.spawn(made, task, "job", None, self._redacted_task)
             return
         status = made.state.brief(self.name).status
