@@ -160,8 +160,29 @@ Phase = Literal["started", "done", "failed", "retracted", "unrecorded", "doubted
 class Step(msgspec.Struct, frozen=True):
     """A step or a question as it stands.
 
-    `ts` is the writer's clock when this attempt, or this question, began. `attempt` counts starts;
-    `arguments`, `result` and `question` are encoded payloads. `seconds` is how long it took.
+    Attributes:
+        step: its name.
+        ts: the writer's clock when this attempt, or this question, began, in Unix seconds.
+        phase: "started", "done", "failed", "retracted", "asked"; "unrecorded" if its result could
+            not be recorded, "doubted" if it waits for a person who knows whether it happened.
+        kind: what it is: "step", "question", "model", "tool".
+        parent: the step in which it happens; "" for none.
+        attempt: how often it was started.
+        arguments: what it was done with, encoded; their size and digest, if they are long.
+        digest: the SHA-256 of the encoded arguments; "" for none.
+        repeatable: doing it twice does no harm.
+        seconds: how long it took.
+        result: what it gave, or the answer, encoded.
+        type: the name of the type that reads the result back; "" if it comes back as it is.
+        blob: the name of a large result, which stands beside its record; "" for none.
+        error: the type of the exception that it raised, or prevented its recording.
+        message: that exception's message.
+        question: what is asked, encoded.
+        until: when the question expires, in Unix seconds; 0: never.
+        by: "timeout" if nobody answered in time.
+        input_tokens: tokens that it gave to models.
+        output_tokens: tokens that it got from them.
+        cost_usd: what they cost, in US dollars.
     """
 
     step: str
@@ -188,14 +209,20 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a run has used of one model."""
+    """What a run has used of one model.
+
+    Attributes:
+        input_tokens: tokens that it gave to the model.
+        output_tokens: tokens that it got from it.
+        cost_usd: what they cost, in US dollars.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
 
     def plus(self, used: Used) -> Usage:
-        """With what a record says."""
+        """Internal: with what a record says."""
         return Usage(
             self.input_tokens + used.input_tokens,
             self.output_tokens + used.output_tokens,

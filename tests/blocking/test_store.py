@@ -136,10 +136,10 @@ def test_facades_block_too(store: BlockingStore) -> None:
     async def step() -> int:
         return 7
 
-    with store.recovery.execution("job") as execution:
-        assert execution.run("step", step) == 7
-        assert execution.run("plain", len, "Oslo") == 4
-    assert store.recovery.load_state("job").status.value == "completed"
+    with store.run("job") as run:
+        assert run.step("step", step) == 7
+        assert run.step("plain", len, "Oslo") == 4
+    assert store.session("job").get_task("job").status is TaskStatus.COMPLETE
 
 
 def test_the_past_blocks_too(store: BlockingStore) -> None:
@@ -280,18 +280,18 @@ def test_ctrl_c_ends_the_call_and_leaves_the_store(store: BlockingStore) -> None
 
     other = threading.Thread(target=interrupt)
     other.start()
-    execution = store.recovery.execution("job")
+    run = store.run("job")
     with pytest.raises(KeyboardInterrupt):
-        _run(execution, step)
+        _run(run, step)
     other.join()
     assert ended.wait(30)
     store.save_update(update("a"))
     assert ids(store) == ["a"]
 
 
-def _run(execution: Any, step: Callable[[], Awaitable[None]]) -> None:
-    with execution as run:
-        run.run("step", step)
+def _run(run: Any, step: Callable[[], Awaitable[None]]) -> None:
+    with run as opened:
+        opened.step("step", step)
 
 
 def test_a_callback_that_calls_the_store_is_refused(store: BlockingStore) -> None:

@@ -1,4 +1,4 @@
-"""`store.atomic()` around decisions: of kinds, sessions, agents, recovery and scoped state."""
+"""`store.atomic()` around decisions: of kinds, sessions, agents and scoped state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from foldlog.sessions import (
     UnknownTask,
 )
 from tests.conftest import OpenStore
-from tests.recovery.build import snapshot
 from tests.support.build import steering, update
 from tests.support.stores import appended
 
@@ -65,11 +64,6 @@ async def of_agents(store: foldlog.Store) -> None:
             turn.update("cart", Cart(total=total + (await turn.get("cart", Cart)).total))
 
 
-async def of_recovery(store: foldlog.Store) -> None:
-    for n in (1, 2):
-        await store.recovery.save_state(snapshot(storage={"n": n}))
-
-
 async def of_scoped(store: foldlog.Store) -> None:
     version = await store.scoped.write(PLACE, "key", 1)
     await store.scoped.write(PLACE, "key", 2, expected=version)
@@ -91,11 +85,6 @@ async def agents_found(store: foldlog.Store) -> Any:
     return entry and entry.state.total
 
 
-async def recovery_found(store: foldlog.Store) -> Any:
-    state = await store.recovery.load_state("state")
-    return state and state.execution_state["storage"]["data"]["n"]
-
-
 async def scoped_found(store: foldlog.Store) -> Any:
     return [await store.scoped.read(PLACE, key, consistency="strong") for key in ("key", "gone")]
 
@@ -107,7 +96,6 @@ async def kind_found(store: foldlog.Store) -> Any:
 FACADES: dict[str, tuple[Do, Do, Any, Any]] = {
     "sessions": (of_session, session_found, [], [("COMPLETE", 7)]),
     "agents": (of_agents, agents_found, None, 3),
-    "recovery": (of_recovery, recovery_found, None, 2),
     "scoped": (of_scoped, scoped_found, [None, None], [2, None]),
     "kinds": (of_kind, kind_found, [], [0, 1]),
 }
@@ -286,12 +274,12 @@ async def test_a_value_of_a_block_that_failed_is_nowhere(store: foldlog.Store) -
     assert await store.scoped.list(PLACE) == []
 
 
-async def test_an_execution_is_refused_in_a_block(store: foldlog.Store) -> None:
+async def test_a_run_is_refused_in_a_block(store: foldlog.Store) -> None:
     """What its steps do is not undone when the block fails."""
     before = await appended(store)
     async with store.atomic():
         with pytest.raises(foldlog.ConfigurationError, match=r"inside store\.atomic\(\)"):
-            async with store.recovery.execution("run"):
+            async with store.run("run"):
                 raise AssertionError("it began")
     assert await appended(store) == before
 

@@ -48,12 +48,8 @@ class Draft(pydantic.BaseModel):
 
 async def fill_facades(store: foldlog.Store) -> None:
     """As `fill`, by the facades."""
-    async with store.recovery.execution("run", session_id="trip") as run:
-        await run.run("plan", plan)
-    snapshot = await store.recovery.load_state("run")
-    assert snapshot is not None
-    copied = snapshot.model_copy(update={"state_id": "copy"})
-    await store.recovery.save_state(copied, session_id="trip")
+    async with store.run("run", session_id="trip") as run:
+        await run.step("plan", plan)
     manager = store.agents.repository.create_manager(Draft, session_id="trip")
     async with manager.turn("writer/1") as turn:
         turn.update("draft", Draft(text="Once"))
@@ -70,7 +66,7 @@ async def plan() -> str:
 
 async def facade_contents(store: foldlog.Store) -> dict[str, Any]:
     found = {
-        "states": await store.recovery.list_states(),
+        "steps": (await store.view(kinds.runs("trip", "run"), consistency="strong")).steps,
         "scopes": await store.agents.scopes(),
         "draft": await store.agents.get_agent_state("writer/1", "draft", Draft),
         "keys": await store.scoped.list(AGENT, consistency="strong"),
@@ -119,7 +115,7 @@ async def test_what_the_facades_keep_for_a_session_goes_with_it(
     if erases:
         erased = await other.erase_session("trip")
         assert erased.readable == ()
-        assert {"agentstates", "scoped", "states"} <= erased.removed.keys()
+        assert {"agentstates", "runs", "scoped"} <= erased.removed.keys()
     else:
         await other.clear_session("trip")
     for reader in (other, store, await reopen()):
@@ -133,12 +129,10 @@ async def test_each_facade_deletes_what_it_keeps(store: foldlog.Store, reopen: O
     await fill_facades(store)
     other = await reopen()
     await other.agents.delete("writer/1")
-    assert await other.recovery.delete_state("run")
-    assert await other.recovery.delete_state("copy")
     await other.scoped.clear(AGENT, "goal")
     for reader in (other, store):
         left = await facade_contents(reader)
-        assert left.keys() == {"keys", "history"}
+        assert left.keys() == {"steps", "keys", "history"}
         assert left["keys"] == ["long", "many", "other"]
         assert await reader.scoped.history(AGENT, "goal") == []
 

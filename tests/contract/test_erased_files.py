@@ -20,7 +20,7 @@ from foldlog.store.spool import Drafts, Place
 from foldlog.store.spool.file import DAMAGED, REFUSED, SUFFIX, Frame, SpoolFile, encode_frame
 from foldlog.telemetry.stores import jetstream
 from foldlog.views.snapshots import DUE_ENVELOPES
-from foldlog_projections import agentstates, states
+from foldlog_projections import agentstates
 from foldlog_projections.updates import UpdateSaved
 from tests.support.build import task, update
 from tests.support.workers import starting
@@ -85,11 +85,10 @@ async def fill_every_place(store: foldlog.Store, text: str) -> None:
     await store.artifact_store.delete(deleted.id)
     async with store.agents.turn("shop/1") as turn:
         turn.update("cart", Cart(items=[text]))
-    async with store.recovery.execution("booking") as run:
-        for address, result in (("small", text), ("large", long)):
-            await run.run(address, _returned, result)
-    for key in (agentstates.kind("default", "shop/1"), states.kind("booking")):
-        await store.belong("trip", key)
+    async with store.run("booking", session_id="trip") as run:
+        for step, result in (("small", text), ("large", long)):
+            await run.step(step, _returned, result)
+    await store.belong("trip", agentstates.kind("default", "shop/1"))
     await fill_until_snapshots(store, text)
 
 

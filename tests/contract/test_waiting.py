@@ -12,7 +12,7 @@ import pytest
 
 import foldlog
 from foldlog import WaitingKind
-from foldlog.recovery import ExecutionPaused
+from foldlog.runs import RunPaused
 from foldlog.sessions import ContextPatch, MergeStrategy
 from tests.conftest import OpenStore
 
@@ -51,11 +51,11 @@ async def hold(store: foldlog.Store, task_id: str = "task", session_id: str = "s
 
 
 async def ask(store: foldlog.Store, *, session_id: str | None = None) -> Any:
-    """An execution asks; returns the answer, or None while there is none."""
+    """A run asks; returns the answer, or None while there is none."""
     try:
-        async with store.recovery.execution("run", session_id=session_id) as run:
-            return await run.ask("step::1", {"question": "book?", "user_id": "ann"})
-    except ExecutionPaused:
+        async with store.run("run", session_id=session_id) as run:
+            return await run.ask("step::1", {"question": "book?", "user_id": "ann"}, wait=0)
+    except RunPaused:
         return None
 
 
@@ -98,7 +98,8 @@ async def test_all_that_waits_is_on_one_list(store: foldlog.Store, reopen: OpenS
     }
     assert (task.session_id, task.task_id, task.trace_id) == ("s", "task", "t")
     assert question.asked == {"question": "book?", "user_id": "ann"}
-    assert (question.state_id, question.session_id, question.by) == ("run", None, "ann")
+    assert (question.session_id, question.task_id, question.by) == ("run", "run", "ann")
+    assert question.step == "step::1"
 
 
 async def test_it_is_listed_oldest_first_and_in_pages(store: foldlog.Store) -> None:
@@ -155,8 +156,8 @@ async def test_a_save_that_waits_for_nobody_appends_nothing_else(store: foldlog.
         await session.spawn_task(task_id="task")
         await session.start_task("task")
         await session.complete_task("task")
-    async with store.recovery.execution("run") as run:
-        await run.run("step", asyncio.sleep, 0)
+    async with store.run("run") as run:
+        await run.step("step", asyncio.sleep, 0)
     await store.save_task((await store.list_tasks("s"))[0])
     assert await store.keys(store.kind("waiting")) == []
 
@@ -190,7 +191,7 @@ async def test_a_task_goes_on_or_is_cancelled(store: foldlog.Store) -> None:
     assert told == ["PAUSE", "PAUSE", "RESUME", "CANCEL"]
 
 
-async def test_an_execution_gets_its_answer(store: foldlog.Store, reopen: OpenStore) -> None:
+async def test_a_run_gets_its_answer(store: foldlog.Store, reopen: OpenStore) -> None:
     assert await ask(store) is None
     assert await ask(store) is None  # asking again is no second question
     item = await only(store)
@@ -247,18 +248,18 @@ async def test_an_answer_does_not_decide_what_is_asked_in_place_of_its_question(
     store: foldlog.Store, advance_clock: Callable[[float], None]
 ) -> None:
     async def refund(euros: int) -> Any:
-        async with store.recovery.execution("refund") as run:
-            return await run.ask("approve", {"euros": euros})
+        async with store.run("refund") as run:
+            return await run.ask("approve", {"euros": euros}, wait=0)
 
-    with pytest.raises(ExecutionPaused):
+    with pytest.raises(RunPaused):
         await refund(1)
     before = await only(store)
     for _ in range(2):  # asking the same again, as after a restart, is the same question
         advance_clock(1.0)
-        with pytest.raises(ExecutionPaused):
+        with pytest.raises(RunPaused):
             await refund(1)
         assert await only(store) == before
-    with pytest.raises(ExecutionPaused):
+    with pytest.raises(RunPaused):
         await refund(9000)
     after = await only(store)
     assert (after.asked, after.since > before.since) == ({"euros": 9000}, True)
@@ -274,7 +275,7 @@ async def test_what_was_decided_by_another_door_waits_no_more(store: foldlog.Sto
     async with store.session("s") as session:
         await session.reject_pending_patch("patch")
         await session.resume_task("task")
-    await store.recovery.answer("run", "step::1", "yes")
+    await store.answer(items[WaitingKind.QUESTION].id, "yes")
     await store.load_planner_state("token")
     assert (await store.view("waiting", "0")) == {}
     for kind, decision in (
@@ -363,10 +364,10 @@ async def test_what_belongs_to_a_session_waits_and_goes_with_it(store: foldlog.S
     assert await store.view("waiting", "0") == {}
 
 
-async def test_a_state_that_is_deleted_asks_no_more(store: foldlog.Store) -> None:
+async def test_a_run_that_is_removed_asks_no_more(store: foldlog.Store) -> None:
     await ask(store)
     item = await only(store)
-    await store.recovery.delete_state("run")
+    await store.clear_session("run")
     assert await store.waiting() == []
     assert await store.view("waiting", "0") == {}
     with pytest.raises(foldlog.NotWaiting):
@@ -380,14 +381,14 @@ async def test_the_past_leaves_out_what_was_removed_since(store: foldlog.Store) 
     await hold(store)
     await ask(store, session_id="s")
     await store.save_planner_state("token", {}, session_id="s")
-    async with store.recovery.execution("kept"):
+    async with store.run("kept", session_id="other"):
         pass
     moment = await store.position()
     assert len(await store.at(moment).waiting()) == 5
     await store.clear_session("s")
     then = store.at(moment)
     assert await then.waiting() == [item async for item in then.watch_waiting()] == kept
-    assert [state.state_id for state in await then.recovery.list_states()] == ["kept"]
+    assert [task.task_id for task in await then.list_tasks("other")] == ["kept"]
     with pytest.raises(foldlog.PastErased):
         await then.waiting(session_id="s")
 
@@ -454,7 +455,7 @@ async def test_what_is_asked_is_what_the_hook_left(reopen: OpenStore) -> None:
     def hide(saving: foldlog.Saving) -> dict[str, Any]:
         return {
             **saving.values,
-            **{name: "[hidden]" for name in saving.values if name == "request"},
+            **{name: "[hidden]" for name in saving.values if name == "question"},
         }
 
     store = await reopen(redact=hide)

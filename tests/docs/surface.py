@@ -27,6 +27,7 @@ MODULES = (
     "foldlog.kinds",
     "foldlog.otlp",
     "foldlog.recovery",
+    "foldlog.runs",
     "foldlog.schemas",
     "foldlog.scoped",
     "foldlog.sessions",

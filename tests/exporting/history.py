@@ -11,9 +11,11 @@ from tests.support.build import event, steering, task, update
 LONG = "s" * 300
 """A session whose subjects are hashed."""
 
+LARGE = bytes(range(256)) * 1200
+
 
 async def write(store: foldlog.Store) -> str:
-    """Sessions, a fork, an erased one, a hashed one, artifacts, an execution, scoped state.
+    """Sessions, a fork, an erased one, a hashed one, artifacts, a run, scoped state.
 
     Returns the fork's id.
     """
@@ -28,8 +30,8 @@ async def write(store: foldlog.Store) -> str:
         scope = foldlog.ArtifactScope(session_id=session)
         for text in ("shared", session):
             await store.artifact_store.put_text(text * 10, scope=scope)
-    async with store.recovery.execution("run", session_id="a") as run:
-        await run.put_artifact("large", bytes(range(256)) * 1200)
+    async with store.run("run", session_id="a") as run:
+        await run.step("large", lambda: LARGE)
     await store.scoped.write(Scope.session("a"), "k/1", {"v": 1})
     await store.scoped.write(Scope.session("a"), "k/2", "large" * 60_000)
     async with store.atomic():

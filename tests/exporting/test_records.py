@@ -85,7 +85,7 @@ async def test_a_sessions_records_are_those_that_erasing_it_takes(reopen: OpenSt
     assert [(e.shard, e.seq) for e in found] == sorted({(e.shard, e.seq) for e in found})
     kinds = {each.kind for each in found}
     assert kinds >= {"updates", "tasks", "steering", "events", "artifacts", "artifact", "scoped"}
-    assert kinds >= {"states", "stateartifacts", "belongings", "lineage"}
+    assert kinds >= {"runs", "belongings", "lineage"}
     own = [each for each in everything if "a" in each.keys or "session:a" in each.keys]
     assert {each.seq for each in own if each.kind != "traces"} <= {each.seq for each in found}
     assert not {"b", LONG, fork} & {key for each in found for key in each.keys}

@@ -188,8 +188,8 @@ async def test_the_configuration_allows_all_that_a_store_asks(
         await fill(store, "session")
         await store.save_events([event("long", float(n)) for n in range(1_500)])
         assert len(await store.load_history("long")) == 1_500  # long enough for a snapshot
-        assert len(await store.recovery.list_states()) == 0
-        await store.recovery.artifacts.add_artifact(b"x" * 300_000)
+        async with store.run("run", session_id="session") as run:
+            await run.step("large", lambda: b"x" * 300_000)
         before = await store.position()
         assert (await store.at(before).list_tasks("session"))[0].task_id == "task"
         await store.clear_session(await store.fork("session"))

@@ -40,7 +40,7 @@ async def counts(store: foldlog.Store, *names: str) -> dict[str, int]:
     return dict((await store.sql(each)).rows)
 
 
-NAMED = ("events", "updates", "tasks", "steering", "messages", "steps", "checkpoints")
+NAMED = ("events", "updates", "tasks", "steering", "messages", "runs", "checkpoints")
 
 
 @pytest.mark.usefixtures("purging_at_once")
@@ -54,8 +54,8 @@ async def test_the_demo_is_counted_as_the_store_lists_it(
         await store.save_steering(steering("e1", sessions[0]))
         await store.append_messages(sessions[0], [Message("m1", "demo", {"text": "hi"})])
         await store.save_event(event(sessions[0]))
-        async with store.recovery.execution("run", session_id=sessions[0]) as run:
-            await run.run("add", lambda: _given(1))
+        async with store.run("run", session_id=sessions[0]) as run:
+            await run.step("add", lambda: 1)
         await threads(store).put(ROOT, checkpoint("c1", text="x"), {"source": "loop"}, {"text": 1})
         expected = {
             "updates": sum([len(await store.list_updates(s, limit=9999)) for s in sessions]),
@@ -63,7 +63,7 @@ async def test_the_demo_is_counted_as_the_store_lists_it(
             "events": sum([len(await store.load_history(s)) for s in sessions]),
             "steering": sum([len(await store.list_steering(s, limit=9999)) for s in sessions]),
             "messages": sum([len(await store.list_messages(s)) for s in sessions]),
-            "steps": 1,
+            "runs": 4,
             "checkpoints": 1,
         }
         assert expected["events"] > 0

@@ -26,7 +26,6 @@ from foldlog.sessions import IllegalTransition
 from foldlog.telemetry import METRICS, instrument
 from foldlog.telemetry.outcomes import OUTCOMES, outcome_of
 from tests.conftest import OpenStore
-from tests.recovery.build import snapshot
 from tests.support.build import event, task, update
 from tests.support.flaky import FlakyLog, spooling
 from tests.support.fresh import fresh_python
@@ -135,8 +134,6 @@ async def test_calls_of_facades_are_counted_once_each(
     async with store.agents.turn("shop/1") as turn:
         turn.update("cart", Cart(total=1))
     await store.agents.get_agent_state("shop/1", "cart", Cart)
-    await store.recovery.save_state(snapshot())
-    await store.recovery.artifacts.save_artifact("a", "text")
     await store.scoped.write(Scope.session("s"), "key", 1)
     await store.scoped.read(Scope.session("s"), "key")
     calls = {
@@ -150,8 +147,6 @@ async def test_calls_of_facades_are_counted_once_each(
         ("sessions.list_tasks", "ok"): 1,
         ("agents.complete", "ok"): 1,
         ("agents.get_agent_state", "ok"): 1,
-        ("recovery.save_state", "ok"): 1,
-        ("recovery.artifacts.save_artifact", "ok"): 1,
         ("scoped.write", "ok"): 1,
         ("scoped.read", "ok"): 1,
     }

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import LogPosition
+from foldlog import LogPosition, codec
 from foldlog.position import Reach
-from foldlog.recovery import StateStatus
 from foldlog_projections import updates
 from tests.conftest import OpenStore
 from tests.support.build import (
@@ -136,10 +135,8 @@ async def test_every_view_is_of_the_moment(store: foldlog.Store) -> None:
         await store.save_steering(steering(f"s{n}"))
         await store.save_trajectory("trace", "session", trajectory(f"query {n}"))
         await store.artifact_store.put_text(f"text {n}", scope=SCOPE)
-        snapshot = (await store.recovery.load_state("state")) or _snapshot()
-        snapshot.execution_state["n"] = n
-        await store.recovery.save_state(snapshot)
-        await store.recovery.artifacts.save_artifact("artifact", f"artifact {n}")
+        async with store.run("run", session_id="runs") as run:
+            await run.step("step", str, n, on_change="again")
 
     await save(1)
     then = await store.position()
@@ -161,25 +158,10 @@ async def test_every_view_is_of_the_moment(store: foldlog.Store) -> None:
         assert len(await past.load_history("session:session")) == 3
         [ref] = await past.artifact_store.list(scope=SCOPE)
         assert await past.artifact_store.get(ref.id) == b"text 1"
-        assert await past.sessions() == ["session"]
-        state = await past.recovery.load_state("state")
-        assert state is not None
-        assert state.execution_state["n"] == 1
-        with pytest.raises(foldlog.PastErased):  # the bytes of what was replaced are removed
-            await past.recovery.artifacts.load_artifact("artifact")
+        assert await past.sessions() == ["runs", "session"]
+        step = (await past.view(foldlog.kinds.runs("runs", "run"))).steps["step"]
+        assert codec.decode(step.result) == "1"
     assert await ids(store) == ["u1", "u2"]  # it is still open
-
-
-def _snapshot() -> foldlog.recovery.StateSnapshot:
-    from foldlog.recovery import StateSnapshot
-
-    return StateSnapshot(
-        state_id="state",
-        created_at="2026-01-01T00:00:00",
-        updated_at="2026-01-01T00:00:00",
-        status=StateStatus.RUNNING,
-        execution_state={},
-    )
 
 
 async def test_what_is_saved_later_does_not_come_into_the_past(store: foldlog.Store) -> None:
@@ -342,8 +324,8 @@ async def test_every_write_is_refused_by_its_name(store: foldlog.Store) -> None:
         assert refused.value.refused == name
     with pytest.raises(foldlog.ReadOnlyStore):
         past.atomic()
-    with pytest.raises(foldlog.ReadOnlyStore, match="save_state"):
-        await past.recovery.save_state(_snapshot())
+    with pytest.raises(foldlog.ReadOnlyStore, match="run"):
+        await past.run("run")
     assert await store.position() == then
 
 

@@ -7,7 +7,7 @@ from typing import assert_type
 import msgspec
 
 import foldlog
-from foldlog import blocking, recovery, scoped, sessions
+from foldlog import blocking, runs, scoped, sessions
 
 
 class Cost(msgspec.Struct):
@@ -51,11 +51,11 @@ async def main() -> None:
             assert_type(session, sessions.Session)
         async with store.at("an-id") as past:
             assert_type(past, foldlog.Past)
-        async with store.recovery.execution("run") as run:
-            assert_type(run, recovery.Execution)
-            assert_type(await run.run("search", search, "Oslo"), list[str])
-            assert_type(await run.run("count", len, "Oslo"), int)
-            await run.run("rest", rest)
+        async with store.run("run") as run:
+            assert_type(run, runs.Run)
+            assert_type(await run.step("search", search, "Oslo"), list[str])
+            assert_type(await run.step("count", len, "Oslo"), int)
+            await run.step("rest", rest)
         revision = await store.scoped.entry(scoped.Scope.session("trip"), "key")
         assert_type(revision, scoped.Revision | None)
 

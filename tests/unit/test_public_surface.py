@@ -249,7 +249,7 @@ def test_a_name_loads_what_it_needs_when_it_is_first_used() -> None:
 def test_a_store_loads_nothing_that_nobody_has_asked_for() -> None:
     code = (
         "import sys, foldlog; foldlog.memory_store();"
-        "asked = 'agents', 'recovery', 'scoped', 'sessions', 'sql';"
+        "asked = 'agents', 'runs', 'scoped', 'sessions', 'sql';"
         "never = {'typer', 'rich', *(f'foldlog.{name}' for name in asked)};"
         "print(sorted(never & sys.modules.keys()))"
     )

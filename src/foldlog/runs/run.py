@@ -35,6 +35,7 @@ from foldlog.runs.steps import OnChange, Steps, Work, called, doing, finished, i
 from foldlog.runs.tenure import Tenure, Turn
 from foldlog.sessions import lifecycle
 from foldlog.store.core import core_of
+from foldlog.store.decisions import refuse_in_block
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began, ended
 from foldlog.subjects import checked_id
@@ -125,6 +126,7 @@ class Run:
             raise Misuse("a Run is opened once: store.run() makes another one")
         if core_of(self._store).past is not None:
             raise ReadOnlyStore("run")
+        refuse_in_block(core_of(self._store), f"run {self.name!r:.80}")
         wait, restart, redo_from, description = self._open_with
         outer = doing.get()
         parent = outer.run.name if outer and outer.run.session_id == self.session_id else None

@@ -220,6 +220,15 @@ class Decisions(Capability):
         await decide_drafts(core, list(expected), decision, also=saves)
 
 
+def refuse_in_block(core: Core, what: str) -> None:
+    """Raise ConfigurationError inside `atomic()`, for what happens outside of the log."""
+    if open_block(core) is not None:
+        raise ConfigurationError(
+            f"{what} cannot be written inside store.atomic(): what it records happens "
+            "outside of the log, and would not go with the block; write it before or after"
+        )
+
+
 async def decide_drafts(
     core: Core,
     keys: Sequence[Key[Any]],
@@ -246,12 +255,9 @@ async def decide_drafts(
     there was appended, and what is not there can only come while its subject ends where it
     did.
     """
-    block = open_block(core) if in_atomic != "at once" else None
-    if block is not None and in_atomic == "refuse":
-        raise ConfigurationError(
-            f"{keys[0]} cannot be written inside store.atomic(): what it records happens "
-            "outside of the log, and would not go with the block; write it before or after"
-        )
+    if in_atomic == "refuse":
+        refuse_in_block(core, str(keys[0]))
+    block = open_block(core) if in_atomic == "stage" else None
     attempts, staged = Attempts(timeout), block is not None
     consistency: Consistency = "strong" if staged else "session"
     if block is not None:
