@@ -6,12 +6,16 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from foldlog.blocking.loop_thread import LoopThread
+from foldlog.errors import StoreClosed
 from foldlog.opening import Store
 
 T = TypeVar("T")
+
+_PATIENCE: Final = 2.0
+"""Seconds that calls under way have to end when the store is closed."""
 
 
 class StoreThread(LoopThread["_Opened"]):
@@ -76,6 +80,7 @@ class _Opened:
         self._calls: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
         """The calls that end when the store closes."""
+        self._is_closing = False
 
     async def use(self, use: Callable[[Store], Coroutine[Any, Any, T]], until_closed: bool) -> T:
         calls, call = self._waiting if until_closed else self._calls, asyncio.current_task()
@@ -85,11 +90,22 @@ class _Opened:
         async with self._opening:
             if self._store is None:
                 self._store = await self._connecting
-        return await use(self._store)
+        try:
+            return await use(self._store)
+        except asyncio.CancelledError:
+            if self._is_closing:
+                raise StoreClosed from None
+            raise
 
     async def close(self) -> None:
+        """Let calls under way end; those that wait for others to do something raise StoreClosed."""
+        self._is_closing = True
         if self._calls:
-            await asyncio.wait(self._calls)
+            _, waiting = await asyncio.wait(self._calls, timeout=_PATIENCE)
+            for call in waiting:
+                call.cancel()
+            if waiting:
+                await asyncio.wait(waiting)
         if self._store is not None:
             await self._store.close()
         if self._waiting:

@@ -13,12 +13,14 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 import foldlog
 from foldlog.blocking.bridge import OnThread, StoreThread
+from foldlog.blocking.desk import Desk
 from foldlog.errors import AppendConflict, StoreClosed
 from foldlog.opening import Store
+from foldlog.runs.steps import is_async
 from foldlog.store.core import DECIDE_SECONDS
 
 T = TypeVar("T")
@@ -86,6 +88,8 @@ class Blocking(Generic[T]):
     def _wrapped(self, value: Any, find: Callable[[Store], Any]) -> Any:
         if isinstance(value, AsyncIterator):
             return self._iterated(value)
+        if isinstance(value, foldlog.Run):
+            return BlockingRun(self._thread, lambda store: value)
         if _has_coroutines(value):
             return Blocking(self._thread, find)
         return self._entered(value) if isinstance(value, AbstractAsyncContextManager) else value
@@ -130,6 +134,41 @@ class Blocking(Generic[T]):
         else:
             _block.reset(token)
             self._thread.call(lambda store: leave(store, None, None, None), context)
+
+
+class BlockingRun(Blocking[foldlog.Run]):
+    """A run for code that blocks: `with store.run("book-oslo") as run:`.
+
+    Steps that are plain functions are called on the thread that calls `step`. They may use the
+    store, and do steps of their own.
+    """
+
+    def step(self, name: str, function: Callable[..., T], /, *args: Any, **options: Any) -> T:
+        """Do a step once: call a function and record its result, or return the recorded result.
+
+        Args:
+            name: the step's name, the same in every execution of the code.
+            function: what to call, plain or a coroutine function. A coroutine function runs on the
+                store's thread.
+            args: passed to the function.
+            options: the options of `foldlog.Run.step`, and what else the function takes by name.
+
+        Raises:
+            Exception: what the function raises; and as `foldlog.Run.step`.
+        """
+        desk = Desk()
+
+        @functools.wraps(function)
+        async def called(*args: Any, **kwargs: Any) -> T:
+            return await desk.ask(functools.partial(function, *args, **kwargs))
+
+        given = function if is_async(function) else called
+
+        async def on(store: Store) -> Any:
+            return await self._find(store).step(name, given, *args, **options)
+
+        with desk.served(self._thread.submit(on, _block.get())) as outcome:
+            return cast(T, outcome.result())
 
 
 class BlockingStore(OnThread, Blocking[Store]):

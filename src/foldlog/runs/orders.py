@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Final, TypeVar
@@ -16,6 +17,8 @@ from foldlog_projections import tasks
 from foldlog_projections.runs import Heard
 
 T = TypeVar("T")
+
+_log: Final = logging.getLogger("foldlog")
 
 _LOOKS_EVERY: Final = 1.0
 """Seconds between two looks at a task that is paused, where no push tells of a change."""
@@ -55,6 +58,9 @@ class Orders:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+            if not self._watching.cancelled() and (error := self._watching.exception()):
+                # Each step asks for itself: a run whose session cannot be followed obeys as well.
+                _log.info("run %s was not followed to its end: %r", self._tenure.name, error)
 
     async def obeyed(self) -> None:
         """Return when a further step may begin: at once, or when a pause is over.

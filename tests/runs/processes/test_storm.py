@@ -79,8 +79,9 @@ class Round:
             case 0:
                 await worker.kill()
             case 1 if may_freeze:
-                os.kill(worker.process.pid, signal.SIGSTOP)
-                return True
+                with suppress(ProcessLookupError):  # it has ended
+                    os.kill(worker.process.pid, signal.SIGSTOP)
+                    return True
             case 2:
                 await self.steer(PAUSE)
             case 3 if self.chance.random() < 0.2:
@@ -104,7 +105,8 @@ class Round:
                     frozen = await self.befall(worker, said[0] != "before")
             if frozen:
                 other = await self.work(start)  # which takes the run over, when the lease is over
-                os.kill(worker.process.pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(worker.process.pid, signal.SIGCONT)
                 await worker.hear_rest()
                 return other
 
