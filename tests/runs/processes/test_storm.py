@@ -41,6 +41,7 @@ class Round:
         self.chance = random.Random(seed)
         self.orders: list[SteeringEventType] = []
         self.answers = 0
+        self.frozen: list[Worker] = []
 
     def done(self) -> list[str]:
         """The effects that there were, in order."""
@@ -63,22 +64,24 @@ class Round:
                     self.answers += 1
                 elif item.kind is WaitingKind.TASK:
                     await self.steer(RESUME)
-                elif item.step in self.done():
-                    await self.store.confirm(item.id)
                 else:
-                    await self.store.retract(item.id)
+                    if item.step not in self.done():
+                        for worker in self.frozen:  # it may be about to do it
+                            await worker.kill()
+                    if item.step in self.done():
+                        await self.store.confirm(item.id)
+                    else:
+                        await self.store.retract(item.id)
 
-    async def befall(self, worker: Worker, may_freeze: bool) -> bool:
-        """Have something happen, now or a little later; return whether the worker is frozen.
-
-        Nobody can say whether what is frozen right before its effect will have it.
-        """
+    async def befall(self, worker: Worker) -> bool:
+        """Have something happen, now or a little later; return whether the worker is frozen."""
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         match self.chance.randrange(9):
             case 0:
                 await worker.kill()
-            case 1 if may_freeze:
+            case 1:
+                self.frozen.append(worker)
                 with suppress(ProcessLookupError):  # it has ended
                     os.kill(worker.process.pid, signal.SIGSTOP)
                     return True
@@ -102,7 +105,7 @@ class Round:
                         return list(said)
                     if said[0] not in ("opened", "before", "in"):
                         break
-                    frozen = await self.befall(worker, said[0] != "before")
+                    frozen = await self.befall(worker)
             if frozen:
                 other = await self.work(start)  # which takes the run over, when the lease is over
                 with suppress(ProcessLookupError):
