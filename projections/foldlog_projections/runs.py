@@ -34,6 +34,9 @@ USED: Final = "run.used"
 
 NIL: Final = msgspec.Raw(b"\xc0")
 
+UNKNOWN: Final = "?"
+"""The digest of arguments that were not recorded: a step of an earlier version."""
+
 
 class Opened(msgspec.Struct, frozen=True):
     """`run.opened`: from here on only this tenure writes steps. `process` has the lease.

@@ -114,13 +114,14 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class OfRun(msgspec.Struct, frozen=True):
-    """`state.run`: it is the state of the run of its own id in this session, which has its steps.
+    """`state.run`: it is the state of this run, which has its steps from here on.
 
     `token` is that of the run's owner, who alone saves checkpoints: see `Run.token`.
     """
 
     session_id: str
-    token: int
+    run: str
+    token: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -153,7 +154,7 @@ class Step(msgspec.Struct, frozen=True):
 class State(EqualByBytes):
     """`value` is the last snapshot in MessagePack's types; None if none was saved.
 
-    `session_id` is that of its run; "" if it has none. `token` is that of the run's owner.
+    `session_id` and `run` name its run; "" if it has none. `token` is that of the run's owner.
     `epoch` counts the owners of earlier versions. `steps` are those that no run has taken over, in
     the order in which they were first intended. `rewound` is the address from which they were to be
     done again. `pieces` are those of the save named `saving` that has not ended.
@@ -168,6 +169,7 @@ class State(EqualByBytes):
     saving: str = ""
     pieces: list[Any] = field(default_factory=list)
     session_id: str = ""
+    run: str = ""
     token: int = 0
 
     @property
@@ -190,7 +192,7 @@ def applied(state: State, record: Any, ts: float) -> State:
     elif type_ is Rewound:
         _rewind(state, record.address)
     elif type_ is OfRun:
-        state.session_id, state.token = record.session_id, record.token
+        state.session_id, state.run, state.token = record.session_id, record.run, record.token
         state.steps = {}
     else:
         state.steps[record.address] = _step(state, record, ts)
@@ -350,7 +352,7 @@ kind: Final = Kind(
             RETRACTED: "step {address} taken back",
             WAITING: lambda step: Line("asked", asked(codec.decode(step.request)), tone="waiting"),
             UNRECORDED: "step {address} done, and not recorded: {error}",
-            RUN: "state of a run of {session_id}",
+            RUN: "state of run {run}",
         },
         group="steps",
         entries=_entries,

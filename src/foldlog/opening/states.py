@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -22,7 +23,8 @@ from foldlog.store.clearing import clear
 from foldlog.store.core import Core, core_of
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import Ref, list_key, text_in
-from foldlog_projections import runs, stateartifacts, statelist, states
+from foldlog_projections import belongings, runs, stateartifacts, statelist, states
+from foldlog_projections.belongings import Belonging
 from foldlog_projections.delta import difference
 from foldlog_projections.statelist import Listed
 from foldlog_projections.states import OfRun, Saved, State
@@ -79,12 +81,12 @@ async def remove_with(store: BaseStore, state_id: str) -> None:
     core = core_of(store)
     with suppress(LogCorrupt):
         state = await read_state(store, state_id)
-        referred, session_id = artifacts_of(state), state.session_id
+        referred, run = artifacts_of(state), (state.session_id, state.run)
         kept = await referred_to(store, but=state_id) if referred else set()
         for artifact_id in referred - kept:
             await clear(core, stateartifacts.kind(artifact_id))
-        if session_id:
-            await clear(core, runs.kind(session_id, state_id))
+        if all(run):
+            await clear(core, runs.kind(*run))
 
 
 # --- steps of earlier versions --------------------------------------------------------------------
@@ -127,15 +129,26 @@ async def whole(
     return steps
 
 
-async def bring_over(store: BaseStore, state_id: str, session_id: str) -> None:
-    """Have the run of a state's id take over the steps of an earlier version, once.
+async def bring_over_to(store: BaseStore, session_id: str, name: str) -> None:
+    """Have a run that is new take over the steps that an earlier version recorded for it.
+
+    They are those of the state of its name, or of its task. Errors as `Store.decide`.
+    """
+    listed = await store.view(belongings.kind(session_id))
+    for state_id in (name, "/".join(quote(part, safe="") for part in (session_id, name))):
+        if state_id == session_id or Belonging(states.kind.name, (state_id,)) in listed:
+            await bring_over(store, state_id, session_id, name)
+
+
+async def bring_over(store: BaseStore, state_id: str, session_id: str, name: str) -> None:
+    """Have a run take over the steps that an earlier version recorded with a state, once.
 
     Errors as `Store.decide`.
     """
     state = await read_state(store, state_id)
     if state.session_id or not state.steps:
         return
-    await adopt(store, session_id, state_id, await whole(store, state_id, earlier_steps(state)))
+    await adopt(store, session_id, name, await whole(store, state_id, earlier_steps(state)))
 
     def bind(state: State) -> list[Any]:
         if state.session_id:
@@ -144,7 +157,7 @@ async def bring_over(store: BaseStore, state_id: str, session_id: str) -> None:
         value = state.value or {}
         now = {**value, "artifact_refs": value.get("artifact_refs", {}) | refs}
         saved = [Saved(difference(value, now))] if refs and value else []
-        return [OfRun(session_id, 0), *saved]
+        return [OfRun(session_id, name), *saved]
 
     await store.decide(states.kind(state_id), bind, copy=False)
 
@@ -178,7 +191,7 @@ class Questions:
         """See `Source.answer`."""
         state_id, address = ref.keys
         state = await read_state(self._store, state_id)
-        session_id = state.session_id
+        session_id, run = state.session_id, state.run or state_id
         if not session_id:
             if not _waits(state.steps.get(address), ref):
                 raise NotWaiting(ref.id)
@@ -186,8 +199,8 @@ class Questions:
             listed = list_key(core, core.subject(states.kind, state_id).shard)
             on_list = await self._store.view(listed, consistency="strong")
             session_id = on_list.get(ref.id) or state_id
-            await bring_over(self._store, state_id, session_id)
-        now = Ref(ref.kind, (session_id, state_id, address), ref.since)
+            await bring_over(self._store, state_id, session_id, run)
+        now = Ref(ref.kind, (session_id, run, address), ref.since)
         return dataclasses.replace(await RunSource(self._store).answer(now, answer), id=ref.id)
 
 

@@ -177,6 +177,7 @@ class Store(BaseStore):
             >>> [(task.task_id, task.status.value) for task in await store.list_tasks("ann")]
             [('book-oslo', 'COMPLETE')]
         """
+        from foldlog.opening.states import bring_over_to
         from foldlog.runs.run import Run
 
         session_id = name if session_id is None else session_id
@@ -190,6 +191,7 @@ class Store(BaseStore):
             redo_from=redo_from,
             lease=lease,
             description=description,
+            earlier=functools.partial(bring_over_to, self, session_id, name),
         )
 
     def task_execution(

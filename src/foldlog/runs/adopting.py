@@ -69,7 +69,7 @@ def _records(step: Step) -> list[msgspec.Struct]:
     name, seconds = step.step, step.seconds
     if step.phase == "asked":
         return [Asked(name, msgspec.Raw(step.question), step.ts)]
-    found: list[msgspec.Struct] = [Started(name, step.kind)]
+    found: list[msgspec.Struct] = [Started(name, step.kind, digest=runs.UNKNOWN)]
     match step.phase:
         case "done":
             result = msgspec.Raw(step.result)

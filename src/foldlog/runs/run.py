@@ -88,6 +88,7 @@ class Run:
         redo_from: str | None,
         lease: float,
         description: str | None,
+        earlier: Callable[[], Awaitable[None]],
     ) -> None:
         self.session_id: str = checked_id(session_id, "session_id")
         self.name: str = checked_id(name, "name")
@@ -104,6 +105,7 @@ class Run:
         self._orders = Orders(store, self._tenure)
         self._steps = Steps(store, self._tenure, self._orders, self._redaction)
         self._phase: Literal["new", "open", "left"] = "new"
+        self._earlier = earlier
         self._open_with = (wait, restart, redo_from, description)
 
     @property
@@ -130,6 +132,8 @@ class Run:
         wait, restart, redo_from, description = self._open_with
         outer = doing.get()
         parent = outer.run.name if outer and outer.run.session_id == self.session_id else None
+        if not await self._tenure.read("strong"):
+            await self._earlier()
         await self._process.hold(self._lease)
         try:
             await self._tenure.begin(

@@ -30,6 +30,7 @@ from foldlog.runs.tenure import Tenure, Turn
 from foldlog.store.store import BaseStore
 from foldlog.store.waiting import began
 from foldlog.values import TypeCodec
+from foldlog_projections import runs
 from foldlog_projections.runs import (
     Done,
     Doubted,
@@ -172,7 +173,8 @@ class Steps:
 
     def _keeps(self, work: Work, recorded: Step) -> bool:
         """Whether the recorded result stands. Raises StepChanged."""
-        if recorded.digest == work.arguments.digest or work.on_change == "keep":
+        known = {work.arguments.digest, runs.UNKNOWN}
+        if recorded.digest in known or work.on_change == "keep":
             return True
         if work.on_change == "again":
             return False

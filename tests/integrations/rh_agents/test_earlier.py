@@ -115,3 +115,28 @@ async def test_it_is_validated_and_nothing_recorded(earlier: foldlog.Store, step
         await run.step("large", steps.giving("large", LARGE))
     assert [each.path for each in run.validation.mismatches] == ["result.flights[1]"]
     assert not (await earlier.view(states.kind("s"))).session_id
+
+
+async def test_a_run_of_its_name_goes_on_with_it(earlier: foldlog.Store, steps: Steps) -> None:
+    async with earlier.run("s") as run:
+        never = steps.giving("never", None)
+        assert await run.step("search", lambda city: never(), "Oslo") == {"flights": [1, (2,)]}
+        assert await run.step("large", never) == LARGE
+        await run.step("refused", steps.giving("again", 1))
+    async with earlier.run("s", session_id="of another session") as run:
+        assert await run.steps() == []
+    assert steps.called == ["again"]
+    assert ("refused", "completed") in history(await loaded(earlier, "s"))
+
+
+async def test_a_run_of_its_task_goes_on_with_it(store: foldlog.Store, steps: Steps) -> None:
+    key = states.kind("trip%2F1/main")
+    await store.belong("trip/1", key)
+    done = Done("search", 0.1, raw(7))
+    await store.append(key, Owned(1, "host:1", "a tenure"), Intended("search", "step"), done)
+    async with store.run("main", session_id="trip/1") as run:
+        assert await run.step("search", steps.giving("never", None)) == 7
+    await store.clear_session("trip/1")
+    async with store.run("main", session_id="trip/1") as run:
+        assert await run.step("search", steps.giving("search", None)) is None
+    assert steps.called == ["search"]

@@ -198,9 +198,9 @@ class StateBackend(Capability):
             AppendFailed, LogUnavailable, LogCorrupt, AppendUnknown: it may remain; delete again.
             ReadOnlyStore, StoreClosed: the store is of the past, or closed.
         """
-        session_id = (await read_state(self._store, state_id)).session_id
-        if session_id:
-            await clear(self._core, runs.kind(session_id, state_id))
+        state = await read_state(self._store, state_id)
+        if state.session_id:
+            await clear(self._core, runs.kind(state.session_id, state.run))
         [held] = await clear(self._core, states.kind(state_id))
         return held.folded.state.value is not None
 

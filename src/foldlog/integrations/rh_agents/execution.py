@@ -39,7 +39,7 @@ from foldlog.integrations.rh_agents.snapshots import (
 )
 from foldlog.integrations.rh_agents.validation import Comparison, Validation
 from foldlog.opening import Store
-from foldlog.opening.states import ARTIFACT, bring_over, read_state, whole
+from foldlog.opening.states import ARTIFACT, read_state, whole
 from foldlog.runs import (
     ResultMissing,
     Run,
@@ -252,8 +252,8 @@ class Execution:
         self._adopt(state)  # or refuse it, before anything is on record
         is_known = state.is_of_execution
         self._known = await steps_of(self._store, self.state_id, state)
-        run = self._store.run(self.state_id, session_id=session_id, **self._run_options)
-        self.run = run
+        name = state.run or self.state_id
+        self.run = run = self._store.run(name, session_id=session_id, **self._run_options)
         if self._mode is ReplayMode.VALIDATION:
             if not is_known:
                 raise Misuse(f"there is no execution {self.state_id!r:.80} to be validated")
@@ -262,7 +262,6 @@ class Execution:
         else:
             key = states.kind(self.state_id)
             await add_belongings(core_of(self._store), session_id, key)
-            await bring_over(self._store, self.state_id, session_id)
             await run
             try:
                 await self._begin()
@@ -275,7 +274,7 @@ class Execution:
     async def _begin(self) -> None:
         before, self._known = self._known, await self._steps_on_record()
         void = {name for name, step in before.items() if step.type == ARTIFACT} - {*self._known}
-        draft = encode(states.kind, OfRun(self.run.session_id, self.run.token))
+        draft = encode(states.kind, OfRun(self.run.session_id, self.run.name, self.run.token))
 
         def begin(state: State) -> tuple[list[Draft], Value]:
             if state.token > self.run.token and state.session_id == self.run.session_id:
@@ -346,7 +345,7 @@ class Execution:
 
     @property
     def _key(self) -> Any:
-        return runs.kind(self.run.session_id, self.state_id)
+        return runs.kind(self.run.session_id, self.run.name)
 
     def should_skip_event(self, address: str) -> bool:
         """Return whether `step` would return a recorded result. Seed 003, section 4.
@@ -389,13 +388,13 @@ class Execution:
         stored = StoredArtifact(**codec.decode(step.result))
         data = await self._artifacts.load_artifact(stored.artifact_id)
         if data is None and not await self._artifacts.exists(stored.artifact_id):
-            raise ResultMissing(self.run.session_id, self.state_id, step.step)
+            raise ResultMissing(self.run.session_id, self.run.name, step.step)
         if returns is None or not stored.type:
             return data
         try:
             return load_result(data, stored.type, type_codec(returns))
         except ValueError as error:
-            names = self.run.session_id, self.state_id, step.step
+            names = self.run.session_id, self.run.name, step.step
             raise UnreadableResult(*names, stored.type, str(error)) from error
 
     # --- steps ------------------------------------------------------------------------------------
@@ -513,7 +512,7 @@ class Execution:
         """Call a step, and compare its outcome with the one on record."""
         recorded = self._known.get(address)
         core = core_of(self._store)
-        redaction = StepRedaction(core.redaction, self.run.session_id, self.state_id)
+        redaction = StepRedaction(core.redaction, self.run.session_id, self.run.name)
         try:
             value = await call()
         except Exception as error:
@@ -568,7 +567,7 @@ class Execution:
         known = self._steps.get(address)
         if self._mode is ReplayMode.VALIDATION:
             if not _is_done(known):
-                raise RunPaused(self.run.session_id, self.state_id, address, request)
+                raise RunPaused(self.run.session_id, self.run.name, address, request)
             return await self.get_event_result(address, options.get("returns"))
         try:
             answer = await self.run.ask(address, request, **{"wait": 0, **options})
@@ -717,7 +716,7 @@ class Execution:
 
     def _taken_over(self, state: State) -> RunTakenOver:
         owner = "another owner" if state.session_id else ""
-        return RunTakenOver(self.run.session_id, self.state_id, owner)
+        return RunTakenOver(self.run.session_id, self.run.name, owner)
 
     def _adopt(self, state: State) -> None:
         """Go on with the snapshot of a state. Raises Misuse for one of another shape."""

@@ -170,7 +170,7 @@ async def steps_of(store: BaseStore, state_id: str, state: State) -> dict[str, S
     """Return the steps of an execution's state, which was just read."""
     if not state.session_id:
         return earlier_steps(state)
-    run: Key[runs.State] = runs.kind(state.session_id, state_id)
+    run: Key[runs.State] = runs.kind(state.session_id, state.run)
     return await store.query(run, lambda found: dict(found.steps), consistency="strong")
 
 
