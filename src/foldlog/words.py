@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from string import Formatter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from foldlog import codec
 from foldlog.envelope import Recorded
 from foldlog.errors import ConfigurationError
 from foldlog.jsonable import compact
+
+if TYPE_CHECKING:
+    from foldlog.models import Waiting
 
 CLIP: Final = 200
 """Characters that a text has in a line."""
@@ -239,6 +242,11 @@ def in_bytes(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def question(item: Waiting) -> str:
+    """Return what a person is asked by what waits, on one line."""
+    return f"did {item.step} happen?" if item.kind == "step" else asked(item.asked)
 
 
 def in_seconds(seconds: float) -> str:

@@ -137,7 +137,6 @@ async def test_panes_show_the_state_of_the_moment(browser: Browser, store: foldl
             "Tasks",
             "Context",
             "Memory",
-            "Runs",
             "Artifacts",
             "Feedback",
         ):

@@ -117,7 +117,7 @@ async def test_a_fork_goes_on_and_is_compared(browser: Browser, store: foldlog.S
         await page.get_by_text("forked from").wait_for()
         await store.save_update(said("s-again", 9, {"text": "another way"}))
         await page.get_by_role("button", name="Compare", exact=True).first.click()
-        await page.locator("dialog textarea").fill("s")
+        await page.locator("dialog select").select_option(label="s · update 0")
         await page.locator("dialog form").get_by_role("button", name="Compare").click()
         await page.wait_for_selector(".differences li[data-how=removed]")
         assert "another way" in await page.inner_text(".differences li[data-how=removed]")

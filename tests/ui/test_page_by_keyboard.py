@@ -50,7 +50,7 @@ async def test_everything_is_done_by_keyboard(browser: Browser, store: foldlog.S
         await press("Enter")
         await page.wait_for_selector(".live[data-state=live]")
         # Tabs, records, and filters.
-        await press("2")
+        await press("3")
         await page.wait_for_selector(".event")
         await tab_to(page, ".chip[data-group=updates]")
         await press("Space")

@@ -73,3 +73,12 @@ async def test_a_run_of_spans_reads_as_a_conversation(
         titles = await rows.all_inner_texts()
         assert {"model gpt-4o", "tool search"} <= set(titles)
         assert await page.locator("button.event[data-tone=FAILED]").count() == 1
+        await page.click("[data-tab=waterfall]")
+        bars = page.locator(".span")
+        await bars.nth(3).wait_for()
+        names = await bars.locator("summary .name").all_inner_texts()
+        assert (names[0], names.count("gpt-4o"), names.count("search")) == ("planner", 2, 1)
+        depths = "all => all.map(each => Number(each.style.getPropertyValue('--depth')))"
+        assert await bars.evaluate_all(depths) == [0] + [1] * (len(names) - 1)
+        failed = bars.locator(".status[data-status=failed]")
+        assert await failed.count() == 1

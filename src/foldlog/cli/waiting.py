@@ -12,7 +12,7 @@ from foldlog.cli.command import command
 from foldlog.cli.lines import line
 from foldlog.cli.options import Target
 from foldlog.cli.output import console, moment, print_json, print_json_line, print_nothing
-from foldlog.words import asked
+from foldlog.words import question
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,4 +72,4 @@ async def waiting(
 
 def _line(item: Waiting) -> Text:
     """Since when, as what, for whom, and what is asked."""
-    return line(moment(item.since), item.id, item.by, asked(item.asked))
+    return line(moment(item.since), item.id, item.by, question(item))

@@ -186,7 +186,7 @@ def answer(value: object, status: int = 200) -> Response:
 
 def _waiting(item: Waiting) -> dict[str, Any]:
     plain = Plain()
-    return {"line": words.asked(item.asked)} | {
+    return {"line": words.question(item)} | {
         name: plain.value(getattr(item, name))
         for name in (
             *("id", "kind", "asked", "session_id", "trace_id", "task_id", "state_id"),

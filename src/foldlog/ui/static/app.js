@@ -14,7 +14,7 @@ import { waitingView } from "./views/waiting.js";
 const KEYS = [
   ["/", "find"], ["g s", "sessions"], ["g w", "what waits"], ["← →  or  k j", "one record back or on"],
   ["space", "play or stop"], ["home, end", "the beginning, now"], ["l", "follow, or stop following"],
-  ["1 2 3", "conversation, timeline, state"], ["?", "these keys"],
+  ["1 2 3 4", "story, waterfall, timeline, state"], ["?", "these keys"],
 ];
 
 const waiting = signal(0);

@@ -137,8 +137,9 @@ export function costsOf(kind, record) {
     found.tokens = number(usage.total_tokens ?? usage.tokens) || parts;
     found.latency = number(body.latency_ms) / 1000 || number(body.duration_s);
     found.cost = number(body.cost_usd ?? body.total_cost_usd ?? body.cost);
-  } else if (kind === "states") {
-    found.latency = number(record.seconds);
+  } else if (kind === "runs") {
+    found.tokens = number(record.input_tokens) + number(record.output_tokens);
+    found.cost = number(record.cost_usd);
   }
   return found;
 }

@@ -14,7 +14,6 @@ import { messages } from "./messages.js";
 import { pauses } from "./pauses.js";
 import { runs } from "./runs.js";
 import { session } from "./session.js";
-import { states } from "./states.js";
 import { tasks } from "./tasks.js";
 import { traces } from "./traces.js";
 import { workflowcheckpoints } from "./workflowcheckpoints.js";
@@ -36,7 +35,6 @@ const FOLDS = {
   runs,
   scoped: lastBut("scoped.embedded"),
   session,
-  states,
   steering: every,
   tasks,
   traces,

@@ -12,8 +12,7 @@ export const headed = (group) => group[0].toUpperCase() + group.slice(1);
 
 export const costs = (envelope) => costsOf(envelope.view[0], envelope.record);
 
-// The task that a record is about, and the one that this task was spawned from.
-export const taskOf = ({ record }) => record.task_id ?? null;
+// The task that a task was spawned from.
 export const parentOf = (task) => {
   const parent = task.context_snapshot?.spawned_from_task_id;
   return parent && parent !== task.task_id ? parent : null;

@@ -11,17 +11,20 @@ import { scrubber } from "./scrubber.js";
 import { stateView, viewsOf, waitingIn } from "./state.js";
 import { feedbackDialog, forkDialog, steerDialog } from "./steer.js";
 import { timeline } from "./timeline.js";
+import { waterfall } from "./waterfall.js";
 
-const TABS = { conversation: "Conversation", timeline: "Timeline", state: "State" };
+const TABS = { conversation: "Story", waterfall: "Waterfall", timeline: "Timeline", state: "State" };
+const VIEWS = { timeline, waterfall };
 
 export const runView = element("fl-run", (host) => {
   const { run, about } = host;
   const tab = signal(host.tab in TABS ? host.tab : "conversation");
   const origin = signal(null);
+  const title = signal("");
   const bar = scrubber({ run });
   document.title = `${clip(run.id, 60)} · foldlog`;
   if (about) {
-    get("session", { session: run.id }).then((found) => (origin.value = found.origin), () => null);
+    get("session", { session: run.id }).then((found) => ([origin.value, title.value] = [found.origin, found.session.title]), () => null);
     onEnd(() => run.end());
   }
   effect(() => keepAddress(run, tab.value, about));
@@ -34,6 +37,7 @@ export const runView = element("fl-run", (host) => {
     <button @click=${() => feedbackDialog(run, tracesOf(run))} ?hidden=${() => !tracesOf(run).length}>Feedback</button>`;
   return html`<header class="head">
       <div class="names"><h1 title=${run.id}>${clip(run.id, 90)}</h1>
+        ${() => (title.value && title.value !== run.id ? html`<span class="quiet" dir="auto">${clip(title.value, 90)}</span>` : null)}
         ${() => (status.value ? html`<span class="status" data-status=${status.value}>${status.value.toLowerCase()}</span>` : null)}
         ${() => waitBadge(run)}
         ${() => (origin.value ? html`<span class="quiet">forked from <a href=${`#/session/${encodeURIComponent(origin.value.session)}?at=${encodeURIComponent(origin.value.position)}`}>${clip(origin.value.session, 40)}</a></span>` : null)}
@@ -49,7 +53,7 @@ export const runView = element("fl-run", (host) => {
       @click=${() => (tab.value = name)} @keydown=${(event) => turn(event, tab)}>${title}</button>`)}</div>
     <div class="columns" data-tab=${() => tab.value}>
       <div class="main" id="panel-main" role="tabpanel" aria-labelledby=${() => `tab-${tab.value === "state" ? "conversation" : tab.value}`}>
-        ${() => (tab.value === "timeline" ? timeline({ run }) : conversationView({ run }))}</div>
+        ${() => (VIEWS[tab.value] ?? conversationView)({ run })}</div>
       <aside class="side" id="panel-state" aria-label="State at the moment that is shown">${stateView({ run })}</aside>
     </div>
     ${bar}`;
@@ -81,8 +85,9 @@ function listen(bar, run, tab) {
     const keys = {
       ArrowLeft: () => bar.step(-1), ArrowRight: () => bar.step(1), j: () => bar.step(1), k: () => bar.step(-1),
       Home: () => run.show(0), End: () => run.now(), l: () => (run.isNow.value ? run.show(run.count.value) : run.now()),
-      " ": () => bar.play(), 1: () => (tab.value = "conversation"), 2: () => (tab.value = "timeline"), 3: () => (tab.value = "state"),
+      " ": () => bar.play(),
     };
+    Object.keys(TABS).forEach((name, at) => (keys[at + 1] = () => (tab.value = name)));
     if (!Object.hasOwn(keys, event.key) || (event.key === " " && event.target.closest?.("button, summary, a"))) return;
     event.preventDefault();
     keys[event.key]();
@@ -138,15 +143,16 @@ function shareDialog(run) {
   });
 }
 
-function compareDialog(run) {
+async function compareDialog(run) {
+  const { sessions } = await get("sessions", { limit: 500 });
+  const titles = new Map(sessions.map(({ id, title }) => [title && title !== id ? `${id} · ${clip(title, 60)}` : id, id]));
   const here = { id: run.id, at: run.isNow.value ? null : run.current.value?.position };
   dialog("Compare", (close) => {
-    const other = form({ type: "string", title: "With this session, as it is now" });
-    other.node.querySelector("textarea").value = run.id;
+    const other = form({ enum: [...titles.keys()], title: "With this session, as it is now" });
     const about = html`<p class="quiet">${here.at ? "This moment" : "This session"} is on the left side. Both sides have a slider.</p>`;
     return submits(html`${about}${other.node}`, [["Compare"]], async () => {
       close();
-      location.hash = compareAddress(here, { id: other.value(), at: null });
+      location.hash = compareAddress(here, { id: titles.get(other.value()), at: null });
     });
   });
 }

@@ -73,6 +73,8 @@ export function conversation(run, states, count) {
   const sourcesKey = JSON.stringify(sources);
   const found = new Map();
   const names = new Map(); // of the tools that were called
+  const parts = new Map(); // what more may be said of, by name
+  const more = new Map();
   for (let place = 0; place < count; place++) {
     const envelope = records[place];
     envelope.count = place + 1;
@@ -80,6 +82,17 @@ export function conversation(run, states, count) {
       envelope.sourcesKey = sourcesKey;
       envelope.said = list(saidBy(envelope, sources));
       for (const said of envelope.said) said.envelope = envelope;
+    }
+    const { about, under } = envelope.line;
+    const of = about.map((each) => parts.get(`${envelope.name} ${each}`) ?? parts.get(each)).filter(Boolean);
+    if (under === null && of.length) {
+      for (const part of of) more.set(part, [...(more.get(part) ?? []), envelope]);
+      continue;
+    }
+    const [first] = envelope.said;
+    if (first && under !== null) {
+      if (first.depth !== undefined) first.depth = (parts.get(`${envelope.name} ${under}`)?.depth ?? -1) + 1;
+      for (const each of about) for (const key of [each, `${envelope.name} ${each}`]) parts.set(key, first);
     }
     for (const said of envelope.said) {
       if (said.isIn && !said.isIn(states.get(envelope.name))) continue;
@@ -91,12 +104,30 @@ export function conversation(run, states, count) {
       found.set(said.id ?? said, said);
     }
   }
-  return [...found.values()];
+  return [...found.values()].map((said) => withMore(said, more.get(said)));
+}
+
+// What was said, and what became of it; the same object while that stays the same.
+function withMore(said, more) {
+  if (!more) return said;
+  const last = more.at(-1);
+  if (said.with?.more.length !== more.length || said.with.more.at(-1) !== last) said.with = { ...said, more };
+  return said.with;
+}
+
+// A record in the words that its kind declares, as src/foldlog/story.py tells it.
+const told = ({ what: title, text, group, tone }) =>
+  tone === "aside" || group === "lists" ? [] : { role: "note", group, title, inside: text || null, isError: tone === "failed", isAsked: tone === "waiting", depth: 0 };
+
+// Without the name of what it is about.
+export function shortly({ what, text, about }) {
+  for (const name of about) if (what.includes(` ${name} `)) what = what.slice(what.lastIndexOf(` ${name} `) + name.length + 2);
+  return text ? `${what}: ${text}` : what;
 }
 
 const note = (group, title, inside, more) => ({ role: "note", group, title: String(title).toLowerCase().replace(/[_-]/g, " "), inside, ...more });
 
-function saidBy({ type, record, name }, sources) {
+function saidBy({ type, record, name, line }, sources) {
   switch (type) {
     case "message.added": {
       const said = message(record.body, record.role, record.author);
@@ -118,11 +149,11 @@ function saidBy({ type, record, name }, sources) {
       return record.writes.flatMap(written);
     case "event.saved":
       if (record.payload?.mapping) return sources.all ? [] : spanned(record.payload);
-      return sources.messages || !record.kind.startsWith("message.") ? [] : message(record.payload, record.kind.slice(8));
+      if (!record.kind.startsWith("message.")) return told(line);
+      return sources.messages ? [] : message(record.payload, record.kind.slice(8));
     case "steering.saved": {
-      const { by, ...payload } = record.payload;
-      if (record.event_type === "USER_MESSAGE") return sources.all ? [] : message(payload.text, "user", by);
-      return note("steering", record.event_type, payload, { by: by ?? record.source, task: record.task_id });
+      if (record.event_type !== "USER_MESSAGE") return told(line);
+      return sources.all ? [] : message(record.payload.text, "user", record.payload.by);
     }
     case "pause.saved": {
       const { reason, payload } = record.payload ?? {};
@@ -131,14 +162,12 @@ function saidBy({ type, record, name }, sources) {
       const waits = (states) => states.get(name)?.waiting === record;
       return note("steering", `asks: ${reason ?? "to go on"}`, isSaid ? null : payload ?? record.payload, { calls, waits, open: 1 });
     }
-    case "feedback.saved":
-      return note("feedback", `feedback ${record.score ?? ""}`, record.comment, { by: record.author });
     case "artifact.saved":
       return { role: "note", artifact: record };
     case "update.saved":
-      return updated(record, sources.all);
+      return updated(record, sources.all, line);
   }
-  return [];
+  return told(line);
 }
 
 // A call of a model, as its span has it: its input since the answer before, and its answer.
@@ -172,8 +201,9 @@ function written({ channel, data }) {
   return list(data).filter(isMessage).map((each) => ({ ...message(each), id: each.id ?? undefined }));
 }
 
-function updated({ content, update_type: type, task_id: task }, isTold) {
+function updated({ content, update_type: type, task_id: task }, isTold, line) {
   if (type === "CHECKPOINT" || type === "ERROR" || type === "NOTIFICATION") return note("updates", type, content, { task, isError: type === "ERROR" });
+  if (type === "STATUS_CHANGE") return told(line);
   if (isTold) return [];
   if (type === "RESULT") return message(content, "assistant");
   if (type === "THINKING") return { ...message(null, "assistant"), thoughts: message(content).texts };

@@ -6,7 +6,7 @@ import { get } from "../core/api.js";
 
 const PAGE = 50;
 const EVERY = 2000; // milliseconds between looks
-const STATUSES = ["waiting", "running", "failed", "pending", "finished", "open"];
+const STATUSES = ["waiting", "running", "failed", "pending", "cancelled", "finished", "open"];
 
 export const sessionsView = element("fl-sessions", (host) => {
   document.title = "Sessions · foldlog";

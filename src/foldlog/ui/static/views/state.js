@@ -47,15 +47,13 @@ export const stateView = element("fl-state", (host) => {
   };
   return html`<section class="now" aria-label="This event">${() => thisEvent(run)}</section>
     <section class="panes" aria-label="State at this moment">
-      ${pane("Waiting", ["session", "tasks", "pauses", "runs", "states"], waitingPane)}
+      ${pane("Waiting", ["session", "tasks", "pauses", "runs"], waitingPane)}
       ${pane("Tasks", ["tasks"], (all) => tasksPane(all, run))}
       ${pane("Agent tasks", ["a2atasks"], (all) => each(all, ["a2atasks"], (v) => v.keys[1], (v) => v.state.body ?? undefined))}
       ${pane("Context", ["session"], contextPane)}
       ${pane("Memory", ["memory"], (all) => each(all, ["memory"], (v) => v.keys[0], (v) => v.state?.state))}
       ${pane("Scoped keys", ["scoped"], (all) => each(all, ["scoped"], (v) => v.keys[1], (v) => v.state?.value))}
       ${pane("Agent state", ["agentstates"], agentPane)}
-      ${pane("Runs", ["runs"], runsPane)}
-      ${pane("Executions", ["states"], executionPane)}
       ${pane("Artifacts", ["artifacts"], (all) => artifactPane(all, run))}
       ${pane("Feedback", ["feedback"], feedbackPane)}
       ${pane("Checkpoints", ["checkpoints"], checkpointPane)}
@@ -65,7 +63,7 @@ export const stateView = element("fl-state", (host) => {
 });
 
 const OPEN = new Set(["Waiting", "Tasks", "Context", "Memory"]);
-const TOLD = new Set(["lists", "messages", "updates", "planner", "events", "steering"]); // groups of records
+const TOLD = new Set(["lists", "messages", "updates", "planner", "events", "steering", "steps"]); // groups of records
 const opened = new Map(); // panes stay as the reader left them
 
 const entry = (name, value, open = 1) => html`<div class="entry"><div class="name">${clip(String(name), 90)}</div>${content(value ?? null, { open })}</div>`;
@@ -100,7 +98,7 @@ export function waitingIn(all) {
   const found = [];
   const isAsking = ({ state }) => state.steps.values().some(({ phase }) => phase === "asked" || phase === "doubted");
   const parked = new Set(viewsOf(all, "runs").filter(isAsking).map(({ keys }) => keys[1])); // by their questions
-  for (const { kind, keys, state } of viewsOf(all, "session", "tasks", "pauses", "runs", "states")) {
+  for (const { kind, keys, state } of viewsOf(all, "session", "tasks", "pauses", "runs")) {
     if (kind === "session") for (const each of state.pending.values()) found.push({ what: "patch", name: each.patch_id, asked: each.patch });
     if (kind === "tasks") {
       for (const task of state.values()) if (task.status === "PAUSED" && !parked.has(task.task_id)) found.push({ what: "task", name: task.task_id, asked: task.description ?? task.context_snapshot?.query });
@@ -111,9 +109,6 @@ export function waitingIn(all) {
         if (each.phase === "asked") found.push({ what: "question", name: each.step, asked: each.question });
         if (each.phase === "doubted") found.push({ what: "step", name: each.step, asked: each.arguments });
       }
-    }
-    if (kind === "states") {
-      for (const step of state.steps.values()) if (step.phase === "waiting") found.push({ what: "question", name: step.address, asked: step.request });
     }
   }
   return found;
@@ -135,27 +130,6 @@ function contextPane(all) {
 function agentPane(all) {
   const found = viewsOf(all, "agentstates").flatMap(({ keys, state }) => [...state.entries].map(([name, value]) => [`${keys.join(" ")} · ${name}`, value.value]));
   return { size: found.length, nodes: () => html`${found.map(([name, value]) => entry(name, value))}` };
-}
-
-function runsPane(all) {
-  const found = viewsOf(all, "runs");
-  const size = found.reduce((sum, { state }) => sum + state.steps.size, 0) || found.length;
-  const nodes = () => html`${found.map(({ keys, state }) => html`<div class="entry"><div class="name">${clip(keys[1], 80)}</div>
-    ${state.steps.values().map((step) => html`<details class="task"><summary>${STATUS(step.phase)}<span class="name">${clip(step.step, 60)}</span>
-      <span class="quiet">${step.attempt > 1 ? `attempt ${step.attempt}` : ""}</span></summary>
-      ${step.arguments ? entry("arguments", step.arguments) : null}${step.question ? entry("question", step.question) : null}
-      ${content(step.result ?? step.message ?? null)}</details>`)}</div>`)}`;
-  return { size, nodes };
-}
-
-function executionPane(all) {
-  const found = viewsOf(all, "states");
-  const size = found.reduce((sum, { state }) => sum + state.steps.size, 0) || found.length;
-  const nodes = () => html`${found.map(({ keys, state }) => html`<div class="entry"><div class="name">${clip(keys[0], 80)}</div>
-    ${state.steps.values().map((step) => html`<details class="task"><summary>${STATUS(step.phase)}<span class="name">${clip(step.address, 60)}</span>
-      <span class="quiet">${step.attempt > 1 ? `attempt ${step.attempt}` : ""}</span></summary>${content(step.result ?? step.request ?? step.message ?? null)}</details>`)}
-    ${state.value ? json(plain(state.value), { open: 0, name: "snapshot" }) : null}</div>`)}`;
-  return { size, nodes };
 }
 
 function artifactPane(all, run) {

@@ -65,7 +65,7 @@ function answering(item, look) {
     await look();
   };
   if (item.kind !== "question") {
-    const [yes, no] = { patch: ["Approve", "Reject"], task: ["Resume", "Cancel the task"], pause: ["Resume"] }[item.kind];
+    const [yes, no] = { patch: ["Approve", "Reject"], task: ["Resume", "Cancel the task"], pause: ["Resume"], step: ["It happened", "It did not"] }[item.kind];
     return submits(null, [[yes, "primary", "yes"], ...(no ? [[no, "danger", "no"]] : [])], (value) => give(value === "yes"));
   }
   const schema = schemaOf(item.asked);
