@@ -1,7 +1,8 @@
-"""The cases of executions, agents' states, scoped state and sessions."""
+"""The cases of runs, agents' states, scoped state and sessions."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,8 +14,15 @@ from foldlog import codec
 from foldlog.agents import AgentStateEntry, TurnStateContext
 from foldlog.integrations.langgraph.forms import Forms, Place
 from foldlog.integrations.langgraph.threads import Threads
-from foldlog.recovery import Execution, StateMetadata, StateSnapshot, StateStatus
-from foldlog.recovery.errors import ExecutionPaused
+from foldlog.integrations.rh_agents import (
+    ArtifactBackend,
+    Execution,
+    StateBackend,
+    StateMetadata,
+    StateSnapshot,
+    StateStatus,
+)
+from foldlog.runs import Run, RunPaused, StepUnknown
 from foldlog.scoped import Effect, MemoryLink, Scope, StoreOptions
 from foldlog.sessions import (
     ContextPatch,
@@ -24,7 +32,7 @@ from foldlog.sessions import (
     Session,
     ShortTermMemoryConfig,
 )
-from tests.recovery.running import Steps, stopped_within
+from tests.integrations.rh_agents.running import Steps
 from tests.redaction.leaks import LEAKY, SECRET
 from tests.redaction.saves import Case, Use
 from tests.sessions.support import running, steer
@@ -70,7 +78,7 @@ SCOPED: dict[str, Case] = {
 }
 
 
-# --- executions ---------------------------------------------------------------------------------
+# --- runs, and state backends on them -----------------------------------------------------------
 
 
 def snapshot(state_id: str = "state", **metadata: Any) -> StateSnapshot:
@@ -87,123 +95,162 @@ def snapshot(state_id: str = "state", **metadata: Any) -> StateSnapshot:
 _LEAKY_SNAPSHOT = snapshot(tags=[SECRET, "tag"], description=SECRET, custom=LEAKY)
 
 
-def _run(use: Callable[[Execution], Awaitable[object]], **options: Any) -> Use:
+def _run(use: Callable[[Run], Awaitable[object]]) -> Use:
     async def save(store: foldlog.Store) -> None:
-        async with store.recovery.execution("execution", **options) as run:
+        async with store.run("run") as run:
             await use(run)
 
     return save
 
 
+def _execution(use: Callable[[Execution], Awaitable[object]], **options: Any) -> Use:
+    async def save(store: foldlog.Store) -> None:
+        async with StateBackend(store).execution("execution", **options) as execution:
+            await use(execution)
+
+    return save
+
+
+def _giving(name: str, result: Any) -> Callable[[Run], Awaitable[object]]:
+    return lambda run: run.step(name, Steps().giving(name, result))
+
+
 async def _raising(store: foldlog.Store) -> None:
     with pytest.raises(LookupError):
-        async with store.recovery.execution("execution") as run:
-            await run.run("raises", Steps().raising("raises", LookupError(f"no {SECRET}")))
+        async with store.run("raising") as run:
+            await run.step("raises", Steps().raising("raises", LookupError(f"no {SECRET}")))
 
 
-async def _asking(store: foldlog.Store, request: Any = LEAKY, state_id: str = "asking") -> None:
-    with pytest.raises(ExecutionPaused):
-        async with store.recovery.execution(state_id) as run:
-            await run.ask("question", request)
+async def _asking(store: foldlog.Store, question: Any = LEAKY, run: str = "asking") -> None:
+    with pytest.raises(RunPaused):
+        async with store.run(run) as opened:
+            await opened.ask("question", question, wait=0)
 
 
-async def _confirming(store: foldlog.Store) -> None:
-    async with store.recovery.execution("died") as run:
-        await run.confirm("step", LEAKY)
-
-
-async def _storing(run: Execution) -> None:
-    run.storage["seen"] = LEAKY
-    await run.save_checkpoint()
-
-
-def _giving(name: str, result: Any, **options: Any) -> Callable[[Execution], Awaitable[object]]:
-    return lambda run: run.run(name, Steps().giving(name, result), **options)
-
-
-async def _updating(store: foldlog.Store) -> None:
-    assert await store.recovery.update_state(_LEAKY_SNAPSHOT)
+async def _executing_what_asks(store: foldlog.Store) -> None:
+    with pytest.raises(RunPaused):
+        async with StateBackend(store).execution("asking") as execution:
+            await execution.ask("question", LEAKY)
 
 
 async def _answering(store: foldlog.Store) -> None:
-    assert await store.recovery.answer("asked", "question", LEAKY)
+    [item] = await store.waiting(session_id="asked")
+    await store.answer(item.id, LEAKY)
 
 
-async def _answering_what_waits(store: foldlog.Store) -> None:
-    [id] = [item.id for item in await store.waiting() if item.state_id == "awaited"]
-    await store.answer(id, LEAKY)
+async def _dying(store: foldlog.Store) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        async with store.run("died") as run:
+            await run.step("step", Steps().raising("step", asyncio.CancelledError()))
+    with pytest.raises(StepUnknown):
+        async with store.run("died") as run:
+            await run.step("step", Steps().giving("step", 1))
 
 
-_STATE, _DONE, _ARTIFACT = {"state.saved"}, {"step.done"}, {"stateartifact.named"}
-RECOVERY: dict[str, Case] = {
+async def _confirming(store: foldlog.Store) -> None:
+    [item] = await store.waiting(session_id="died")
+    await store.confirm(item.id, LEAKY)
+
+
+async def _storing(execution: Execution) -> None:
+    execution.storage["seen"] = LEAKY
+    await execution.save_checkpoint()
+
+
+async def _updating(store: foldlog.Store) -> None:
+    assert await StateBackend(store).update_state(_LEAKY_SNAPSHOT)
+
+
+async def _nothing(execution: Execution) -> None:
+    """An execution that does nothing."""
+
+
+async def _taking(given: object) -> None:
+    """A step that gives nothing."""
+
+
+_DONE, _STATE, _ARTIFACT = {"run.step_done"}, {"state.saved"}, {"stateartifact.named"}
+RUNS: dict[str, Case] = {
+    "Run.step": Case(
+        "Run.step",
+        _DONE,
+        _run(lambda run: run.step("step", Steps().giving("step", LEAKY))),
+        begins=True,
+    ),
+    "Run.step of arguments": Case(
+        "Run.step",
+        {"run.step_started"},
+        _run(lambda run: run.step("takes", _taking, LEAKY)),
+        begins=True,
+    ),
+    "Run.step of what raises": Case(
+        "Run.step", {"run.step_failed", "task.changed"}, _raising, begins=True
+    ),
+    "Run.step of a large result": Case(
+        "Run.step",
+        _DONE,
+        _run(lambda run: run.step("large", Steps().giving("large", LARGE))),
+        begins=True,
+    ),
+    "Run.ask": Case("Run.ask", {"run.asked"}, _asking, begins=True),
+    "Store.answer": Case(
+        "Run.ask",
+        {"run.answered"},
+        _answering,
+        prepare=lambda s: _asking(s, "a question", "asked"),
+    ),
+    "Store.answer of a step": Case("Run.step", _DONE, _confirming, prepare=_dying),
+    "Execution.step": Case(
+        "Run.step",
+        _DONE,
+        _execution(lambda run: run.step("step", Steps().giving("step", LEAKY))),
+        begins=True,
+    ),
+    "Execution.step of an artifact": Case(
+        "ArtifactBackend.add_artifact",
+        _ARTIFACT,
+        _execution(lambda run: run.step("art", Steps().giving("art", LEAKY), artifact=True)),
+        begins=True,
+    ),
+    "Execution.ask": Case("Run.ask", {"run.asked"}, _executing_what_asks, begins=True),
+    "Execution.save_checkpoint": Case(
+        "Execution.save_checkpoint", _STATE, _execution(_storing), begins=True
+    ),
+    "Execution.put_artifact": Case(
+        "ArtifactBackend.add_artifact",
+        _ARTIFACT,
+        _execution(lambda run: run.put_artifact("name", LEAKY)),
+        begins=True,
+    ),
+    "StateBackend.execution": Case(
+        "Execution.save_checkpoint",
+        _STATE,
+        _execution(_nothing, metadata=StateMetadata(description=SECRET, custom=LEAKY)),
+        begins=True,
+    ),
     "StateBackend.save_state": Case(
-        "StateBackend.save_state", _STATE, lambda s: s.recovery.save_state(_LEAKY_SNAPSHOT)
+        "StateBackend.save_state", _STATE, lambda s: StateBackend(s).save_state(_LEAKY_SNAPSHOT)
     ),
     "StateBackend.update_state": Case(
         "StateBackend.update_state",
         _STATE,
         _updating,
-        prepare=lambda s: s.recovery.save_state(snapshot()),
-    ),
-    "StateBackend.answer": Case(
-        "StateBackend.answer",
-        _DONE,
-        _answering,
-        prepare=lambda s: _asking(s, "a question", "asked"),
-    ),
-    "Store.answer": Case(
-        "StateBackend.answer",
-        _DONE,
-        _answering_what_waits,
-        prepare=lambda s: _asking(s, "a question", "awaited"),
-    ),
-    "StateBackend.execution": Case(
-        "Execution.save_checkpoint",
-        _STATE,
-        _run(_giving("plain", 1), metadata=StateMetadata(description=SECRET, custom=LEAKY)),
-    ),
-    "Execution.run": Case("Execution.run", _DONE, _run(_giving("step", LEAKY)), begins=True),
-    "Execution.run of what raises": Case("Execution.run", {"step.failed"}, _raising, begins=True),
-    "Execution.run of an artifact": Case(
-        "Execution.run",
-        _DONE,
-        _run(_giving("artifact", LEAKY, artifact=True)),
-        begins=True,
-    ),
-    "Execution.run of a large result": Case(
-        "Execution.run", _DONE, _run(_giving("large", LARGE)), begins=True
-    ),
-    "Execution.ask": Case("Execution.ask", {"step.waiting"}, _asking, begins=True),
-    "Execution.confirm": Case(
-        "Execution.confirm",
-        _DONE,
-        _confirming,
-        prepare=lambda s: stopped_within(s, "died", "step"),
-        begins=True,
-    ),
-    "Execution.save_checkpoint": Case(
-        "Execution.save_checkpoint", _STATE, _run(_storing), begins=True
-    ),
-    "Execution.put_artifact": Case(
-        "ArtifactBackend.add_artifact",
-        _ARTIFACT,
-        _run(lambda run: run.put_artifact("name", LEAKY)),
-        begins=True,
+        prepare=lambda s: StateBackend(s).save_state(snapshot()),
     ),
     "ArtifactBackend.add_artifact": Case(
         "ArtifactBackend.add_artifact",
         _ARTIFACT,
-        lambda s: s.recovery.artifacts.add_artifact(SECRET.encode()),
+        lambda s: ArtifactBackend(s).add_artifact(SECRET.encode()),
     ),
     "ArtifactBackend.save_artifact": Case(
         "ArtifactBackend.save_artifact",
         _ARTIFACT,
-        lambda s: s.recovery.artifacts.save_artifact("artifact", LEAKY),
+        lambda s: ArtifactBackend(s).save_artifact("artifact", LEAKY),
     ),
     "ArtifactBackend.save_artifact of a pickle": Case(
         "ArtifactBackend.save_artifact",
         _ARTIFACT,
-        lambda s: s.recovery.artifacts.with_codec("pickle").save_artifact("pickle", LEAKY),
+        lambda s: ArtifactBackend(s).with_codec("pickle").save_artifact("pickle", LEAKY),
     ),
 }
 
@@ -445,4 +492,4 @@ THREADS: dict[str, Case] = {
     ),
 }
 
-CASES = SCOPED | RECOVERY | AGENTS | SESSIONS | THREADS
+CASES = SCOPED | RUNS | AGENTS | SESSIONS | THREADS

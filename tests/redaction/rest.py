@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from foldlog import ArtifactScope, Message, PayloadError, Store
 from foldlog.integrations.access import access_to
 from foldlog.integrations.langgraph.fencing import Holding
 from foldlog.integrations.langgraph.forms import Place
-from foldlog.recovery import Execution
+from foldlog.integrations.rh_agents import ArtifactBackend, StateBackend
+from foldlog.runs import Run, StepUnknown
 from foldlog.scoped import MemoryLink, Scope
 from foldlog.sessions import MergeStrategy, Session
 from foldlog_projections import (
@@ -24,7 +27,7 @@ from foldlog_projections.a2alist import Listed, Unlisted
 from foldlog_projections.langgraphitems import Deleted, Embedded, Swept, Touched
 from foldlog_projections.langgraphnamespaces import Added
 from foldlog_projections.workflowcheckpoints import CheckpointDeleted
-from tests.recovery.running import Steps, stopped_within
+from tests.integrations.rh_agents.running import Steps
 from tests.redaction.facades import Note, checkpoint, snapshot, threads
 from tests.sessions.support import patch, running, steer
 from tests.support.build import binding, task, update
@@ -38,7 +41,7 @@ async def everything_else(store: Store) -> None:
     await store.append(conversations.kind("rest"), conversations.Deleted("r", "none"))
     await _workflows(store)
     await store.append(a2alist.kind("a2a", "@ann"), Listed("t", "c", "s"), Unlisted("t"))
-    await _executions(store)
+    await _runs(store)
     await _agents(store)
     async with await store.session("rest") as session:
         await _session(session)
@@ -90,25 +93,37 @@ async def _workflows(store: Store) -> None:
     await store.append(workflowcheckpoints.kind("rest"), CheckpointDeleted("c"))
 
 
-async def _executions(store: Store) -> None:
-    async def steps(run: Execution) -> None:
-        for name in ("one", "two"):
-            await run.run(name, Steps().giving(name, name))
-
-    for resume_from in (None, "two"):
-        async with store.recovery.execution("rest", resume_from_address=resume_from) as run:
-            await steps(run)
-    await stopped_within(store, "retracting", "step")
-    async with store.recovery.execution("retracting") as run:
-        await run.retract("step")
-        with pytest.raises(PayloadError):
-            await run.run("unrecorded", Steps().giving("unrecorded", object()))
-        await run.retract("unrecorded")
-    await store.recovery.save_state(snapshot("gone"))
-    assert await store.recovery.delete_state("gone")
+async def _runs(store: Store) -> None:
+    for redo_from in (None, "two"):
+        async with store.run("rest", redo_from=redo_from) as run:
+            await run.inbox()
+            for name in ("one", "two"):
+                await run.step(name, Steps().giving(name, name))
+    with pytest.raises(asyncio.CancelledError):
+        async with store.run("retracting") as run:
+            await run.step("step", Steps().raising("step", asyncio.CancelledError()))
+    for _ in range(2):
+        with pytest.raises((StepUnknown, PayloadError)):
+            await _two_steps(store)
+        for item in await store.waiting(session_id="retracting"):
+            await store.retract(item.id)
+    states = StateBackend(store)
+    await states.save_state(snapshot("gone"))
+    assert await states.delete_state("gone")
     for artifact_id in ("one", "two"):
-        await store.recovery.artifacts.save_artifact(artifact_id, b"the same")
-    assert await store.recovery.artifacts.delete_artifact("two")
+        await ArtifactBackend(store).save_artifact(artifact_id, b"the same")
+    assert await ArtifactBackend(store).delete_artifact("two")
+
+
+async def _two_steps(store: Store) -> None:
+    async with store.run("retracting") as run:
+        await run.step("step", using, run)
+        await run.step("unrecorded", Steps().giving("unrecorded", object()))
+
+
+async def using(run: Run) -> None:
+    """A step that uses a model."""
+    run.usage(model="m", input_tokens=1)
 
 
 async def _agents(store: Store) -> None:

@@ -12,8 +12,15 @@ import pytest
 
 import foldlog
 from foldlog import RedactionFailed, Saving
-from foldlog.recovery import ReplayMode, StateMetadata, StateSnapshot
-from foldlog.recovery.results import MAX_MESSAGE
+from foldlog.integrations.rh_agents import (
+    ArtifactBackend,
+    ReplayMode,
+    StateBackend,
+    StateMetadata,
+    StateSnapshot,
+)
+from foldlog.runs import Run, RunPaused
+from foldlog.runs.results import MAX_MESSAGE
 from foldlog.scoped import Lifetime, Scope, StoreOptions
 from foldlog.sessions import (
     ContextPatch,
@@ -25,7 +32,7 @@ from foldlog.sessions import (
     TaskTelemetryEvent,
     context_hash,
 )
-from tests.recovery.running import Bus, Steps, loaded
+from tests.integrations.rh_agents.running import Steps, loaded
 from tests.redaction.facades import Note, snapshot
 from tests.redaction.leaks import LEAKY, MASK, SECRET, Handed, Hook, masked
 from tests.sessions.support import patch, running
@@ -54,19 +61,17 @@ def steps() -> Steps:
     return Steps()
 
 
-# --- executions ---------------------------------------------------------------------------------
+# --- runs, and state backends on them -----------------------------------------------------------
 
 
 async def test_a_step_gives_what_it_gave_once_and_then_what_is_on_record(
     store: foldlog.Store, steps: Steps
 ) -> None:
-    bus = Bus()
-    async with store.recovery.execution("e", event_bus=bus) as run:
-        assert await run.run("step", steps.giving("step", LEAKY)) == LEAKY
-        assert await run.get_event_result("step") == masked(LEAKY)
-    assert [told.result for told in bus.heard] == [None, LEAKY]
-    async with store.recovery.execution("e") as run:
-        assert await run.run("step", steps.giving("step", LEAKY)) == masked(LEAKY)
+    async with store.run("e") as run:
+        assert await run.step("step", steps.giving("step", LEAKY)) == LEAKY
+        assert await run.recorded("step") == masked(LEAKY)
+    async with store.run("e") as run:
+        assert await run.step("step", steps.giving("step", LEAKY)) == masked(LEAKY)
     assert steps.called == ["step"]
 
 
@@ -75,14 +80,15 @@ async def test_a_validation_compares_what_would_be_on_record(
     store: foldlog.Store, steps: Steps, as_artifact: bool
 ) -> None:
     async def pipeline(run: Any, text: str) -> None:
-        await run.run("gives", steps.giving("gives", {"text": text}), artifact=as_artifact)
+        await run.step("gives", steps.giving("gives", {"text": text}), artifact=as_artifact)
         with pytest.raises(ValueError, match="no"):
-            await run.run("raises", steps.raising("raises", ValueError(f"no {text}")))
+            await run.step("raises", steps.raising("raises", ValueError(f"no {text}")))
 
-    async with store.recovery.execution("e") as run:
+    states = StateBackend(store)
+    async with states.execution("e") as run:
         await pipeline(run, SECRET)
     for text, differing in ((SECRET, []), ("other", ["gives", "raises"])):
-        async with store.recovery.execution("e", replay_mode=ReplayMode.VALIDATION) as run:
+        async with states.execution("e", replay_mode=ReplayMode.VALIDATION) as run:
             await pipeline(run, text)
             found = run.validation
         assert found.compared == 2
@@ -91,27 +97,30 @@ async def test_a_validation_compares_what_would_be_on_record(
 
 
 async def test_an_answer_is_given_once_and_redacted(store: foldlog.Store) -> None:
-    asked = store.recovery.execution("e")
-    with pytest.raises(foldlog.FoldlogError):
-        async with asked as run:
-            await run.ask("which", f"card {SECRET}?")
+    async def ask(run: Run) -> object:
+        return await run.ask("which", f"card {SECRET}?", wait=0)
+
+    with pytest.raises(RunPaused):
+        async with store.run("e") as run:
+            await ask(run)
     [item] = await store.waiting()
-    assert await store.recovery.answer("e", "which", SECRET) is True
+    assert item.asked == f"card {MASK}?"
+    await store.answer(item.id, SECRET)
     with pytest.raises(foldlog.AlreadyAnswered) as late:
         await store.answer(item.id, SECRET)
     assert late.value.answer == MASK
     assert SECRET not in str(late.value)
-    assert await store.recovery.answer("e", "which", SECRET) is False
-    async with store.recovery.execution("e") as run:
-        assert await run.ask("which") == MASK
+    async with store.run("e") as run:
+        assert await ask(run) == MASK
 
 
 async def test_storage_is_the_callers_own_until_somebody_takes_over(store: foldlog.Store) -> None:
-    async with store.recovery.execution("e") as run:
+    states = StateBackend(store)
+    async with states.execution("e") as run:
         run.storage["card"] = SECRET
         await run.save_checkpoint()
         assert run.storage == {"card": SECRET}
-    async with store.recovery.execution("e") as run:
+    async with states.execution("e") as run:
         assert run.storage == {"card": MASK}
 
 
@@ -120,13 +129,13 @@ async def test_a_secret_where_a_message_is_cut_is_not_cut_in_two(
 ) -> None:
     message = "x" * (MAX_MESSAGE - 5) + SECRET
     with pytest.raises(ValueError, match="xxx"):
-        async with store.recovery.execution("e") as run:
-            await run.run("raises", steps.raising("raises", ValueError(message)))
+        async with store.run("e") as run:
+            await run.step("raises", steps.raising("raises", ValueError(message)))
     assert not log.holds(SECRET[:5])
 
 
 async def test_an_artifact_is_found_by_what_is_stored(store: foldlog.Store, log: Handed) -> None:
-    artifacts = store.recovery.artifacts
+    artifacts = ArtifactBackend(store)
     artifact_id = await artifacts.add_artifact(SECRET)
     assert artifact_id == artifacts.artifact_id(SECRET) == artifacts.artifact_id(MASK)
     assert await artifacts.add_artifact(MASK) == artifact_id
@@ -137,11 +146,11 @@ async def test_an_artifact_is_found_by_what_is_stored(store: foldlog.Store, log:
 
 
 async def test_a_state_is_listed_by_its_tags_as_they_are_stored(store: foldlog.Store) -> None:
-    await store.recovery.save_state(snapshot("s", tags=[SECRET, "tag"], description=SECRET))
-    [found] = await store.recovery.list_states(tags=[MASK])
+    await StateBackend(store).save_state(snapshot("s", tags=[SECRET, "tag"], description=SECRET))
+    [found] = await StateBackend(store).list_states(tags=[MASK])
     assert (found.metadata.tags, found.metadata.description) == ([MASK, "tag"], MASK)
-    assert await store.recovery.list_states(tags=[SECRET]) == []
-    await store.recovery.save_state(found)
+    assert await StateBackend(store).list_states(tags=[SECRET]) == []
+    await StateBackend(store).save_state(found)
     assert await loaded(store, "s") == found
 
 
@@ -168,7 +177,7 @@ async def test_a_secret_that_grows_is_not_spread_over_changes(
     for text in (SECRET[:half], SECRET):
         async with store.agents.turn("a") as ctx:
             ctx.update("note", Note(text="card " * 20 + text))
-        await store.recovery.save_state(snapshot("s", description="card " * 20 + text))
+        await StateBackend(store).save_state(snapshot("s", description="card " * 20 + text))
     assert not log.holds(SECRET[half:])
     entry = await store.agents.get_agent_state("a", "note", Note)
     assert entry is not None
@@ -293,7 +302,7 @@ async def _turn(store: foldlog.Store) -> None:
 
 async def _checkpoint(store: foldlog.Store) -> None:
     metadata = StateMetadata(tags=["tag"], description="text")
-    async with store.recovery.execution("e", metadata=metadata):
+    async with StateBackend(store).execution("e", metadata=metadata):
         raise AssertionError("it has begun")
 
 
@@ -317,7 +326,6 @@ async def _tasks(store: foldlog.Store) -> None:
         (_checkpoint, "tags", "tag"),
         (_checkpoint, "custom", None),
         (_checkpoint, "custom", {5: 5}),
-        (_checkpoint, "description", 5),
         (_checkpoint, "execution_state", {}),
         (_checkpoint, "execution_state", {"storage": {"data": "text"}}),
         (_tasks, "name", None),
@@ -336,7 +344,15 @@ async def test_what_could_not_be_read_again_is_not_stored(use: Any, name: str, i
     async with foldlog.memory_store(log=log, redact=turning(name, into)) as store:
         with pytest.raises(RedactionFailed):
             await use(store)
-        assert await store.recovery.load_state("e") is None
+        assert await StateBackend(store).load_state("e") is None
+
+
+async def test_a_run_whose_description_is_no_text_afterwards_does_not_begin() -> None:
+    async with foldlog.memory_store(redact=turning("description", 5)) as store:
+        with pytest.raises(foldlog.PayloadError, match="description"):
+            async with store.run("run", description="text"):
+                raise AssertionError("it has begun")
+        assert await store.list_tasks("run") == []
 
 
 async def test_a_hook_that_changes_what_it_was_given_is_caught_all_the_same() -> None:
@@ -394,7 +410,7 @@ async def test_what_a_snapshot_has_of_its_own_is_not_stored(
 ) -> None:
     """Nobody would get it back."""
     saved = snapshot("s")
-    await store.recovery.save_state(_NotedSnapshot(**saved.model_dump(), notes=SECRET))
+    await StateBackend(store).save_state(_NotedSnapshot(**saved.model_dump(), notes=SECRET))
     assert await loaded(store, "s") == saved
     assert not log.holds(SECRET)
 

@@ -205,11 +205,11 @@ class Run:
         message = ""
         if error is not None:
             about = {**key, "error": type(error).__qualname__}
-            text = f"{type(error).__qualname__}: {shortened(message_of(error))}"
+            text = f"{type(error).__qualname__}: {message_of(error)}"
             found = core_of(self._store).redaction.alike(
                 "Store.run", "task.changed", about, {"error": text}
             )
-            message = str(found["error"])
+            message = shortened(str(found["error"]))  # not before: a secret would be cut in two
         is_cancelled = False
 
         def end(turn: Turn) -> None:
